@@ -53,7 +53,7 @@ class Headless:
         while time.perf_counter() - began < seconds:
             run.step()
             if self._probes:
-                run.probe_schedule.read(self._probes, run.probed.context(), run.step_count)
+                run.probe_schedule.read_probes(self._probes, run.probed.context(), run.step_count)
         steps = run.step_count - before
         wall = time.perf_counter() - began
         return Block(steps / wall, (time.process_time() - busy) / steps)

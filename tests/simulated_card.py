@@ -492,7 +492,7 @@ def _replacements(card: SimulatedCard) -> Iterator[tuple[Any, str, Any]]:
         for name in names.split():
             yield owner, name, _within(card.no_host_reads, getattr(owner, name))
     # A new graph is compared with eager steps, which reads how far they are apart.
-    yield GraphSteps, "_capture", _within(card.host_reads_allowed, GraphSteps._capture)
+    yield GraphSteps, "_capture", _within(card.host_reads_allowed, GraphSteps._capture_size)
     yield graphs, "free_memory", lambda: None  # there is none to free, and looking for it is slow
 
 

@@ -59,7 +59,7 @@ class _Steps:
             self._engine.advance()
             if not self._engine.running or run.diverged:
                 raise RuntimeError(self._why_it_stands())
-        run.settle()
+        run.wait_for_scores()
         wall = time.perf_counter() - began
         if self._watched:  # what is being read on the side must not count as the other's time
             time.sleep(QUIET)

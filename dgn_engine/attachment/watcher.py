@@ -392,7 +392,7 @@ class Watcher:
             self._pace.last_pictures,
         )
         self._look()
-        self._budget.settle(running=True)  # opens the account; the start becomes a debt
+        self._budget.update_account(running=True)  # opens the account; the start becomes a debt
         self._budget.add_debt("start", clock() - before)
 
     def _tick(self, now: float) -> None:
@@ -407,7 +407,7 @@ class Watcher:
                 with isolated(patience=0.0):
                     self._look()
                 self._next_look = time.monotonic() + self._pace.look
-            elif readings.waits and self._budget.in_credit:
+            elif readings.waits and self._budget.has_credit:
                 with isolated(patience=0.0):
                     readings.work()
                     record.add_frame(self.steps, readings)
@@ -509,7 +509,7 @@ class WatchRecord:
         for event in self._recorder.take_events():
             if isinstance(event, RecordingPaused):
                 warn(f"{event.reason} Your training continues.")
-        self._budget.settle(running=True)
+        self._budget.update_account(running=True)
         if now - self._noted >= self._pace.note:
             self.note_scores(step)
         if now - self._passed >= self._pace.pass_on:
@@ -682,7 +682,7 @@ class ModuleReadings:
             True if `read_due` would compute something.
         """
         if self._schedule is not None:
-            return bool(self._schedule.due(step))
+            return bool(self._schedule.due_probes(step))
         return self._alone is not None and time.monotonic() >= self._alone_due
 
     @property
@@ -692,7 +692,7 @@ class ModuleReadings:
         Returns:
             True if `run_slice` has work to do.
         """
-        return self._sliced is not None and self._sliced.waits
+        return self._sliced is not None and self._sliced.has_jobs
 
     def read_due(self, step: int, last: bool = False) -> None:
         """Copy the module, and compute the probes that are due on the copy.
@@ -701,7 +701,7 @@ class ModuleReadings:
             step: The current training step.
             last: Whether it is the last reading, which leaves no slow reading in progress.
         """
-        due = self._schedule.due(step, last) if self._schedule is not None else ()
+        due = self._schedule.due_probes(step, last) if self._schedule is not None else ()
         if due:
             began = self._budget.busy()
             with _state_kept(self._module) as reached:
@@ -709,7 +709,7 @@ class ModuleReadings:
             self._budget.charge("copies", self._budget.busy() - began)
         if due and self._schedule is not None and self._watched.network is not None:
             context = self._watched.context(self._watched.network)
-            self._schedule.read(due, context, step)
+            self._schedule.read_probes(due, context, step)
             self._readings = dict(self._schedule.readings)
         if last:
             self._finish()
@@ -720,7 +720,7 @@ class ModuleReadings:
         """Continue a slow reading for one slice of time."""
         assert self._sliced is not None
         assert self._schedule is not None
-        self._sliced.latest(self._budget)
+        self._sliced.deliver_answers(self._budget)
         self._readings = dict(self._schedule.readings)
 
     def _finish(self) -> None:
@@ -728,8 +728,8 @@ class ModuleReadings:
         if self._sliced is None or self._schedule is None:
             return
         began = self._budget.busy()
-        while self._sliced.awaited and self._budget.busy() - began < self._last_pictures:
-            self._sliced.latest()
+        while self._sliced.awaits_picture and self._budget.busy() - began < self._last_pictures:
+            self._sliced.deliver_answers()
         for name in self._probes:
             self._schedule.cancel(name)
         self._readings = {
@@ -753,8 +753,8 @@ class ModuleReadings:
         except (ValueError, PassRefusedError) as refusal:  # the reason why there is no K
             reading = Reading(TANGENT, step, absent=str(refusal))
             self._alone = None
-        self._budget.took(TANGENT, "readings", self._budget.busy() - began)
-        every = self._budget.interval(TANGENT)
+        self._budget.record_reading(TANGENT, "readings", self._budget.busy() - began)
+        every = self._budget.reading_interval(TANGENT)
         self._alone_due = time.monotonic() + every
         self._readings[TANGENT] = replace(reading, interval=every)
         if reading.scalars:

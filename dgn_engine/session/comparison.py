@@ -119,7 +119,7 @@ class Comparison:
     def compare_held(self, command: CompareHeld, run: Run, current: Callable[[], int]) -> None:
         """Compare with an earlier step of `run`; `current` returns the number of the run in
         progress."""
-        started = run.started(paused=True)
+        started = run.started_event(paused=True)
         self.compare(HeldSource(started, run.config, command.step, current), run)
 
     def compare(self, source: ComparisonSource, shown: ReadableNetwork | None) -> None:

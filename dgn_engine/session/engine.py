@@ -91,9 +91,11 @@ class Engine:
             training.Pause: in_run(lambda run, _: loop.pause(run)),
             training.Reset: run_commands.reset,
             training.GoBack: in_run(lambda run, _: run_commands.go_back(run)),
-            training.SwapRegime: in_run(lambda run, c: run.control.swap(c.regime, c.restart_value)),
-            training.Rewire: in_run(lambda run, c: run.control.rewire(c.order)),
-            training.Rotate: in_run(lambda run, c: run.control.rotate(c.rotation, c.shift)),
+            training.SwapRegime: in_run(
+                lambda run, c: run.control.swap_regime(c.regime, c.restart_value)
+            ),
+            training.Rewire: in_run(lambda run, c: run.control.rewire_gates(c.order)),
+            training.Rotate: in_run(lambda run, c: run.control.rotate_gates(c.rotation, c.shift)),
             training.SetLearningRate: in_run(
                 lambda run, c: run.control.set_learning_rate(c.learning_rate)
             ),
@@ -131,7 +133,7 @@ class Engine:
             files.InspectFile: on_shown(run_commands.inspect),
             files.CheckNetwork: on_shown(lambda c, shown: opened.check(c, file_target_of(shown))),
             files.TrainOn: run_commands.train_on,
-            files.SaveWeights: in_run(lambda run, c: run.save(Path(c.path))),
+            files.SaveWeights: in_run(lambda run, c: run.save_weights(Path(c.path))),
             runs.ContinueRun: run_commands.continue_recorded,
             runs.ContinueLast: run_commands.continue_last,
             runs.ListRuns: library.list_runs,
@@ -179,9 +181,9 @@ class Engine:
         """Carry out one command between two steps; events are the answer."""
         self._look_at = 0.0
         if self.run is not None and isinstance(command, _ASIDE):
-            self.run.budget.overhead.disturb()
+            self.run.budget.overhead.interrupt_quiet()
         elif self.run is not None and not isinstance(command, watching.ReportWindow):
-            self.run.budget.overhead.forget()
+            self.run.budget.overhead.discard_measurements()
         self._attempt(command.in_words(), lambda: self._execute(command))
         shown = self.state.shown
         if shown is not None and shown.probe_schedule.dropped:
@@ -216,7 +218,9 @@ class Engine:
         run = state.run
         # A run with a pace leaves a GPU idle between steps, so readings need not wait.
         trains = run is not None and state.running and not run.control.pace
-        heard = state.executors.executor.latest(run.budget if run is not None and trains else None)
+        heard = state.executors.executor.deliver_answers(
+            run.budget if run is not None and trains else None
+        )
         self._branches.poll(run)
         if run is not None:
             self._loop.read_due(run, heard)

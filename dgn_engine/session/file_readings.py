@@ -31,7 +31,7 @@ from dgn_engine.protocol.file_reading import FileReading, FittingReading, OpenQu
 from dgn_engine.random_streams import random_stream
 from dgn_engine.session.network_fit import DataFacts, data_for
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.training.steps.losses import correct
+from dgn_engine.training.steps.losses import count_correct
 
 MOST_TRIED = 500  # examples on which a reading is tried
 _PASS = 50  # of them at once
@@ -170,7 +170,7 @@ def _as_named(
         for start in range(0, len(y), _PASS):
             inputs = x[start : start + _PASS]
             logits = network(inputs.reshape(len(inputs), *network.architecture.input_shape))
-            right += float(correct(logits, y[start : start + _PASS]))
+            right += float(count_correct(logits, y[start : start + _PASS]))
     return [FittingReading(reading, right / len(y), len(y))]
 
 

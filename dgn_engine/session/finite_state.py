@@ -17,7 +17,7 @@ from dgn_engine.storage.runs import folder_layout, run_checkpoints
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.recording import Recording
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, put_back
+from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, revert_run
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class WayBack:
             why = "there is no earlier state" if run.diverged else "it has not diverged"
             raise UserError(f"The run cannot go back: {why}.", kind="no-way-back")
         undo.leave_out(state.step)
-        put_back(run, state.snapshot, "going back", BACK_FROM_DIVERGENCE, emit)
+        revert_run(run, state.snapshot, "going back", BACK_FROM_DIVERGENCE, emit)
         # A new checkpoint of this step would be the same state again.
         self._tried |= {state.step, run.step_count}
         self._gone_back_to, self._state = state, None
@@ -123,7 +123,7 @@ class _State(NamedTuple):
 
 def _states(run: Run, recording: Recording | None) -> Iterator[_State]:
     """Yield the copies kept for undo or by the recorder, and the stored checkpoints."""
-    for copy in run.copies():
+    for copy in run.live_copies():
         yield _State(copy.step, False, lambda copy=copy: copy)  # type: ignore[misc]
     if recording is None:
         return

@@ -33,16 +33,18 @@ class FramePublisher:
         readings.
         """
         # A diverged run has no gates to read: its last readings stay.
-        due = () if run.diverged else run.probe_schedule.due(run.step_count, not running)
+        due = () if run.diverged else run.probe_schedule.due_probes(run.step_count, not running)
         if due:
             context = run.probed.context(self._comparison.gates)
-            long = run.probe_schedule.long(due, context)
+            long = run.probe_schedule.slow_titles(due, context)
             if long:
                 frame = self.frame(run, running)
                 self._publish(replace(frame, doing=f"reading {', '.join(long)}"))
             # Publish each while the next is computed, unless a frame names a slow one.
             after_each = None if long else partial(self._publish_frame, run, running)
-            if run.probe_schedule.read(due, context, run.step_count, not running, after_each):
+            if run.probe_schedule.read_probes(
+                due, context, run.step_count, not running, after_each
+            ):
                 run.stop_overflowed()
         new = heard or bool(due)
         if not new and running and self._waits(run):
@@ -51,7 +53,7 @@ class FramePublisher:
         return frame if new else None
 
     def _waits(self, run: Run) -> bool:
-        every = run.budget.unprompted(PUBLISH_EVERY)
+        every = run.budget.background_interval(PUBLISH_EVERY)
         return time.monotonic() - self._published < every
 
     def _publish_frame(self, run: Run, running: bool) -> Frame:
@@ -65,7 +67,7 @@ class FramePublisher:
         rate = self.rate.per_second() if running else 0.0
         remaining = run.total_steps - run.step_count
         return replace(
-            run.frame(),
+            run.make_frame(),
             steps_per_second=rate,
             eta_seconds=remaining / rate if run.total_steps and rate > 0 else None,
             compared=self._comparison.readings,

@@ -41,7 +41,7 @@ from dgn_engine.training.out_of_memory import is_out_of_memory, refused_without_
 from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.run import Report, Run
-from dgn_engine.training.steps.losses import correct
+from dgn_engine.training.steps.losses import count_correct
 
 TELL_EVERY = 0.5  # seconds between two reports of the accuracy so far
 FEWEST = 20  # examples before the first report
@@ -143,17 +143,17 @@ class FrozenNetwork:
     def show(self, inputs: ProbeInputs) -> None:
         """Read the network on other examples from now on."""
         self._take(inputs)
-        self.probe_schedule.begin_anew(len(inputs.x))
+        self.probe_schedule.reset_for_examples(len(inputs.x))
 
     def read_next(self, compared: ComparedGates = no_comparison) -> bool:
         """Compute one requested probe that has no reading yet; return whether there was one.
 
         `compared` returns the gates of the network that it is compared with.
         """
-        due = self.probe_schedule.due(self.step_count, catch_up=not self.moves)[:1]
+        due = self.probe_schedule.due_probes(self.step_count, catch_up=not self.moves)[:1]
         if due:
             context = self.context(compared)
-            self.probe_schedule.read(due, context, self.step_count, standing=True)
+            self.probe_schedule.read_probes(due, context, self.step_count, while_paused=True)
         return bool(due)
 
     def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
@@ -226,7 +226,7 @@ class FileScore:
         x = self._prepare(images).to(like.device)
         labels = torch.from_numpy(self._test.test_y[rows]).to(like.device)
         logits = self._network(x.reshape(len(x), *self._network.architecture.input_shape))
-        return int(correct(logits, labels))
+        return int(count_correct(logits, labels))
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,7 @@ class Branches:
         if self._status is not None and self._status.trains:
             reason = "A branch is already training: stop it before you start another."
             raise UserError(reason, kind="in-use")
-        if recording is None or recording.paused:
+        if recording is None or recording.pause_reason:
             reason = "This run is not recorded; only a recorded run can be branched."
             raise UserError(reason, kind="not-recorded")
         changes = command.changes
@@ -223,8 +223,8 @@ class Branches:
                 reason = "The run has diverged: branch from an earlier checkpoint."
                 raise UserError(reason, kind="diverged")
             step = run.step_count
-            recording.checkpoint(f"{FOR_BRANCH} {regime}")
-            marker = recording.mark()
+            recording.write_checkpoint(f"{FOR_BRANCH} {regime}")
+            marker = recording.mark_checkpoint()
             asked_at: tuple[str, ...] = str(step), "--after-changes"
         else:
             if not 0 <= step < run.step_count:
@@ -424,14 +424,14 @@ class _HeldCheckpoints:
         nearest = _listed(0, recording).nearest(step)
         while nearest is not None and self._steps.get(holder) != nearest:
             self._steps[holder] = nearest
-            recording.hold(self._steps.values())
+            recording.hold_checkpoints(self._steps.values())
             nearest = _listed(0, recording).nearest(step)  # it may have been deleted meanwhile
         if nearest is None:
             self.release(holder)
 
     def release(self, holder: str) -> None:
         if self._steps.pop(holder, None) is not None and self._recording is not None:
-            self._recording.hold(self._steps.values())
+            self._recording.hold_checkpoints(self._steps.values())
         if not self._steps:
             self._recording = None
 

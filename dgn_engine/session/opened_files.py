@@ -332,7 +332,10 @@ class OpenedFiles:
             self.gates(command.ticket, target)
             check_entry(run.trainer.network, run.trainer.regime, only_regime("for_copied_gates"))
         config, regime = run.config, run.trainer.regime
-        (wiring, rotation, shift), (rate, beta, value_input) = run.control.wires, run.control.dials
+        (wiring, rotation, shift), (rate, beta, value_input) = (
+            run.control.wiring_state,
+            run.control.dials,
+        )
         gating = replace(
             config.gating,
             regime=regime.name,

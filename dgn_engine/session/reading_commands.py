@@ -28,12 +28,12 @@ from dgn_engine.random_streams import random_stream
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.session.frozen_network import probe_inputs_of
 from dgn_engine.session.readable_network import ReadableNetwork
-from dgn_engine.training.probe_pictures import pictures_of
+from dgn_engine.training.probe_pictures import make_pictures
 from dgn_engine.training.readings.executor_choice import ExecutorChoice
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.readings.reading_sizes import any_heavy
 from dgn_engine.training.run import Run
-from dgn_engine.training.steps.losses import answered_right
+from dgn_engine.training.steps.losses import correct_mask
 from dgn_engine.training.trainer import Trainer
 
 MOST_LISTED = 256
@@ -55,7 +55,7 @@ def listed_examples(command: ListExamples, shown: ReadableNetwork) -> ExamplesLi
     rows = rows[first : first + min(command.count, MOST_LISTED)]
     indices, classes = tuple(map(int, rows)), tuple(map(int, labels[rows]))
     probe_set = ProbeSet(indices, classes, names, "")
-    pictures = pictures_of(
+    pictures = make_pictures(
         probe_set, shown.probed.training_images(rows), shown.config.data.normalise
     )
     return ExamplesListed(command.label, first, total, pictures)
@@ -74,7 +74,7 @@ def misclassified(trainer: Trainer, wanted: int, seed: int) -> tuple[int, ...]:
         on_device = rows.to(trainer.data.train_x.device)
         with torch.no_grad():
             logits = trainer.control.network_at(on_device)(trainer.data.train_x[on_device])
-        right = answered_right(logits, trainer.data.train_y[on_device])
+        right = correct_mask(logits, trainer.data.train_y[on_device])
         wrong.extend(rows[~right.cpu()].tolist())
         if len(wrong) >= wanted:
             break
@@ -104,13 +104,13 @@ class ReadingCommands:
         try:
             architecture = architecture_for(config.net, USUAL, CLASSES)
             if any_heavy(architecture):
-                self._choice.prepare(config.device)
+                self._choice.prepare_executor(config.device)
         except UserError:  # the run itself will report it
             return
 
     def use_executor(self, shown: ReadableNetwork) -> None:
         """Compute readings of what is shown where its device and size require."""
-        self._choice.choose(shown.device, shown.architecture)
+        self._choice.choose_executor(shown.device, shown.architecture)
         shown.probe_schedule.use_executor(self._choice.executor)
 
     def release(self, shown: ReadableNetwork | None) -> None:
@@ -160,7 +160,7 @@ class ReadingCommands:
         """Emit the pictures of new probe examples, and read the compared network on them too."""
         normalise = shown.config.data.normalise
         images, shape = shown.probed.probe_images, shown.probed.image_shape
-        self._emit(pictures_of(shown.probed.probe_set, images, normalise, shape))
+        self._emit(make_pictures(shown.probed.probe_set, images, normalise, shape))
         self._comparison.renew(probe_inputs_of(shown))
 
     def _each(

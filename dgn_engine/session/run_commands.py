@@ -37,7 +37,7 @@ def discard_question(
         return None
     if run is None or not run.step_count:
         return None
-    safe = run.recorded if recording is None else not recording.paused
+    safe = run.recorded if recording is None else not recording.pause_reason
     if safe:  # without a recording it failed, and its folder has everything up to then
         return None
     where = command.path if isinstance(command, OpenSession) else command.folder
@@ -125,7 +125,7 @@ class RunCommands:
         except BaseException:
             folder.close()
             raise
-        self._replace_run(run, command.paused or run.finished)
+        self._replace_run(run, command.paused or run.is_finished)
         state.emit_unrecorded(history)
         state.emit_unrecorded(continued)
         state.recording = Recording(folder, run, state.emit)
@@ -158,7 +158,7 @@ class RunCommands:
 
     def inspect(self, command: files.InspectFile, shown: ReadableNetwork) -> None:
         state = self._state
-        state.executors.prepare(shown.config.device)  # loads while the network is built
+        state.executors.prepare_executor(shown.config.device)  # loads while the network is built
         opened = self._opened.inspection_request(command, shown)
         inspected = InspectedNetwork(state.number + 1, opened, state.emit, self._report)
         self._check_cancelled()
@@ -196,7 +196,7 @@ class RunCommands:
         """Replace the current run by a new one, and start to record it."""
         state = self._state
         self._replace_run(run, paused)
-        ignored = run.ignored(live=True, recorded=bool(state.runs_root))
+        ignored = run.find_ignored(live=True, recorded=bool(state.runs_root))
         if ignored:
             state.emit(training.SettingsIgnored(tuple(setting.sentence for setting in ignored)))
         if state.runs_root:
@@ -217,12 +217,12 @@ class RunCommands:
         run.probe_schedule.watch(state.requests)
         state.replace(run)
         self._loop.begin(run, paused)
-        state.emit(run.started(paused))
+        state.emit(run.started_event(paused))
         self._readings.meet(run)
 
     def _reclaimed(self) -> float:
         """Return the bytes that are freed when the current run is replaced."""
-        return 0.0 if self._state.run is None else float(self._state.run.memory.lasting)
+        return 0.0 if self._state.run is None else float(self._state.run.memory.reclaimed_at_end)
 
     def _report(self, what: str, fraction: float | None) -> None:
         self._check_cancelled(what)

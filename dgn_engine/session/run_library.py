@@ -51,7 +51,7 @@ from dgn_engine.storage.session_file.session_reader import adopt, is_session, un
 from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
 from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir, remove_abandoned
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
-from dgn_engine.training.probe_pictures import pictures_of
+from dgn_engine.training.probe_pictures import make_pictures
 from dgn_engine.training.recording import Recording
 
 PATIENCE = 30.0  # seconds to wait for the checkpoint of a session to be written
@@ -77,7 +77,7 @@ def recorded_examples(loaded: LoadedRun) -> ProbeExamples:
                 normalise = normalisation(how)
                 own = own if normalise is None else normalise(own)
                 x = examples.train_x[rows]
-                return pictures_of(chosen, np.concatenate([x, own]) if len(own) else x, how)
+                return make_pictures(chosen, np.concatenate([x, own]) if len(own) else x, how)
             why = f"the examples of {config.data.name} on this machine differ from the run's"
         except UserError as refusal:
             why = str(refusal).rstrip(".")
@@ -209,9 +209,9 @@ class RunLibrary:
         if recording is None or frame is None:
             words = "there is no recorded run, and a session contains only what was recorded."
             raise UserError(words, kind="not-recorded")
-        if recording.paused:
-            raise UserError(recording.paused, kind="recording-paused")
-        marker, folder = recording.mark(), recording.path
+        if recording.pause_reason:
+            raise UserError(recording.pause_reason, kind="recording-paused")
+        marker, folder = recording.mark_checkpoint(), recording.path
 
         def write() -> None:
             if not marker.done.wait(PATIENCE) or marker.lines < 0:

@@ -49,7 +49,7 @@ class TrainingLoop:
     def resume(self, run: Run, steps: int | None) -> None:
         """Train for this many steps; None: until it is finished or paused."""
         self._state.way_back.check_trains(run)
-        if run.finished:
+        if run.is_finished:
             run.total_steps = 0  # more than planned: continue until stopped
         self._stop_at = None if steps is None else run.step_count + max(1, steps)
         self._state.running = True
@@ -59,7 +59,7 @@ class TrainingLoop:
     def pause(self, run: Run) -> None:
         self._state.running = False
         self._stop_at = None
-        run.settle()
+        run.wait_for_scores()
         self._state.emit(Paused(run.step_count))
 
     def step(self, run: Run) -> None:
@@ -71,10 +71,10 @@ class TrainingLoop:
             self._publisher.rate.tick(run.control.pace, time.perf_counter() - began)
         if run.diverged:
             self._state.running = False
-        elif run.finished:
+        elif run.is_finished:
             self._state.running = False
             self._state.emit(Finished(run.step_count))
-        elif run.evaluation.pending:
+        elif run.evaluation.has_pending_test:
             return  # the step is complete once its scores are
         elif self._stop_at is not None and run.step_count >= self._stop_at:
             self.pause(run)
@@ -89,7 +89,7 @@ class TrainingLoop:
             run.budget.charge("readings", run.budget.busy() - began)
         if state.recording is not None:
             state.recording.tick()
-        run.budget.settle(state.running, run.control.pace > 0.0)
+        run.budget.update_account(state.running, run.control.pace > 0.0)
         if state.running and not run.control.pace:
             run.budget.overhead.begin_if_due()
 
@@ -103,7 +103,7 @@ class TrainingLoop:
         if run.diverged:  # a reading may be the first to detect it
             self._state.running = False
         if frame is not None and self._state.recording is not None:
-            needed = not running and not run.probe_schedule.busy
+            needed = not running and not run.probe_schedule.is_refining
             self._state.recording.on_frame(frame, needed)
 
     def show_end(self) -> None:
@@ -112,7 +112,7 @@ class TrainingLoop:
         if run is None or not self._state.running or recording is None:
             return
         try:
-            if run.probe_schedule.seconds < self._moment:
+            if run.probe_schedule.total_seconds < self._moment:
                 self._show_due(run, running=False)
         except Exception as error:  # the run ends nevertheless
             failure = Failed.from_exception("The last frame failed", error)
@@ -202,7 +202,7 @@ def estimate_run(
         use = RunUse(live=True, recorded=recorded, card=device.type == "cuda")
         needed = memory_needed(config, architecture, sizes, use)
         at_hand = None if run is None else run.examples_for(config.data)
-        reclaimed = 0 if run is None else run.memory.lasting
+        reclaimed = 0 if run is None else run.memory.reclaimed_at_end
         loaded = 0 if at_hand is None else needed.data
         check_memory(config, architecture, sizes, device, use, loaded, reclaimed)
     except UserError as refusal:

@@ -24,7 +24,7 @@ from dgn_engine.protocol.training import ChangesListed, ListedChange, UndoChange
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.text.written_numbers import number
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture, put_back
+from dgn_engine.training.run_snapshot import capture_run, revert_run
 
 MOST = 50  # changes
 MOST_BYTES = 512 << 20  # of their weights; the newest change is always kept
@@ -190,7 +190,7 @@ class UndoHistory:
             change = None if change is None else replace(change, detail=last.detail)
             with _shared(run, None if change is None else change.before):
                 undone = f"{word.capitalize()} {last.what}"
-                put_back(run, last.before, f"{word} of {last.what}", undone, self._emit)
+                revert_run(run, last.before, f"{word} of {last.what}", undone, self._emit)
         source.pop()
         self._may_merge = False
         if change is not None:
@@ -222,7 +222,7 @@ class UndoHistory:
     ) -> _Change | None:
         """Return the change about to be made; None if the run has diverged, which is not worth
         restoring."""
-        before = None if policy.reads else capture(run)
+        before = None if policy.reads else capture_run(run)
         if before is None and not policy.reads:
             return None
         return _Change(what, _settings_of(run), before, kind, policy, self._clock(), step)
@@ -289,9 +289,9 @@ def _shared(run: Run, before: Snapshot | None) -> Iterator[None]:
 
 def _settings_of(run: Run) -> _UndoneSettings:
     chosen = run.config.probe_examples, run.config.probe_set
-    return _UndoneSettings(*run.control.wires, *run.control.dials, *chosen)
+    return _UndoneSettings(*run.control.wiring_state, *run.control.dials, *chosen)
 
 
 def _turn_back(run: Run, to: _UndoneSettings) -> None:
-    run.control.wire(to.order, to.rotation, to.shift)
+    run.control.apply_wiring(to.order, to.rotation, to.shift)
     run.control.set_dials(to.learning_rate, to.beta, to.value_input)

@@ -115,7 +115,7 @@ def check_start(
             check_can_end(wanted.config)
             if local:
                 given = wanted.gates_from is not None
-                needs += [trials.begin(wanted.config, gates_given=given)] * len(left)
+                needs += [trials.begin_trial(wanted.config, gates_given=given)] * len(left)
             elif not wanted.config.net.of_file:  # the file is on the other machine
                 usual_architecture(wanted.config.net)
         except UserError as refusal:

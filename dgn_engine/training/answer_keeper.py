@@ -42,7 +42,7 @@ class AnswerKeeper:
         self._last = next(iter(known.last.items()), None)
         self._changed = False
 
-    def measured(self, event: Measured, best: float) -> None:
+    def process_scores(self, event: Measured, best: float) -> None:
         """Keep the answers of a test pass.
 
         Args:
@@ -52,12 +52,12 @@ class AnswerKeeper:
         right, accuracy = self._evaluation.right, event.test_accuracy
         if accuracy is None or right is None or event.step <= self._first:
             return
-        self._last = (event.step, _mask(right))
+        self._last = (event.step, _copy_mask(right))
         if math.isnan(best) or accuracy > best:
             self._best = self._last
         self._changed = True
 
-    def write(self) -> None:
+    def save_answers(self) -> None:
         """Write the answers, before a checkpoint; a failed write is retried at the next one."""
         best, last = self._best, self._last
         if best is not None:
@@ -71,6 +71,6 @@ class AnswerKeeper:
             self._changed = False
 
 
-def _mask(right: Tensor) -> Mask:
+def _copy_mask(right: Tensor) -> Mask:
     mask: Mask = right.cpu().numpy().copy()  # of a stack it is a row of a larger array
     return mask

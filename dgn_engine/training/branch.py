@@ -25,7 +25,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.replay import RecordedState, recorded_run_at
 from dgn_engine.training.run import Report, Run
-from dgn_engine.training.run_snapshot import capture
+from dgn_engine.training.run_snapshot import capture_run
 
 
 def begin_branch(
@@ -67,23 +67,25 @@ def begin_branch(
     events: list[Event] = []
     begun = False
 
-    def hear(event: Event) -> None:
+    def collect_event(event: Event) -> None:
         if begun:
             emit(event)
         else:
             events.append(event)
 
-    state = recorded_run_at(reader, step, hear, report, examples, after_changes=after_changes)
+    state = recorded_run_at(
+        reader, step, collect_event, report, examples, after_changes=after_changes
+    )
     run = state.run
-    hear(BranchBegan(run.step_count, parent.name, changes, state.remark))
-    carry_out(changes, run)
+    collect_event(BranchBegan(run.step_count, parent.name, changes, state.remark))
+    apply_changes(changes, run)
     _set_end(run, steps)
-    folder = _folder(reader, state, changes, out)
+    folder = _create_folder(reader, state, changes, out)
     try:
         for event in events:
             if is_logged(event):
                 folder.note(log_word(event), to_plain(event))
-        first = capture(run)
+        first = capture_run(run)
         if first is None:
             raise UserError(f"{parent.name} had diverged at step {step:,}.")
         folder.checkpoint(first, "")
@@ -97,7 +99,7 @@ def begin_branch(
     return folder, run
 
 
-def carry_out(changes: BranchChanges, run: Run) -> None:
+def apply_changes(changes: BranchChanges, run: Run) -> None:
     """Apply changes to a run between two steps, seed first, as a regime draws from it.
 
     Args:
@@ -108,13 +110,13 @@ def carry_out(changes: BranchChanges, run: Run) -> None:
         UserError: A change cannot be made.
     """
     if changes.seed is not None:
-        run.trainer.reseed(changes.seed)
+        run.trainer.set_seed(changes.seed)
     if changes.regime and changes.regime != run.trainer.regime.name:
-        run.control.swap(changes.regime, changes.restart_value)
+        run.control.swap_regime(changes.regime, changes.restart_value)
     if changes.wiring:
-        run.control.rewire(changes.wiring)
+        run.control.rewire_gates(changes.wiring)
     if changes.rotation or changes.shift:
-        run.control.rotate(changes.rotation, changes.shift)
+        run.control.rotate_gates(changes.rotation, changes.shift)
     if changes.value_input is not None:
         run.control.set_value_input(changes.value_input)
     if changes.learning_rate is not None:
@@ -154,7 +156,7 @@ def _set_end(run: Run, steps: int | None) -> None:
         )
 
 
-def _folder(
+def _create_folder(
     reader: RunReader, state: RecordedState, changes: BranchChanges, out: Path
 ) -> RunFolder:
     parent_id = str(reader.info.get("id", ""))

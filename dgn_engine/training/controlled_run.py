@@ -16,7 +16,7 @@ from dgn_engine.protocol.training import RegimeSwapped, Rewired, SettingChanged
 from dgn_engine.regimes import find_regime, only_regime
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.evaluation_schedule import EvaluationSchedule
-from dgn_engine.training.initial_weights import tensors_of, weights_taken
+from dgn_engine.training.initial_weights import matched_tensors, weights_taken_event
 from dgn_engine.training.layer_infos import count_parameters
 from dgn_engine.training.probed_examples import ProbedExamples
 from dgn_engine.training.trainer import Trainer
@@ -72,7 +72,7 @@ class ControlledRun:
         self.before_change(change)
         self.snapshot = None
 
-    def swap(self, name: str, restart_value: bool) -> None:
+    def swap_regime(self, name: str, restart_value: bool) -> None:
         """Switch to another regime.
 
         Args:
@@ -88,7 +88,7 @@ class ControlledRun:
         self.announce_change(after.name)
         self.pretrain_steps = 0
         before = self._trainer.regime.name
-        self._swapped(before, self._trainer.control.swap(after, restart))
+        self._emit_swapped(before, self._trainer.control.enter_regime(after, restart))
 
     def take_gates(self, match: LayerMatching, source: str, restart_value: bool) -> None:
         """Set Θ^f to the weights of a file, and enter the regime for copied gates.
@@ -107,11 +107,11 @@ class ControlledRun:
         self.announce_change(after.name)
         self.pretrain_steps = 0
         # Entering from own gates would copy Θ^v into Θ^f, only to be overwritten at once.
-        change = control.swap(after, restart_value)
-        control.take_gates(*tensors_of(match))
+        change = control.enter_regime(after, restart_value)
+        control.take_gates(*matched_tensors(match))
         kept = tuple(name for name in change.kept if not name.startswith("feature"))
         copied = (f"feature weights (from {source})",)
-        self._swapped(before.name, replace(change, kept=kept, copied=copied), source)
+        self._emit_swapped(before.name, replace(change, kept=kept, copied=copied), source)
 
     def take_weights(self, match: LayerMatching, source: str) -> None:
         """Set Θ^v to the weights of a file; regime and gates stay.
@@ -124,11 +124,11 @@ class ControlledRun:
             UserError: The weights have biases and the network has none.
         """
         self.announce_change(f"weights of {source}")
-        self._trainer.control.take_weights(*tensors_of(match))
-        self._changed()
-        self._emit(weights_taken(match, source, self._trainer.step_count))
+        self._trainer.control.take_weights(*matched_tensors(match))
+        self._invalidate_measurements()
+        self._emit(weights_taken_event(match, source, self._trainer.step_count))
 
-    def rewire(self, order: tuple[int, ...]) -> None:
+    def rewire_gates(self, order: tuple[int, ...]) -> None:
         """Permute the gate layers from the next step on; each keeps its rotation.
 
         Args:
@@ -138,10 +138,10 @@ class ControlledRun:
             UserError: The regime has no wiring, or shapes do not fit.
         """
         require_feature_gates(self._trainer.regime, "permute")
-        self._trainer.control.rewire(order)
-        self._rewired()
+        self._trainer.control.set_wiring(order)
+        self._emit_rewired()
 
-    def rotate(self, rotation: tuple[int, ...], shift: tuple[int, ...] = ()) -> None:
+    def rotate_gates(self, rotation: tuple[int, ...], shift: tuple[int, ...] = ()) -> None:
         """Rotate the gates of each value layer.
 
         Args:
@@ -152,8 +152,8 @@ class ControlledRun:
             UserError: The regime has no wiring, or a value does not fit its layer.
         """
         require_feature_gates(self._trainer.regime, "rotate")
-        self._trainer.control.reroute(rotation, shift)
-        self._rewired()
+        self._trainer.control.set_routes(rotation, shift)
+        self._emit_rewired()
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate from the next step on.
@@ -179,7 +179,7 @@ class ControlledRun:
         """
         gating = replace(self._config.gating, beta=beta)  # validates
         self._trainer.network.set_gate(beta=beta, epsilon=gating.epsilon)
-        self._changed()
+        self._invalidate_measurements()
         self.emit_settings()
 
     def set_value_input(self, value_input: ValueInput) -> None:
@@ -193,11 +193,11 @@ class ControlledRun:
         """
         replace(self._config.gating, value_input=value_input)  # validates
         self._trainer.network.value_input = value_input
-        self._changed()
+        self._invalidate_measurements()
         self.emit_settings()
 
     @property
-    def wires(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    def wiring_state(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Return order, rotation and shift of the gate layers.
 
         Returns:
@@ -206,7 +206,7 @@ class ControlledRun:
         network = self._trainer.network
         return network.wiring, *rotations_and_shifts(network.routes)
 
-    def wire(
+    def apply_wiring(
         self, order: tuple[int, ...], rotation: tuple[int, ...], shift: tuple[int, ...]
     ) -> None:
         """Set order, rotation and shift, where they differ from the current ones.
@@ -216,10 +216,10 @@ class ControlledRun:
             rotation: Units per layer.
             shift: Rows and columns per layer.
         """
-        if self.wires[0] != order:
-            self.rewire(order)
-        if self.wires[1:] != (rotation, shift):
-            self.rotate(rotation, shift)
+        if self.wiring_state[0] != order:
+            self.rewire_gates(order)
+        if self.wiring_state[1:] != (rotation, shift):
+            self.rotate_gates(rotation, shift)
 
     @property
     def dials(self) -> tuple[float, float, ValueInput]:
@@ -264,17 +264,17 @@ class ControlledRun:
         """Emit the current settings."""
         self._emit(SettingChanged(self._trainer.step_count, *self.dials, self.pace))
 
-    def _changed(self) -> None:
+    def _invalidate_measurements(self) -> None:
         """Invalidate readings and scores, since the network changed other than by a step."""
         self._probed.invalidate_readings()
-        self._evaluation.restart()
+        self._evaluation.restart_test()
 
-    def _rewired(self) -> None:
-        self._changed()
-        self._emit(Rewired(self._trainer.step_count, *self.wires))
+    def _emit_rewired(self) -> None:
+        self._invalidate_measurements()
+        self._emit(Rewired(self._trainer.step_count, *self.wiring_state))
 
-    def _swapped(self, before: str, change: RegimeChange, source: str = "") -> None:
-        self._changed()
+    def _emit_swapped(self, before: str, change: RegimeChange, source: str = "") -> None:
+        self._invalidate_measurements()
         self.gates_source = source
         trainer = self._trainer
         self._emit(

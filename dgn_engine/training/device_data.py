@@ -56,18 +56,18 @@ def to_device(examples: Examples, architecture: Architecture, device: torch.devi
         The tensors.
     """
 
-    def inputs(images: Array) -> Tensor:
+    def inputs_to_tensor(images: Array) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(images))
         return tensor.reshape(len(images), *architecture.input_shape).to(device)
 
-    def labels(values: Array) -> Tensor:
+    def labels_to_tensor(values: Array) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(device)
 
     return DeviceData(
-        inputs(examples.train_x),
-        labels(examples.train_y),
-        inputs(examples.test_x),
-        labels(examples.test_y),
+        inputs_to_tensor(examples.train_x),
+        labels_to_tensor(examples.train_y),
+        inputs_to_tensor(examples.test_x),
+        labels_to_tensor(examples.test_y),
         examples.fingerprint,
     )
 
@@ -106,7 +106,7 @@ class Batches:
         return len(self.data.train_y)
 
     @property
-    def count(self) -> int:
+    def batches_per_epoch(self) -> int:
         """Return the number of batches per epoch; the last may be smaller.
 
         Returns:
@@ -114,7 +114,7 @@ class Batches:
         """
         return math.ceil(self.examples / self._size)
 
-    def rows(self, step: int) -> Tensor:
+    def step_rows(self, step: int) -> Tensor:
         """Return the examples of a step.
 
         Args:
@@ -123,7 +123,7 @@ class Batches:
         Returns:
             Indices, (m,) int64 on the device.
         """
-        self._epoch, batch = divmod(step, self.count)
+        self._epoch, batch = divmod(step, self.batches_per_epoch)
         if self.augmentation is not None:
             self.augmentation.begin(self._epoch)
         if self._order[0] != self._epoch:
@@ -131,7 +131,7 @@ class Batches:
             self._order = (self._epoch, send_to_device(order, self.data.train_x.device))
         return self._order[1][batch * self._size : (batch + 1) * self._size]
 
-    def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def gather_batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Gather inputs and labels of a batch, augmented as in the current epoch.
 
         The result is overwritten by the next call, so that captured steps find it at the same
@@ -158,7 +158,7 @@ class Batches:
             return room
         return self.augmentation.show(room[0], rows, self._epoch), room[1]
 
-    def reseed(self, seed: int) -> None:
+    def set_seed(self, seed: int) -> None:
         """Use another seed for order and augmentation from the next step on.
 
         Args:
@@ -209,7 +209,7 @@ def choose_probe_set(
     )
 
 
-def chosen_on_device(
+def choose_probe_set_on_device(
     data: DeviceData,
     class_names: tuple[str, ...],
     wanted: int,
@@ -234,12 +234,12 @@ def chosen_on_device(
         UserError: As for `choose_probe_set`.
     """
 
-    def inputs(at: Array) -> Array:
+    def read_inputs(at: Array) -> Array:
         chosen: Array = data.train_x[torch.from_numpy(at).to(data.train_x.device)].cpu().numpy()
         return chosen
 
     labels = data.train_y.cpu().numpy()
-    return _probe_set(labels, class_names, inputs, wanted, seed, choice, shape)
+    return _probe_set(labels, class_names, read_inputs, wanted, seed, choice, shape)
 
 
 def drawn_inputs(choice: ProbeChoice, shape: tuple[int, ...]) -> Array:
@@ -273,9 +273,9 @@ def _probe_set(
     shape: tuple[int, ...],
 ) -> ProbeSet:
     if choice.rows:
-        indices = _rows(choice, labels)
+        indices = _chosen_rows(choice, labels)
     else:
-        indices = _balanced(labels, _classes(choice, class_names), wanted, seed)
+        indices = _draw_balanced(labels, _chosen_classes(choice, class_names), wanted, seed)
     if len(indices) < 2:
         raise UserError(
             "The probe set needs at least two training examples; choose a larger data set.",
@@ -296,7 +296,7 @@ def _probe_set(
     )
 
 
-def _balanced(labels: Array, classes: list[int], wanted: int, seed: int) -> Array:
+def _draw_balanced(labels: Array, classes: list[int], wanted: int, seed: int) -> Array:
     """Return equally many rows per class, drawn by the seed, sorted by class."""
     order = torch.randperm(len(labels), generator=random_stream("probe", seed)).numpy()
     wanted, count = min(wanted, len(labels)), len(classes)
@@ -305,7 +305,7 @@ def _balanced(labels: Array, classes: list[int], wanted: int, seed: int) -> Arra
     return np.concatenate(chosen)
 
 
-def _classes(choice: ProbeChoice, class_names: tuple[str, ...]) -> list[int]:
+def _chosen_classes(choice: ProbeChoice, class_names: tuple[str, ...]) -> list[int]:
     """Return the chosen class numbers, ascending; names take precedence over numbers."""
     known = {str(index): index for index in range(len(class_names))}
     known |= {name: index for index, name in enumerate(class_names)}
@@ -319,7 +319,7 @@ def _classes(choice: ProbeChoice, class_names: tuple[str, ...]) -> list[int]:
     return sorted({known[name] for name in choice.classes}) or list(range(len(class_names)))
 
 
-def _rows(choice: ProbeChoice, labels: Array) -> Array:
+def _chosen_rows(choice: ProbeChoice, labels: Array) -> Array:
     """Return the chosen rows, sorted by class, then by row."""
     if max(choice.rows) >= len(labels):
         raise UserError(

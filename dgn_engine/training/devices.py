@@ -89,10 +89,12 @@ def set_threads(architecture: Architecture) -> None:
         architecture: Architecture of the network.
     """
     torch.set_flush_denormal(True)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) - 1) if convolves(architecture) else 1)
+    torch.set_num_threads(
+        max(1, (os.cpu_count() or 1) - 1) if has_convolutions(architecture) else 1
+    )
 
 
-def convolves(architecture: Architecture) -> bool:
+def has_convolutions(architecture: Architecture) -> bool:
     """Return whether a network has convolutions, whose steps profit from several threads.
 
     Args:

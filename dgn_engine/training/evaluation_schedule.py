@@ -24,7 +24,7 @@ QUICK_TEST = 0.25  # seconds; a quicker test runs at the first step
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _RequestedScore:
     """A requested train score, and whether an epoch ends or a test pass starts there."""
 
     step: int
@@ -71,7 +71,7 @@ class EvaluationSchedule:
         self._live = live
         self._every = max(5, trainer.steps_per_epoch // 20)
         self._pass: tuple[TestPass, Measured] | None = None
-        self._asked: deque[_Asked] = deque()
+        self._asked: deque[_RequestedScore] = deque()
         self._finite = True
         self.last_finite: int | None = None
         self._cost = 0.0  # of the pass in progress
@@ -86,7 +86,7 @@ class EvaluationSchedule:
         self._due_at_once = True  # at that time, whatever the budget
 
     @property
-    def pending(self) -> bool:
+    def has_pending_test(self) -> bool:
         """Return whether a test pass is in progress.
 
         Returns:
@@ -113,17 +113,17 @@ class EvaluationSchedule:
         epoch_ends = step % self._trainer.steps_per_epoch == 0
         repeated = self._repeated
         tests = self._trainer.regime.generalises and repeated is None
-        test_due = self._live and tests and time.monotonic() >= self._next_test()
+        test_due = self._live and tests and time.monotonic() >= self._next_test_time()
         waits = epoch_ends or test_due
         if waits or step % self._every == 0 or (repeated is not None and step in repeated):
-            score = self._trainer.train_sums.ask()
-            asked = _Asked(step, self._trainer.epoch, score, epoch_ends, waits and tests)
+            score = self._trainer.train_sums.fetch_score()
+            asked = _RequestedScore(step, self._trainer.epoch, score, epoch_ends, waits and tests)
             self._asked.append(asked)
-        elif not self._trainer.train_sums.finite:
+        elif not self._trainer.train_sums.is_finite:
             return False
-        return self._take_scores(waits)
+        return self._emit_scores(waits)
 
-    def repeat(self, steps: Collection[int] | None) -> None:
+    def repeat_scores(self, steps: Collection[int] | None) -> None:
         """Emit train scores after these steps too, as a recorded run did, and skip tests.
 
         Args:
@@ -132,17 +132,17 @@ class EvaluationSchedule:
         self._repeated = None if steps is None else frozenset(steps)
         self._pass = None
 
-    def settle(self) -> bool:
+    def wait_for_scores(self) -> bool:
         """Wait for all requested train scores and emit them.
 
         Returns:
             False if one is not finite.
         """
-        return self._take_scores(wait=True)
+        return self._emit_scores(wait=True)
 
-    def _take_scores(self, wait: bool) -> bool:
+    def _emit_scores(self, wait: bool) -> bool:
         """Emit the train scores that have arrived, or all; return False if one is not finite."""
-        while self._asked and (wait or self._asked[0].score.ready):
+        while self._asked and (wait or self._asked[0].score.is_ready):
             asked = self._asked.popleft()
             train = asked.score.score
             self._add_to_epoch(train, asked.epoch_ends)
@@ -157,7 +157,7 @@ class EvaluationSchedule:
                 self._emit(measured)
         return self._finite
 
-    def advance(self) -> None:
+    def advance_test(self) -> None:
         """Test one more chunk; emit the scores after the last one."""
         if self._pass is None:
             return
@@ -167,32 +167,35 @@ class EvaluationSchedule:
         self._cost += self._budget.busy() - began
         if score is not None:
             self._pass = None
-            self.right = test_pass.right
-            self._tested()
+            self.right = test_pass.right_answers
+            self._account_for_test()
             self._emit(replace(measured, test_loss=score.loss, test_accuracy=score.accuracy))
 
-    def _tested(self) -> None:
+    def _account_for_test(self) -> None:
         """Account for a test pass; one at the end of an epoch postpones the next in between."""
         self._whole = self._cost
         if self._between:
-            self._budget.took(TEST, TEST, self._cost)
+            self._budget.record_reading(TEST, TEST, self._cost)
         else:
-            self._budget.forget((TEST,))
+            self._budget.forget_costs((TEST,))
         self._test_due, self._due_at_once = time.monotonic() + TEST_SHORTEST, False
 
-    def _next_test(self) -> float:
+    def _next_test_time(self) -> float:
         """Return when a test in between is due, given the cost of the last one.
 
         Epoch tests count as well, so short epochs leave none in between.
         """
         if self._due_at_once:
             return self._test_due
-        wait = max(self._budget.interval(TEST), self._budget.spacing(self._whole, TEST_SHARE))
+        wait = max(
+            self._budget.reading_interval(TEST),
+            self._budget.minimum_spacing(self._whole, TEST_SHARE),
+        )
         return self._test_due + max(wait - TEST_SHORTEST, 0.0)
 
-    def restart(self) -> None:
+    def restart_test(self) -> None:
         """Restart the test pass, since the network changed; emit the pending train scores first."""
-        self.settle()
+        self.wait_for_scores()
         self.peaks.clear()
         if self._pass is not None:
             self._emit(self._pass[1])
@@ -215,7 +218,7 @@ class EvaluationSchedule:
         return len(self.peaks) > patience and self.peaks[-1] - self.peaks[0] < RISE
 
     @property
-    def awaited(self) -> Measured | None:
+    def pending_scores(self) -> Measured | None:
         """Return the train scores that wait for the test pass in progress.
 
         Returns:
@@ -223,7 +226,7 @@ class EvaluationSchedule:
         """
         return None if self._pass is None else self._pass[1]
 
-    def resume(self, awaited: Measured | None, epoch: tuple[float, int] = (0.0, 0)) -> None:
+    def resume_test(self, awaited: Measured | None, epoch: tuple[float, int] = (0.0, 0)) -> None:
         """Restore the schedule of a recorded run, restarting its test pass.
 
         Args:

@@ -37,7 +37,7 @@ from dgn_engine.training.recording import (
     Recording,
     begin_recording,
     continue_run,
-    written_to,
+    writing_to,
 )
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
@@ -99,10 +99,10 @@ class Outcome:
         if self.best_accuracy != self.best_accuracy:
             known = self.train_accuracy == self.train_accuracy  # NaN before the first score
             trained = f", train accuracy {percent(self.train_accuracy, 2)}" if known else ""
-            return f"{self.regime}: {_steps(self.step)}{trained}, no test score yet"
+            return f"{self.regime}: {_format_steps(self.step)}{trained}, no test score yet"
         best, last = percent(self.best_accuracy, 2), percent(self.last_accuracy, 2)
         return (
-            f"{self.regime}: {_steps(self.step)}, best test accuracy {best} "
+            f"{self.regime}: {_format_steps(self.step)}, best test accuracy {best} "
             f"(epoch {decimals(self.best_epoch, 0)}), last {last}"
         )
 
@@ -176,23 +176,23 @@ class HeadlessRun:
             1,
             config,
             self._emit,
-            self._report,
+            self._report_progress,
             live=False,
             checkpoints=recorded,
             probed=bool(self._probes),
         )
-        self._watch(run, 0)
-        self._emit(run.estimated())
-        self._emit(run.started(paused=False))
-        ignored = run.ignored(live=False, recorded=recorded, named=self._named)
+        self._watch_probes(run, 0)
+        self._emit(run.estimated_event())
+        self._emit(run.started_event(paused=False))
+        ignored = run.find_ignored(live=False, recorded=recorded, named=self._named)
         if ignored:
             self._emit(SettingsIgnored(tuple(setting.sentence for setting in ignored)))
-        self._keep(run, folder)
+        self._start_weight_keeper(run, folder)
         if folder is not None:
             self._recording = begin_recording(folder, run, self._emit, self._every)
-        return self._to_the_end(run)
+        return self._train_to_end(run)
 
-    def go_on(self, folder: RunFolder) -> Outcome:
+    def continue_folder(self, folder: RunFolder) -> Outcome:
         """Continue a recorded run.
 
         Args:
@@ -204,10 +204,10 @@ class HeadlessRun:
         Raises:
             UserError: The run cannot be continued.
         """
-        run, continued = continue_run(folder, 1, self._emit, self._report, live=False)
-        return self._take_up(folder, run, continued)
+        run, continued = continue_run(folder, 1, self._emit, self._report_progress, live=False)
+        return self._continue_training(folder, run, continued)
 
-    def branch_off(
+    def run_branch(
         self,
         parent: Path,
         step: int | None,
@@ -234,33 +234,35 @@ class HeadlessRun:
             UserError: As for `begin_branch`.
         """
         folder, run = begin_branch(
-            *(parent, step, changes, out, self._emit, self._report, steps),
+            *(parent, step, changes, out, self._emit, self._report_progress, steps),
             after_changes=after_changes,
         )
         try:
-            return self._take_up(folder, run, None)
+            return self._continue_training(folder, run, None)
         finally:
             folder.close()
 
-    def _take_up(self, folder: RunFolder, run: Run, continued: RunContinued | None) -> Outcome:
+    def _continue_training(
+        self, folder: RunFolder, run: Run, continued: RunContinued | None
+    ) -> Outcome:
         planned, every = frames_of(folder.info.tree)
         self._probes = self._probes or planned
         self._record_every = self._record_every or every
         origin = origin_of(folder.info.tree)
-        self._watch(run, 0 if origin is None else origin.step)
+        self._watch_probes(run, 0 if origin is None else origin.step)
         self._recorded = folder.last_frame_step
         self._plan_frames(folder)
-        self._emit(run.estimated())
-        self._emit(run.started(paused=False))
+        self._emit(run.estimated_event())
+        self._emit(run.started_event(paused=False))
         for event in RunReader(folder.path).log.each_event():
-            self._outcome = after(self._outcome, event)
-        self._keep(run, folder)
+            self._outcome = update_outcome(self._outcome, event)
+        self._start_weight_keeper(run, folder)
         if continued is not None:
             self._emit(continued)
         self._recording = Recording(folder, run, self._emit, self._every)
-        return self._to_the_end(run)
+        return self._train_to_end(run)
 
-    def _watch(self, run: Run, first: int) -> None:
+    def _watch_probes(self, run: Run, first: int) -> None:
         """Watch the probes, and plan the frames of a run that started at step `first`."""
         run.probe_schedule.watch(tuple(ProbeRequest(name) for name in self._probes))
         if not self._record_every and run.total_steps:
@@ -274,10 +276,10 @@ class HeadlessRun:
     def _plan_frames(self, folder: RunFolder) -> None:
         """Write what is recorded into the folder, for when the run is continued."""
         if self._probes:
-            with written_to(folder):
+            with writing_to(folder):
                 folder.info.plan_frames(self._probes, self._record_every)
 
-    def _keep(self, run: Run, folder: RunFolder | None) -> None:
+    def _start_weight_keeper(self, run: Run, folder: RunFolder | None) -> None:
         training = run.config.training
         if folder is not None:
             first = run.control.pretrain_steps
@@ -289,17 +291,17 @@ class HeadlessRun:
                 kind="no-folder",
             )
 
-    def _to_the_end(self, run: Run) -> Outcome:
+    def _train_to_end(self, run: Run) -> Outcome:
         recording = self._recording
         if recording is not None:
             answers = AnswerKeeper(recording.root, run)
             self._keepers.append(answers)
-            recording.before_checkpoint = answers.write
+            recording.before_checkpoint = answers.save_answers
         try:
             self._read_probes(run, needed=run.step_count == 0)
             due = 0.0
-            while not (run.finished or run.diverged or self._interrupted()):
-                if not run.evaluation.pending and self._waits(due, recording):
+            while not (run.is_finished or run.diverged or self._interrupted()):
+                if not run.evaluation.has_pending_test and self._wait_for_pace(due, recording):
                     continue
                 began = time.monotonic()
                 if run.advance() and (pace := self._pace()) > 0.0:
@@ -307,9 +309,9 @@ class HeadlessRun:
                 self._read_probes(run)
                 if recording is not None:
                     recording.tick()
-                run.budget.settle(running=True)
+                run.budget.update_account(running=True)
                 self._watcher.stepped(run.step_count)
-            run.settle()
+            run.wait_for_scores()
             self._read_probes(run, needed=True)
         except BaseException as error:
             if recording is not None:
@@ -318,24 +320,24 @@ class HeadlessRun:
                 recording.close(sound=False)
             raise
         # Weights first: a run only counts as finished when nothing is missing.
-        unsaved = "" if recording is None else _save(run, recording.root / WEIGHTS)
+        unsaved = "" if recording is None else _save_weights(run, recording.root / WEIGHTS)
 
         def save_again() -> None:
             nonlocal unsaved
             if recording is not None and unsaved:  # the folder may have been recreated
-                unsaved = _save(run, recording.root / WEIGHTS)
+                unsaved = _save_weights(run, recording.root / WEIGHTS)
 
-        if run.finished:
+        if run.is_finished:
             self._emit(Finished(run.step_count))
         if recording is not None and not recording.close(last=save_again):
             unsaved = (
-                recording.paused
+                recording.pause_reason
                 or unsaved
                 or f"The recording in {recording.path} could not be completed."
             )
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
 
-    def _waits(self, due: float, recording: Recording | None) -> bool:
+    def _wait_for_pace(self, due: float, recording: Recording | None) -> bool:
         """Sleep a little if the pace says that no step is due; return whether it did."""
         wait = due - time.monotonic()
         if self._pace() <= 0.0 or wait <= 0.0:
@@ -352,23 +354,23 @@ class HeadlessRun:
             return
         needed = needed or self._is_planned(step)
         waits = bool(self._record_every) and not needed
-        due = () if waits else schedule.due(step, catch_up=needed)
+        due = () if waits else schedule.due_probes(step, catch_up=needed)
         if not due:
             return
-        schedule.read(due, run.probed.context(), step)
+        schedule.read_probes(due, run.probed.context(), step)
         if self._recording is not None and step != self._recorded:
-            self._recording.on_frame(run.frame(), needed, PATIENCE if needed else 0.0)
+            self._recording.on_frame(run.make_frame(), needed, PATIENCE if needed else 0.0)
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, Measured):
             for keeper in self._keepers:
-                keeper.measured(event, self._outcome.best_accuracy)
-        self._outcome = after(self._outcome, event)
+                keeper.process_scores(event, self._outcome.best_accuracy)
+        self._outcome = update_outcome(self._outcome, event)
         if self._recording is not None:
             self._recording.on_event(event)
         self._watcher.on_event(event)
 
-    def _report(self, what: str, fraction: float | None) -> None:
+    def _report_progress(self, what: str, fraction: float | None) -> None:
         """Report progress of loading data.
 
         Raises:
@@ -403,20 +405,20 @@ def planned_steps(first: int, last: int) -> tuple[int, ...]:
     return tuple(first + distance for distance in distances)
 
 
-def _steps(count: int) -> str:
+def _format_steps(count: int) -> str:
     return f"{count:,} step{'' if count == 1 else 's'}"
 
 
-def _save(run: Run, path: FilePath) -> str:
+def _save_weights(run: Run, path: FilePath) -> str:
     """Write the weights; return why that failed, or ''."""
     try:
-        run.save(path)
+        run.save_weights(path)
     except UserError as refusal:
         return str(refusal)
     return ""
 
 
-def after(outcome: Outcome, event: Event) -> Outcome:
+def update_outcome(outcome: Outcome, event: Event) -> Outcome:
     """Return an outcome updated by an event.
 
     Args:

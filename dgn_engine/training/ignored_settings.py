@@ -100,7 +100,7 @@ def ignored_settings(
         Settings, in the order of the configuration.
     """
     ignored = []
-    for place, reason in _reasons(config, facts):
+    for place, reason in _ignored_reasons(config, facts):
         part, _, name = place.rpartition(".")
         value = getattr(getattr(config, part) if part else config, name)
         if place in named or value != SETTINGS[part][name].default:
@@ -108,10 +108,10 @@ def ignored_settings(
     return tuple(ignored)
 
 
-def _reasons(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
+def _ignored_reasons(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
     """Yield the key of each setting without effect, with a sentence."""
     reported = set()
-    for place, why in (*_unmet(config, facts), *_by_facts(config, facts)):
+    for place, why in (*_unmet_conditions(config, facts), *_ignored_by_facts(config, facts)):
         if place not in reported:
             reported.add(place)
             yield place, Where(place) + " has no effect: " + why + "."
@@ -122,7 +122,7 @@ def _reasons(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
         yield place, place + f" {batch:,} exceeds the data: {few}."
 
 
-def _unmet(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
+def _unmet_conditions(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
     """Yield the settings whose own conditions are not met."""
     for part, settings in SETTINGS.items():
         for name, declared in settings.items():
@@ -138,20 +138,22 @@ def _first_unmet(conditions: Conditions, config: RunConfig, facts: RunFacts) -> 
     for place, wanted in conditions.items():
         subject, _, name = place.partition(".")
         if subject == "regime":
-            if facts.live or any(meets(getattr(stage, name), wanted) for stage in _stages(config)):
+            if facts.live or any(
+                meets(getattr(stage, name), wanted) for stage in _regime_stages(config)
+            ):
                 continue
-            return _words(place, wanted, config)
+            return _describe_condition(place, wanted, config)
         value = (
             getattr(find_data_set(config.data), name)
             if subject == "dataset"
             else getattr(getattr(config, subject), name)
         )
         if not meets(value, wanted):
-            return _words(place, wanted, config)
+            return _describe_condition(place, wanted, config)
     return ""
 
 
-def _words(place: str, wanted: object, config: RunConfig) -> str:
+def _describe_condition(place: str, wanted: object, config: RunConfig) -> str:
     regime = find_regime(config.gating.regime).name
     if place == "regime.drawn_gates":
         if wanted:
@@ -165,7 +167,7 @@ def _words(place: str, wanted: object, config: RunConfig) -> str:
     return "it only matters with " + Where(place) + f" {options}"
 
 
-def _by_facts(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
+def _ignored_by_facts(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
     """Yield settings without effect for reasons other than one other setting."""
     data, training = config.data, config.training
     drawn = find_data_set(config.data).drawn
@@ -195,7 +197,7 @@ def _by_facts(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
                 yield name, "nothing is recorded"
 
 
-def _stages(config: RunConfig) -> tuple[Regime, ...]:
+def _regime_stages(config: RunConfig) -> tuple[Regime, ...]:
     """Return the regimes that the run passes through."""
     target = find_regime(config.gating.regime)
     if target.takes_gates and not config.gating.gates_from:

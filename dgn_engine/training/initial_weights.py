@@ -29,7 +29,7 @@ class InitialWeights:
     gates: LayerMatching | None
     values: LayerMatching | None
 
-    def complete(self, regime: Regime) -> bool:
+    def is_complete(self, regime: Regime) -> bool:
         """Return whether files provide every weight that a regime uses.
 
         Args:
@@ -51,9 +51,9 @@ class InitialWeights:
             trainer: The trainer, before its first step.
         """
         if self.gates is not None:
-            trainer.control.take_gates(*tensors_of(self.gates))
+            trainer.control.take_gates(*matched_tensors(self.gates))
         if self.values is not None:
-            trainer.control.take_weights(*tensors_of(self.values))
+            trainer.control.take_weights(*matched_tensors(self.values))
 
 
 def read_initial_weights(
@@ -85,17 +85,19 @@ def read_initial_weights(
                 kind="contradiction",
             )
         report(f"reading {config.gating.gates_from}", None)
-        gates = matched(_read(config.gating.gates_from, config), architecture)
+        gates = matched(_read_contents(config.gating.gates_from, config), architecture)
     if config.training.weights_from:
         report(f"reading {config.training.weights_from}", None)
-        values = matched(_read(config.training.weights_from, config), architecture, "values")
+        values = matched(
+            _read_contents(config.training.weights_from, config), architecture, "values"
+        )
     for match in (gates, values):
         if match is not None and not match.fits:
             raise UserError(match.verdict)
     return InitialWeights(gates, values)
 
 
-def _read(path: str, config: RunConfig) -> CheckpointContents:
+def _read_contents(path: str, config: RunConfig) -> CheckpointContents:
     """Read a file, adding what the configuration says about its network if the file does not."""
     listing = read_tensors(Path(path))
     if not config.net.of_file or says_itself(listing):
@@ -103,7 +105,7 @@ def _read(path: str, config: RunConfig) -> CheckpointContents:
     return replace(listing, reading=reading_of(config.net))
 
 
-def weights_taken(match: LayerMatching, source: str, step: int) -> WeightsTaken:
+def weights_taken_event(match: LayerMatching, source: str, step: int) -> WeightsTaken:
     """Return the event for value weights loaded from a file.
 
     Args:
@@ -123,7 +125,7 @@ def weights_taken(match: LayerMatching, source: str, step: int) -> WeightsTaken:
     )
 
 
-def tensors_of(match: LayerMatching) -> tuple[list[Tensor], list[Tensor | None]]:
+def matched_tensors(match: LayerMatching) -> tuple[list[Tensor], list[Tensor | None]]:
     """Return matched weights and biases as new tensors.
 
     Args:

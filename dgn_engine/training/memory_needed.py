@@ -78,7 +78,7 @@ class MemoryNeeded:
         return sum(vars(self).values())
 
     @property
-    def lasting(self) -> int:
+    def reclaimed_at_end(self) -> int:
         """Return the memory freed when a run ends between two steps.
 
         Returns:
@@ -87,7 +87,7 @@ class MemoryNeeded:
         return self.weights + self.gradients + self.optimiser
 
     @property
-    def in_words(self) -> str:
+    def largest_parts(self) -> str:
         """Return the largest parts as text.
 
         Returns:
@@ -131,7 +131,7 @@ def memory_needed(
     Raises:
         UserError: The regime does not exist, or the tiling does not fit the layers.
     """
-    networks = _Networks.of(config, architecture)
+    networks = _Networks.from_config(config, architecture)
     gradients, optimiser, copies = _count_trained(networks, config)
     activations = NUMBER * _count_activations(networks, config, sizes, use.card)
     copies_kept = _CHECKPOINT * use.recorded + use.live  # undo in a window keeps one more
@@ -150,7 +150,7 @@ def memory_needed(
 
 def _count_trained(networks: _Networks, config: RunConfig) -> tuple[int, int, int]:
     """Return the numbers of gradients, of moments, and of second copies of either."""
-    both, trained, training = networks.weights, networks.trained, config.training
+    both, trained, training = networks.weights, networks.trained_counts, config.training
     moments = count_moments(training)
     optimiser = moments * sum(trained)
     # The dense step keeps weights and gradients of both networks in flat buffers. Weights go there
@@ -166,12 +166,12 @@ def _count_activations(networks: _Networks, config: RunConfig, sizes: DataSizes,
     """Return the activations of a training batch, or of a test chunk if that is more."""
     batch = min(config.training.batch, sizes.train)
     at_once = min(examples_at_once(networks.wide, card), sizes.test)
-    tested = at_once * networks.regime.generalises * networks.passed
+    tested = at_once * networks.regime.generalises * networks.passed_values
     if networks.by_hand:
         # Buffers are kept per batch size, and the last batch may be smaller.
-        buffered = _BUFFERED_ALONE if networks.alone else _BUFFERED_BOTH
+        buffered = _BUFFERED_ALONE if networks.value_only else _BUFFERED_BOTH
         return (batch + sizes.train % batch) * buffered * networks.value.units + tested
-    step = networks.passed + networks.normalised
+    step = networks.passed_values + networks.normalised_values
     if networks.regime.drawn_gates:  # gates are kept, so gradients need memory of their own
         step += 2 * max(networks.value.layers, default=0)
     return max(batch * step, tested)
@@ -217,16 +217,18 @@ class _Networks:
     by_hand: bool
 
     @staticmethod
-    def of(config: RunConfig, architecture: Architecture) -> _Networks:
+    def from_config(config: RunConfig, architecture: Architecture) -> _Networks:
         """Return the networks of a configuration."""
         tiling, regime = config.gating.tiling, find_regime(config.gating.regime)
         wide = tile_architecture(architecture, tiling) if tiling else architecture
-        value, feature = (_Network.of(shapes, config.net.bias) for shapes in (wide, architecture))
+        value, feature = (
+            _Network.from_architecture(shapes, config.net.bias) for shapes in (wide, architecture)
+        )
         by_hand = value.dense and config.training.precision != "bf16" and not regime.drawn_gates
         return _Networks(wide, value, feature, regime, by_hand)
 
     @property
-    def alone(self) -> bool:
+    def value_only(self) -> bool:
         """Return whether a step only runs the value network."""
         return self.regime.own_gates or self.regime.drawn_gates
 
@@ -241,7 +243,7 @@ class _Networks:
         return max(self.value.largest_weight, self.feature.largest_weight)
 
     @property
-    def trained(self) -> tuple[int, int]:
+    def trained_counts(self) -> tuple[int, int]:
         """Return the numbers of trained weights of value and feature network."""
         regime = self.regime
         return (
@@ -250,14 +252,14 @@ class _Networks:
         )
 
     @property
-    def passed(self) -> int:
+    def passed_values(self) -> int:
         """Return the numbers a pass stores per example."""
-        return self.value.passed + self.feature.passed * (not self.alone)
+        return self.value.passed + self.feature.passed * (not self.value_only)
 
     @property
-    def normalised(self) -> int:
+    def normalised_values(self) -> int:
         """Return the numbers a training pass stores in addition."""
-        return self.value.normalised + self.feature.normalised * (not self.alone)
+        return self.value.normalised + self.feature.normalised * (not self.value_only)
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,7 @@ class _Network:
         return sum(self.layers)
 
     @staticmethod
-    def of(architecture: Architecture, bias: bool) -> _Network:
+    def from_architecture(architecture: Architecture, bias: bool) -> _Network:
         """Return the sizes of an architecture."""
         weights = [math.prod(arch.weight_shape(layer)) for layer in architecture.weight_layers]
         outputs = sum(layer.outputs for layer in architecture.weight_layers) * bias
@@ -337,13 +339,13 @@ def check_memory(
     needed = memory_needed(config, architecture, sizes, use)
     main = free_memory() + (0 if use.card else loaded)
     free = _Free(main, reclaimed, _free_on_card(device) if use.card else None)
-    short = free.short_of(needed)
+    short = free.find_shortage(needed)
     if short is None:
         return needed
     where, needs, available = short
-    what = _what_fits(config, sizes, lambda other: free.short_of(other) is None, use)
+    what = _suggest_fitting(config, sizes, lambda other: free.find_shortage(other) is None, use)
     raise DoesNotFitError(
-        f"This run needs about {bytes_in_words(needs)}{where} ({needed.in_words}) but only "
+        f"This run needs about {bytes_in_words(needs)}{where} ({needed.largest_parts}) but only "
         f"{bytes_in_words(available)} are free; " + what,
         kind="no-memory",
         value=needs,
@@ -358,7 +360,7 @@ class _Free:
     reclaimed: float
     card: float | None
 
-    def short_of(self, needed: MemoryNeeded) -> tuple[str, float, float] | None:
+    def find_shortage(self, needed: MemoryNeeded) -> tuple[str, float, float] | None:
         """Return where memory is short, the need and what is free; None if the run fits."""
         on_device = needed.total - needed.checkpoints
         if self.card is not None and on_device > self.card + self.reclaimed:
@@ -379,12 +381,12 @@ def _free_on_card(device: torch.device) -> float:
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
-def _what_fits(
+def _suggest_fitting(
     config: RunConfig, sizes: DataSizes, fits: Callable[[MemoryNeeded], bool], use: RunUse
 ) -> str:
     """Return the end of a refusal: the largest value of a setting with which the run would fit."""
 
-    def needed(other: RunConfig) -> MemoryNeeded:
+    def memory_of(other: RunConfig) -> MemoryNeeded:
         architecture = architecture_for(other.net, sizes.shape, sizes.classes)
         return memory_needed(other, architecture, sizes, use)
 
@@ -405,15 +407,15 @@ def _what_fits(
                 )
     # Large numbers are finer steps: widths first.
     changes.sort(key=lambda option: -option.now)
-    parts = vars(needed(config))
+    parts = vars(memory_of(config))
     changes.insert(0 if parts["activations"] == max(parts.values()) else len(changes), of_batch)
     for change in changes:
         least, most = change.least, change.now
-        if most <= least or not fits(needed(change.to(least))):
+        if most <= least or not fits(memory_of(change.to(least))):
             continue
         while most - least > 1:
             middle = (least + most) // 2
-            least, most = (middle, most) if fits(needed(change.to(middle))) else (least, middle)
+            least, most = (middle, most) if fits(memory_of(change.to(middle))) else (least, middle)
         return "it would fit with " + Where(change.place) + f" at most {_rounded_down(least):,}."
     return "choose a smaller network, fewer or smaller images, or another device."
 

@@ -17,8 +17,8 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.out_of_memory import is_out_of_memory
-from dgn_engine.training.steps.host_copies import Courier, HostCopy
-from dgn_engine.training.steps.losses import answered_right, correct, loss
+from dgn_engine.training.steps.host_copies import HostCopier, HostCopy
+from dgn_engine.training.steps.losses import compute_loss, correct_mask, count_correct
 
 # Numbers in the largest layer of a chunk. On a CPU larger chunks are slower, as they exceed the
 # cache; on a card they fill it, and a few such layers in float32 take a few GiB at most.
@@ -43,13 +43,13 @@ class PendingScore:
     examples: int
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Return whether `score` would return without waiting.
 
         Returns:
             Always True on a CPU.
         """
-        return self.sums.ready
+        return self.sums.is_ready
 
     @property
     def score(self) -> Score:
@@ -80,10 +80,10 @@ class RunningScore:
         dtype = torch.float64 if device.type != "mps" else torch.float32
         self.sums = torch.zeros(2, dtype=dtype).to(device)
         self.examples = 0
-        self._courier = Courier(device)
+        self._courier = HostCopier(device)
         self._loss_sum, self._right_sum = self.sums.unbind()
 
-    def add(self, value: Tensor, logits: Tensor, labels: Tensor) -> None:
+    def add_batch(self, value: Tensor, logits: Tensor, labels: Tensor) -> None:
         """Add a batch, without waiting for the device.
 
         Args:
@@ -92,10 +92,10 @@ class RunningScore:
             labels: (m,) int.
         """
         self._loss_sum.add_(value, alpha=len(labels))
-        self._right_sum.add_(correct(logits, labels))
+        self._right_sum.add_(count_correct(logits, labels))
 
     @property
-    def finite(self) -> bool:
+    def is_finite(self) -> bool:
         """Return whether all losses since the last score are finite.
 
         Returns:
@@ -103,7 +103,7 @@ class RunningScore:
         """
         return self.sums.device.type != "cpu" or math.isfinite(float(self.sums[0]))
 
-    def ask(self) -> PendingScore:
+    def fetch_score(self) -> PendingScore:
         """Return the score so far, without waiting for the card, and reset the sums.
 
         Returns:
@@ -114,7 +114,7 @@ class RunningScore:
         self.examples = 0
         return asked
 
-    def set(self, sums: Tensor, examples: int) -> None:
+    def set_sums(self, sums: Tensor, examples: int) -> None:
         """Replace the sums.
 
         Args:
@@ -174,7 +174,7 @@ def test_accuracy(
         labels = torch.from_numpy(examples.test_y[part]).to(like.device)
         with torch.no_grad():
             outputs = network(x.reshape(len(x), *network.architecture.input_shape))
-        right += correct(outputs, labels)
+        right += count_correct(outputs, labels)
     return TestAccuracy(float(right) / count, count, len(examples.test_y))
 
 
@@ -235,9 +235,9 @@ class TestPass:
         Returns:
             The score after the last chunk, otherwise None.
         """
-        self._advance()
+        self._run_chunk()
         while self._on_card and self._begin < len(self._y):
-            self._advance()
+            self._run_chunk()
         if self._begin < len(self._y):
             return None
         examples = len(self._y)
@@ -251,7 +251,7 @@ class TestPass:
         total = sum(mean * count for mean, (_, count) in pairs)
         return Score(total / examples, float(right.sum()) / examples, examples)
 
-    def _advance(self) -> None:
+    def _run_chunk(self) -> None:
         part = slice(self._begin, self._begin + self._chunk)
         labels = self._y[part]
         try:
@@ -261,12 +261,12 @@ class TestPass:
                 raise
             self._chunk //= 2  # retry with fewer at once
             return
-        self._losses.append((loss(self._loss, logits, labels), len(labels)))
-        self._right.append(answered_right(logits, labels))
+        self._losses.append((compute_loss(self._loss, logits, labels), len(labels)))
+        self._right.append(correct_mask(logits, labels))
         self._begin += len(labels)
 
     @property
-    def right(self) -> Tensor:
+    def right_answers(self) -> Tensor:
         """Return which of the tested examples are correct.
 
         Returns:

@@ -67,8 +67,8 @@ class NetworkControl:
         wide = tile_architecture(architecture, gating.tiling) if gating.tiling else architecture
         dtype = data.train_x.dtype  # not torch's default, which a notebook may change
         self.network = GatedNetwork(wide, config.net.bias, architecture).to(dtype)
-        self._draw(self.network.value)
-        self._draw(self.network.feature)
+        self._draw_weights(self.network.value)
+        self._draw_weights(self.network.feature)
         random_input = torch.rand(
             architecture.input_shape, generator=random_stream("input", self.seed), dtype=dtype
         )
@@ -77,11 +77,11 @@ class NetworkControl:
         self.network.value_input = gating.value_input
         if gating.wiring:
             check_wiring(self.base, gating.wiring, "gating.wiring")
-        self.rewire(gating.wiring or self.network.wiring)
-        self.reroute(gating.rotation, gating.shift)
+        self.set_wiring(gating.wiring or self.network.wiring)
+        self.set_routes(gating.rotation, gating.shift)
         self.network.to(device)
         self.regime = regime
-        enter_regime(self.network, None, regime, self._draw)
+        enter_regime(self.network, None, regime, self._draw_weights)
         self._before_layer = lambda _: None  # cancelling a later draw would leave half of it
         self.optimizer = NetworkOptimizer(config.training, self.network)
 
@@ -107,7 +107,7 @@ class NetworkControl:
             )
         return self.network.with_gates(self._drawn.gates_of_rows(rows, like.dtype))
 
-    def swap(self, regime: Regime, restart_value: bool) -> RegimeChange:
+    def enter_regime(self, regime: Regime, restart_value: bool) -> RegimeChange:
         """Enter another regime between two steps; redrawn groups lose their optimiser state.
 
         Args:
@@ -117,15 +117,15 @@ class NetworkControl:
         Returns:
             Which groups were kept, frozen, redrawn and copied.
         """
-        change = enter_regime(self.network, self.regime, regime, self._draw, restart_value)
+        change = enter_regime(self.network, self.regime, regime, self._draw_weights, restart_value)
         self.regime = regime
         if "value weights" in change.redrawn:
-            self.optimizer.forget(self.network.value)
+            self.optimizer.forget_state(self.network.value)
         if "feature weights" in change.redrawn or change.copied:
-            self.optimizer.forget(self.network.feature)
+            self.optimizer.forget_state(self.network.feature)
         return change
 
-    def rewire(self, order: tuple[int, ...]) -> None:
+    def set_wiring(self, order: tuple[int, ...]) -> None:
         """Let value layer l use gate layer order[l]; each gate layer keeps its rotation.
 
         Args:
@@ -138,11 +138,11 @@ class NetworkControl:
         before, turns = self.network.wiring, self.network.routes
         self.network.wiring = order
         carried = [turns[before.index(source)] for source in order]
-        self.reroute(
+        self.set_routes(
             tuple(route.rotate for route in carried), tuple(route.shift[0] for route in carried)
         )
 
-    def reroute(self, rotation: tuple[int, ...], shift: tuple[int, ...]) -> None:
+    def set_routes(self, rotation: tuple[int, ...], shift: tuple[int, ...]) -> None:
         """Rotate each layer's gates.
 
         Args:
@@ -175,7 +175,7 @@ class NetworkControl:
                 kind="biases",
             )
         network.value.load_layers(weights, biases)
-        self.optimizer.forget(network.value)
+        self.optimizer.forget_state(network.value)
 
     def take_gates(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
         """Set Θ^f to imported weights; biases are allowed and move the gates.
@@ -188,9 +188,9 @@ class NetworkControl:
         if not network.feature.accepts_biases(biases):
             self._give_feature_biases(True)
         network.feature.load_layers(weights, biases)
-        self.optimizer.forget(network.feature)
+        self.optimizer.forget_state(network.feature)
 
-    def reseed(self, seed: int) -> None:
+    def set_seed(self, seed: int) -> None:
         """Use another seed for everything drawn from now on.
 
         Args:
@@ -204,9 +204,9 @@ class NetworkControl:
         Returns:
             Both networks, optimiser state and fixed input, by name; not copied.
         """
-        return {**self.network.state_dict(), **self.optimizer.tensors(self.network)}
+        return {**self.network.state_dict(), **self.optimizer.state_tensors(self.network)}
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+    def restore_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Load tensors returned by `tensors`; the caller sets regime and settings.
 
         Args:
@@ -221,7 +221,7 @@ class NetworkControl:
             if tensors[name].shape != target.shape:
                 raise RuntimeError(f"{name} has another shape")
             target.copy_(tensors[name])
-        self.optimizer.restore(self.network, tensors)
+        self.optimizer.restore_state(self.network, tensors)
 
     def _give_feature_biases(self, biased: bool) -> None:
         """Add zero biases to Θ^f, or remove them; drops its optimiser state."""
@@ -235,7 +235,7 @@ class NetworkControl:
         network.feature = feature
         self.optimizer.replace_feature(feature)
 
-    def _draw(self, stack: Stack) -> None:
+    def _draw_weights(self, stack: Stack) -> None:
         """Draw weights; the n-th draw of a run is a function of (seed, n)."""
         net = self._config.net
         generator = random_stream("weights", self.seed, self.draws)

@@ -23,7 +23,7 @@ def weights_overflowed(context: ProbeContext) -> bool:
         True if any weight is not finite.
     """
     network = context.network
-    return not all(_finite(weight.detach()) for weight in network.parameters())
+    return not all(_is_finite(weight.detach()) for weight in network.parameters())
 
 
 def has_overflowed(context: ProbeContext) -> bool:
@@ -39,7 +39,7 @@ def has_overflowed(context: ProbeContext) -> bool:
         return True
     try:
         with torch.no_grad():
-            return not _finite(context.network(context.x))
+            return not _is_finite(context.network(context.x))
     except (UserError, RuntimeError):  # the probe reports this error itself
         return False
 
@@ -62,7 +62,7 @@ def overflow_reading(probe: str, step: int) -> Reading:
     return Reading(probe, step, facts={"fault": OVERFLOW}, absent=why)
 
 
-def stands_for(known: Reading | None, new: Reading) -> bool:
+def should_keep_picture(known: Reading | None, new: Reading) -> bool:
     """Return whether to keep a picture, because the new reading has nothing to draw.
 
     Args:
@@ -87,6 +87,6 @@ def _is_drawable(reading: Reading) -> bool:
     return not matrices or any(finite)
 
 
-def _finite(numbers: Tensor) -> bool:
+def _is_finite(numbers: Tensor) -> bool:
     """Return whether all numbers are finite; tries their sum first, which is cheaper."""
     return bool(torch.isfinite(numbers.sum())) or bool(torch.isfinite(numbers).all())

@@ -14,7 +14,7 @@ LONGEST = 1024  # numbers of a vector with a picture
 _ROUNDING = 1e-3  # tolerance around [0, 1] after undoing the normalisation
 
 
-def pictures_of(
+def make_pictures(
     probe_set: ProbeSet, x: Array, normalise: str, one: tuple[int, ...] = ()
 ) -> ProbeExamples:
     """Convert examples to pictures.
@@ -40,15 +40,18 @@ def pictures_of(
         return ProbeExamples(probe_set, numbers.shape, numbers=numbers.tobytes(), one=one)
     if x.ndim != 4:
         return ProbeExamples(probe_set, missing="The examples are not two-dimensional images.")
-    images, remarks = _undone(np.nan_to_num(x.astype(np.float64)), normalise), list[str]()
-    images, scaled = _in_unit_range(images)
+    images, remarks = (
+        _undo_normalisation(np.nan_to_num(x.astype(np.float64)), normalise),
+        list[str](),
+    )
+    images, scaled = _scale_to_unit_range(images)
     remarks.extend(scaled)
     if images.shape[1] not in (1, 3):
         remarks.append(f"mean of {images.shape[1]} channels")
         images = images.mean(axis=1, keepdims=True)
     if max(images.shape[2:]) > SIDE:
         remarks.append("reduced from {}×{} pixels".format(*images.shape[2:]))
-        images = _reduced(images)
+        images = _downsample(images)
     pixels = np.rint(255.0 * images).astype(np.uint8).transpose(0, 2, 3, 1)
     pixels = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
     remark = f"Pictures: {', '.join(remarks)}." if remarks else ""
@@ -56,7 +59,7 @@ def pictures_of(
     return ProbeExamples(probe_set, pixels.shape, pixels.tobytes(), remark=remark, one=shape)
 
 
-def _undone(images: Array, normalise: str) -> Array:
+def _undo_normalisation(images: Array, normalise: str) -> Array:
     how = normalisation(normalise)
     if how is None:
         return images
@@ -65,7 +68,7 @@ def _undone(images: Array, normalise: str) -> Array:
     return undone
 
 
-def _in_unit_range(images: Array) -> tuple[Array, list[str]]:
+def _scale_to_unit_range(images: Array) -> tuple[Array, list[str]]:
     """Scale to [0, 1]; return the images and how they were scaled."""
     low, high = float(images.min()), float(images.max())
     if low >= -_ROUNDING and high <= 1.0 + _ROUNDING:
@@ -75,7 +78,7 @@ def _in_unit_range(images: Array) -> tuple[Array, list[str]]:
     return scaled, [f"{ends}, the extremes of these examples"]
 
 
-def _reduced(images: Array) -> Array:
+def _downsample(images: Array) -> Array:
     """Average square blocks of pixels until no side exceeds `SIDE`, cutting off the rest."""
     block = -(-max(images.shape[2:]) // SIDE)
     n, channels, height, width = images.shape

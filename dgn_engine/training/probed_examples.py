@@ -10,7 +10,11 @@ from dgn_engine.data._normalisation import normalisation
 from dgn_engine.protocol.frames import Array
 from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.protocol.watching import ProbeSet
-from dgn_engine.training.device_data import choose_probe_set, chosen_on_device, drawn_inputs
+from dgn_engine.training.device_data import (
+    choose_probe_set,
+    choose_probe_set_on_device,
+    drawn_inputs,
+)
 from dgn_engine.training.probes import (
     ComparedGates,
     ProbeContext,
@@ -48,11 +52,11 @@ class ProbedExamples:
         self._schedule = schedule
         self.image_shape = tuple(examples.train_x.shape[1:])
         choice = ProbeChoice.parse(config.probe_set)
-        self._take(choose_probe_set(examples, config.probe_examples, config.seed, choice))
+        self._use_probe_set(choose_probe_set(examples, config.probe_examples, config.seed, choice))
         self._first = self.probe_set
 
     @property
-    def began_with(self) -> int:
+    def initial_count(self) -> int:
         """Return the size of the probe set at the start of the run.
 
         Returns:
@@ -87,7 +91,7 @@ class ProbedExamples:
         )
         return ProbeContext(network, x, y, trainer.regime, compared, training=training)
 
-    def choose(self, config: RunConfig) -> None:
+    def choose_examples(self, config: RunConfig) -> None:
         """Choose the probe set of another configuration, as a run started with it would.
 
         Args:
@@ -98,10 +102,12 @@ class ProbedExamples:
         """
         data, names = self._trainer.data, self.probe_set.class_names[: self.probe_set.classes]
         choice, wanted = ProbeChoice.parse(config.probe_set), config.probe_examples
-        chosen = chosen_on_device(data, names, wanted, config.seed, choice, self.image_shape)
+        chosen = choose_probe_set_on_device(
+            data, names, wanted, config.seed, choice, self.image_shape
+        )
         self._config = config
-        self._take(chosen)
-        self._begin_readings_anew()
+        self._use_probe_set(chosen)
+        self._restart_readings()
 
     def invalidate_readings(self) -> None:
         """Make all probes due, since the network changed.
@@ -109,9 +115,9 @@ class ProbedExamples:
         With drawn examples, which have no gates under FRG, all readings are reset.
         """
         if self.probe_set.drawn:
-            self._begin_readings_anew()
+            self._restart_readings()
         else:
-            self._schedule.invalidate()
+            self._schedule.invalidate_all()
 
     @property
     def train_labels(self) -> Array:
@@ -146,27 +152,27 @@ class ProbedExamples:
         images: Array = self._x.reshape(-1, *self.image_shape).cpu().numpy()
         return images
 
-    def _begin_readings_anew(self) -> None:
+    def _restart_readings(self) -> None:
         """Reset the schedule for the current probe set."""
         first, now = self._first, self.probe_set
         count = len(self._rows if self._trainer.regime.drawn_gates else now.indices)
         same = now.digest == first.digest and count == len(first.indices)
-        self._schedule.begin_anew(
+        self._schedule.reset_for_examples(
             0 if count == len(first.indices) else count, "" if same else now.digest[:8]
         )
 
-    def _take(self, chosen: ProbeSet) -> None:
+    def _use_probe_set(self, chosen: ProbeSet) -> None:
         self.probe_set = chosen
         known, data = len(chosen.indices) - chosen.drawn, self._trainer.data
         self._rows = torch.tensor(chosen.indices[:known], device=data.train_x.device)
         self._x, self._y = data.train_x[self._rows], data.train_y[self._rows]
         if chosen.drawn:
-            own = self._drawn().reshape(-1, *data.train_x.shape[1:])
+            own = self._drawn_examples().reshape(-1, *data.train_x.shape[1:])
             classes = torch.full((len(own),), chosen.classes, device=self._y.device)
             self._x = torch.cat([self._x, own.to(self._x)])
             self._y = torch.cat([self._y, classes.to(self._y)])
 
-    def _drawn(self) -> torch.Tensor:
+    def _drawn_examples(self) -> torch.Tensor:
         """Return the user's drawn examples, normalised like training images."""
         own = drawn_inputs(ProbeChoice.parse(self._config.probe_set), self.image_shape)
         how = normalisation(self._config.data.normalise)

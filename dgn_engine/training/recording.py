@@ -38,7 +38,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.devices import device_name
 from dgn_engine.training.readings.watch_budget import SHARED
 from dgn_engine.training.run import Report, Run
-from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.run_snapshot import capture_run, restore_run
 
 CHECKPOINT_EVERY = 5.0  # seconds; more if copying the weights takes long,
 LATEST = 9.0  # up to this
@@ -88,7 +88,7 @@ class Recording:
         self._framed_at = 0.0  # recorder's processor seconds at the last frame
         run.recorded = True
         emit(FramesRecorded(str(self.path)))
-        run.control.before_change = lambda change: self.checkpoint(f"before {change}")
+        run.control.before_change = lambda change: self.write_checkpoint(f"before {change}")
 
     @property
     def path(self) -> Path:
@@ -109,7 +109,7 @@ class Recording:
         return self._recorder.folder.root
 
     @property
-    def paused(self) -> str:
+    def pause_reason(self) -> str:
         """Return why nothing can be written at the moment.
 
         Returns:
@@ -133,14 +133,14 @@ class Recording:
         if is_logged(event):
             began = self._run.budget.busy()
             self._recorder.note(log_word(event), to_plain(event), not isinstance(event, SAMPLES))
-            self._charge(self._run.budget.busy() - began)
+            self._charge_budget(self._run.budget.busy() - began)
         if isinstance(event, _CHANGES):
             self._changes += 1
             self._frame_due = True
         if isinstance(event, RegimeSwapped) and event.undone:
             self._due_at_once = True  # a kill must not bring back what was undone
         if isinstance(event, Finished):
-            self.checkpoint("final")
+            self.write_checkpoint("final")
             self._frame_due = True
 
     def on_frame(self, frame: Frame, needed: bool = False, patience: float = 0.0) -> None:
@@ -162,7 +162,9 @@ class Recording:
     def _frame_every(self) -> float:
         """Return the seconds between two frames that keep recording within its budget share."""
         spent = SHARED * (self._recorder.busy - self._framed_at)
-        return min(max(FRAME_EVERY, self._run.budget.spacing(spent, FRAME_SHARE)), FRAME_LATEST)
+        return min(
+            max(FRAME_EVERY, self._run.budget.minimum_spacing(spent, FRAME_SHARE)), FRAME_LATEST
+        )
 
     def tick(self) -> None:
         """Emit the recorder's events, and write a checkpoint if one is due.
@@ -172,20 +174,20 @@ class Recording:
         for event in self._recorder.take_events():
             self._emit(event)
         if (busy := self._recorder.busy) != self._billed:
-            self._charge(busy - self._billed, own=False)
+            self._charge_budget(busy - self._billed, own=False)
             self._billed = busy
         now = time.monotonic()
-        if now - self._noted >= self._run.budget.unprompted(NOTES_EVERY):
+        if now - self._noted >= self._run.budget.background_interval(NOTES_EVERY):
             self._recorder.pass_on()
             self._noted = now
         due = now - self._saved >= self._every and not self._recorder.saving
         if due or self._due_at_once:
             self._due_at_once = False
             if self._state != (self._run.step_count, self._changes):
-                self.checkpoint()
+                self.write_checkpoint()
             self._saved = now
 
-    def checkpoint(self, kept: str = "") -> None:
+    def write_checkpoint(self, kept: str = "") -> None:
         """Copy the state of the run and queue it for writing.
 
         Args:
@@ -193,8 +195,8 @@ class Recording:
         """
         began, busy = time.monotonic(), self._run.budget.busy()
         self.before_checkpoint()
-        snapshot = capture(self._run)
-        self._charge(self._run.budget.busy() - busy)
+        snapshot = capture_run(self._run)
+        self._charge_budget(self._run.budget.busy() - busy)
         if snapshot is None:
             return
         self._recorder.checkpoint(snapshot, kept)
@@ -203,17 +205,17 @@ class Recording:
         share = COPY_SHARE * self._run.budget.share
         self._every = max(self._every, min(LATEST, (self._saved - began) / share))
 
-    def _charge(self, seconds: float, own: bool = True) -> None:
+    def _charge_budget(self, seconds: float, own: bool = True) -> None:
         self._run.budget.charge("recording", seconds, own)
 
-    def mark(self) -> WriteMarker:
+    def mark_checkpoint(self) -> WriteMarker:
         """Queue a checkpoint of the current state.
 
         Returns:
             Done once the checkpoint is on disk.
         """
         if self._state != (self._run.step_count, self._changes):
-            self.checkpoint()
+            self.write_checkpoint()
         return self._recorder.mark()
 
     def flush(self) -> WriteMarker:
@@ -224,7 +226,7 @@ class Recording:
         """
         return self._recorder.mark()
 
-    def hold(self, steps: Collection[int]) -> None:
+    def hold_checkpoints(self, steps: Collection[int]) -> None:
         """Protect checkpoints from being replaced by newer ones, until the next call or the end.
 
         Args:
@@ -251,8 +253,8 @@ class Recording:
             Whether everything is on disk.
         """
         if sound and self._state != (self._run.step_count, self._changes):
-            self.checkpoint()
-        if sound and not (self._run.finished or self._run.diverged):
+            self.write_checkpoint()
+        if sound and not (self._run.is_finished or self._run.diverged):
             self._recorder.note("Closed", {"step": self._run.step_count})  # marks a regular end
         # Break the reference cycle between run and recording.
         self._run.control.before_change = lambda _change: None
@@ -264,7 +266,7 @@ class Recording:
 
 
 @contextmanager
-def written_to(folder: RunFolder) -> Iterator[None]:
+def writing_to(folder: RunFolder) -> Iterator[None]:
     """Refuse with a reason if writing to a run's folder fails in the block.
 
     Args:
@@ -303,12 +305,12 @@ def begin_recording(
     Raises:
         UserError: The folder cannot be written to.
     """
-    with written_to(folder):
-        folder.info.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
+    with writing_to(folder):
+        folder.info.begin(run.started_event(paused=False), run.fingerprint, torch.get_num_threads())
     return Recording(folder, run, emit, every)
 
 
-def check_ours(path: Path, info: Mapping[str, Any]) -> None:
+def check_trained_here(path: Path, info: Mapping[str, Any]) -> None:
     """Check that a run was trained here and not watched in another program.
 
     Args:
@@ -356,7 +358,7 @@ def restore_recorded(
     if threads <= (os.cpu_count() or 1):
         torch.set_num_threads(threads)
     if snapshot is not None:
-        restore(run, snapshot)
+        restore_run(run, snapshot)
     if "started" not in info:
         return ""
     return run_info.why_not_exact(info, device_name(run.device), torch.get_num_threads())
@@ -390,7 +392,7 @@ def continue_run(
         UserError: Its data have changed, or its configuration cannot be carried out.
     """
     known = folder.info.tree
-    check_ours(folder.path, known)
+    check_trained_here(folder.path, known)
     snapshot = folder.newest_snapshot()
     if snapshot is None and (origin := origin_of(known)) is not None:
         raise UserError(
@@ -405,8 +407,8 @@ def continue_run(
     )
     remark = restore_recorded(run, snapshot, folder.path, known)
     if "started" not in known:
-        folder.info.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
+        folder.info.begin(run.started_event(paused=False), run.fingerprint, torch.get_num_threads())
     continued = RunContinued(run.step_count, remark, str(folder.path))
-    with written_to(folder):
+    with writing_to(folder):
         folder.go_on(to_plain(continued))
     return run, continued

@@ -32,9 +32,9 @@ from dgn_engine.storage.runs.log_summary import lines_before
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint
 from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.recording import check_ours, restore_recorded
+from dgn_engine.training.recording import check_trained_here, restore_recorded
 from dgn_engine.training.run import Report, Run
-from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, capture, go_back
+from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, capture_run, load_earlier_state
 
 REPORT_EVERY = 0.2  # seconds
 FOR_BRANCH = "before branch"  # prefix of the reason why a branch's checkpoint is kept
@@ -91,7 +91,7 @@ def recorded_run_at(
             repeated, a score differs from the recorded one, or there is no checkpoint of the step
             and `after_changes` needs one.
     """
-    check_ours(reader.path, reader.info)
+    check_trained_here(reader.path, reader.info)
     last = reader.step
     if not 0 <= step <= last:
         steps = f"steps 0 to {last:,}" if last else "only step 0"
@@ -122,7 +122,7 @@ def recorded_run_at(
     )
     replay.remark = restore_recorded(run, snapshot, reader.path, reader.info)
     if not exact:
-        replay.repeat(run, report)
+        replay.repeat_steps(run, report)
     return RecordedState(run, past.lines, replay.remark)
 
 
@@ -169,13 +169,15 @@ def _first_change(reader: RunReader, step: int) -> float:
         if not isinstance(event, RegimeSwapped | WeightsTaken | _Announced):
             continue
         before, state = state, state.after(event)
-        same = _in_force(before) == _in_force(state) and isinstance(event, _Announced)
+        same = _settings_in_force(before) == _settings_in_force(state) and isinstance(
+            event, _Announced
+        )
         if line.seq >= begin and event.step == step and not same:
             return line.seq
     return math.inf
 
 
-def _in_force(state: RunState) -> tuple[object, ...]:
+def _settings_in_force(state: RunState) -> tuple[object, ...]:
     """Return order, turns, probe set and dials, as far as events set them.
 
     Events that leave these as they are announce a start, not a change.
@@ -301,9 +303,9 @@ class _Replay:
         if not self._repeats:
             self._emit(event)
         elif isinstance(event, Measured):
-            self._compare(event)
+            self._check_score(event)
 
-    def repeat(self, run: Run, report: Report) -> None:
+    def repeat_steps(self, run: Run, report: Report) -> None:
         """Bring a run from its checkpoint, or its seed, to the step.
 
         Args:
@@ -315,62 +317,64 @@ class _Replay:
         """
         past = self._past
         if past.gap is not None:
-            raise self._refusal("log lines are missing on the way", past.gap)
+            raise self._make_refusal("log lines are missing on the way", past.gap)
         swaps = [logged for logged in past.changes if isinstance(logged, RegimeSwapped)]
         needed = {swap.of_step for swap in swaps if swap.undone}
         self._repeats = True
-        run.evaluation.repeat(past.scores)
+        run.evaluation.repeat_scores(past.scores)
         for index, change in enumerate(past.changes):
             for step in sorted(needed):
                 # The base checkpoint is loaded when needed.
                 begins = index == 0 and self._base is not None and step == run.step_count
                 if run.step_count <= step < change.step and not begins:
-                    self._advance(run, step, report)
-                    if (copy := capture(run)) is not None:
+                    self._advance_to(run, step, report)
+                    if (copy := capture_run(run)) is not None:
                         self._passed.append((index - 1, copy))
-            self._advance(run, change.step, report)
-            if change.step in needed and (copy := capture(run)) is not None:
+            self._advance_to(run, change.step, report)
+            if change.step in needed and (copy := capture_run(run)) is not None:
                 self._before.append((index, copy))
-            self._carry_out(change, index, run)
-        self._advance(run, self._step, report)
-        run.settle()
-        run.evaluation.repeat(None)
+            self._apply_change(change, index, run)
+        self._advance_to(run, self._step, report)
+        run.wait_for_scores()
+        run.evaluation.repeat_scores(None)
         self._repeats = False
 
-    def _advance(self, run: Run, step: int, report: Report) -> None:
+    def _advance_to(self, run: Run, step: int, report: Report) -> None:
         while run.step_count < step:
             if run.diverged:
-                raise self._refusal(f"the loss diverged at step {run.step_count:,}", self._begin)
+                raise self._make_refusal(
+                    f"the loss diverged at step {run.step_count:,}", self._begin
+                )
             run.step()
             if time.monotonic() - self._reported >= REPORT_EVERY:
                 self._reported = time.monotonic()
                 done = (run.step_count - self._begin) / (self._step - self._begin)
                 report(f"Repeating {self._step - self._begin:,} steps", done)
 
-    def _compare(self, measured: Measured) -> None:
+    def _check_score(self, measured: Measured) -> None:
         recorded = self._past.scores.get(measured.step)
         if recorded is None or _same_score(recorded, measured):
             return
         why = f" ({self.remark})" if self.remark else ""
-        raise self._refusal(
+        raise self._make_refusal(
             f"its steps are not reproduced on this machine: the train loss at step "
             f"{measured.step:,} is {measured.train_loss!r}, not {recorded.train_loss!r}{why}",
             self._begin,
         )
 
-    def _carry_out(self, change: _LoggedChange, index: int, run: Run) -> None:
+    def _apply_change(self, change: _LoggedChange, index: int, run: Run) -> None:
         try:
             match change:
                 case RegimeSwapped() if change.undone:
-                    self._undo(change, index, run)
+                    self._undo_change(change, index, run)
                 case RegimeSwapped(source=""):
-                    run.control.swap(change.after, restart_value=VALUE in change.redrawn)
+                    run.control.swap_regime(change.after, restart_value=VALUE in change.redrawn)
                 case RegimeSwapped() | WeightsTaken():
                     what = "gates" if isinstance(change, RegimeSwapped) else "weights"
                     why = f"{what} of {change.source} were loaded at step {change.step:,}"
-                    raise self._refusal(why, change.step)
+                    raise self._make_refusal(why, change.step)
                 case Rewired():
-                    run.control.wire(change.order, change.rotation, change.shift)
+                    run.control.apply_wiring(change.order, change.rotation, change.shift)
                 case SettingChanged(_, rate, beta, value_input, pace):
                     run.control.set_dials(rate, beta, value_input)
                     run.control.pace = pace
@@ -378,14 +382,14 @@ class _Replay:
                     run.choose_probe_examples(change.examples, change.choice)
                 case BranchBegan():
                     if change.changes.seed is not None:
-                        run.trainer.reseed(change.changes.seed)
+                        run.trainer.set_seed(change.changes.seed)
         except _RefusedStepError:
             raise
         except UserError as refusal:
             why = f"a change at step {change.step:,} cannot be repeated: {refusal}".rstrip(".")
-            raise self._refusal(why, change.step) from None
+            raise self._make_refusal(why, change.step) from None
 
-    def _undo(self, change: RegimeSwapped, index: int, run: Run) -> None:
+    def _undo_change(self, change: RegimeSwapped, index: int, run: Run) -> None:
         """Restore the state before an undone change.
 
         It is a copy made on the way, or a checkpoint written then; ambiguous states are refused.
@@ -394,11 +398,17 @@ class _Replay:
             why = (
                 f"the undo at step {change.step:,} was recorded by an earlier version, with another"
             )
-            raise self._refusal(f"{why} order of the data", change.step)
+            raise self._make_refusal(f"{why} order of the data", change.step)
         passed = self._passed if change.undone == BACK_FROM_DIVERGENCE else ()
         copies = [*self._before, *passed]
-        copied = [state for position, state in copies if position < index and _fits(state, change)]
-        written = [state for state in self._written_before(change) if _fits(state[1], change)]
+        copied = [
+            state
+            for position, state in copies
+            if position < index and _is_undo_state(state, change)
+        ]
+        written = [
+            state for state in self._written_before(change) if _is_undo_state(state[1], change)
+        ]
         states = (
             copied
             or [state for caused, state in written if caused]
@@ -408,20 +418,20 @@ class _Replay:
             set_then = self._settings_after(index, run)
             states = [state for state in states if _settings_of(state) == set_then] or states
         if not states or not all(_same_state(states[0], state) for state in states[1:]):
-            raise self._refusal(
+            raise self._make_refusal(
                 f"the state of step {change.of_step:,}, to which it returned at step "
                 f"{change.step:,}, was not stored",
                 change.step,
             )
         run.control.announce_change(change.undone)
-        run.evaluation.restart()
-        go_back(run, states[0])
+        run.evaluation.restart_test()
+        load_earlier_state(run, states[0])
         run.probed.invalidate_readings()
 
     def _settings_after(self, index: int, run: Run) -> tuple[object, ...]:
         """Return order, turns and dials after an undo: the current ones unless logged otherwise."""
         step = run.step_count
-        turns, dials = run.control.wires, run.control.dials
+        turns, dials = run.control.wiring_state, run.control.dials
         for following in self._past.changes[index + 1 :]:
             match following:
                 case Rewired() if following.step == step:
@@ -441,7 +451,7 @@ class _Replay:
             if checkpoint.step == change.of_step and checkpoint.lines <= first
         ]
 
-    def _refusal(self, why: str, nearest: int) -> UserError:
+    def _make_refusal(self, why: str, nearest: int) -> UserError:
         """Build the error that refuses the step.
 
         Args:
@@ -463,7 +473,7 @@ class _RefusedStepError(UserError):
     """Refusal of a step that cannot be restored, with the nearest steps that can."""
 
 
-def _fits(snapshot: Snapshot, undo: RegimeSwapped) -> bool:
+def _is_undo_state(snapshot: Snapshot, undo: RegimeSwapped) -> bool:
     state = snapshot.state
     undone = undo.step - snapshot.step + state.get("undone_steps", 0)
     same = snapshot.step == undo.of_step and undone == undo.undone_steps

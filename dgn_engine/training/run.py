@@ -44,7 +44,7 @@ from dgn_engine.training.readings.overhead_meter import (
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.readings.watch_budget import WatchBudget
 from dgn_engine.training.step_cost import seconds_a_step
-from dgn_engine.training.steps.losses import loss
+from dgn_engine.training.steps.losses import compute_loss
 from dgn_engine.training.steps.optimizer import count_moments
 from dgn_engine.training.trainer import Trainer
 from dgn_engine.training.weight_keeper import save_trainer
@@ -139,7 +139,7 @@ class Run:
         copies = InitialWeights(None, None)
         if not recorded:
             copies = read_initial_weights(config, self.target, self.architecture, report)
-        self._weights_given = copies.complete(self.target)
+        self._weights_given = copies.is_complete(self.target)
         pretrain_steps = 0
         pretrains = self.target.takes_gates and not config.gating.gates_from
         regime = find_regime(self.target.pretrains_as) if pretrains else self.target
@@ -183,7 +183,7 @@ class Run:
         self._examples = examples if live and self.device.type == "cpu" else None
         self.fingerprint = examples.fingerprint
 
-    def started(self, paused: bool) -> RunStarted:
+    def started_event(self, paused: bool) -> RunStarted:
         """Return the event that describes the run.
 
         Args:
@@ -212,10 +212,10 @@ class Run:
             paused=paused,
             rotation=rotation,
             shift=shift,
-            began_with=self.probed.began_with,
+            began_with=self.probed.initial_count,
         )
 
-    def frame(self) -> Frame:
+    def make_frame(self) -> Frame:
         """Return a frame with the newest readings.
 
         Returns:
@@ -234,7 +234,7 @@ class Run:
             probe_digest=self.probed.probe_set.digest,
         )
 
-    def estimated(self) -> RunEstimated:
+    def estimated_event(self) -> RunEstimated:
         """Return the estimated cost of the run.
 
         Returns:
@@ -258,7 +258,7 @@ class Run:
         own = find_data_set(data).takes_path or data.test_indices
         return None if own or data != self.config.data else self._examples
 
-    def ignored(
+    def find_ignored(
         self, *, live: bool, recorded: bool, named: Collection[str] = ()
     ) -> tuple[IgnoredSetting, ...]:
         """Return the settings of the configuration that have no effect in this run.
@@ -285,13 +285,13 @@ class Run:
         return self.trainer.step_count
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether the last epoch is over and tested.
 
         Returns:
             Always False for a run that trains until stopped.
         """
-        if not self.total_steps or self.evaluation.pending:
+        if not self.total_steps or self.evaluation.has_pending_test:
             return False
         return self.step_count >= self.total_steps
 
@@ -303,26 +303,26 @@ class Run:
         """
         overhead = self.budget.overhead
         if self.evaluation.ends_epoch:
-            overhead.leave_out(self.evaluation.advance)
+            overhead.exclude_work(self.evaluation.advance_test)
             return False
-        if self.evaluation.pending:
-            overhead.disturb()
-            self.evaluation.advance()
+        if self.evaluation.has_pending_test:
+            overhead.interrupt_quiet()
+            self.evaluation.advance_test()
             return False
-        self._step()
+        self._train_step()
         overhead.steps += 1
         return True
 
     def step(self) -> None:
         """Take a training step, and the test pass after it if one is due."""
-        self._step()
-        while self.evaluation.pending:
-            self.evaluation.advance()
+        self._train_step()
+        while self.evaluation.has_pending_test:
+            self.evaluation.advance_test()
 
-    def _step(self) -> None:
+    def _train_step(self) -> None:
         """Take a training step; a loss that is not finite ends the run."""
         if self.control.pretrain_steps and self.step_count == self.control.pretrain_steps:
-            self.control.swap(self.target.name, restart_value=True)
+            self.control.swap_regime(self.target.name, restart_value=True)
         try:
             self._step_with_memory()
         except Exception as error:
@@ -330,7 +330,7 @@ class Run:
                 raise does_not_fit(self.trainer) from None
             raise
         if not self.evaluation.after_step():
-            self._diverge()
+            self._stop_diverged()
         elif self.step_count % self.trainer.steps_per_epoch == 0:
             self.stop_if_trained(self.evaluation.epoch_accuracy)
 
@@ -340,18 +340,18 @@ class Run:
             return self.trainer.step()
         except Exception as error:
             trouble = "training needs the memory of the card"
-            if not (is_out_of_memory(error) and self.probe_schedule.refined.end(trouble)):
+            if not (is_out_of_memory(error) and self.probe_schedule.refined.end_jobs(trouble)):
                 raise
         self.trainer.network_step.drop_gradients()
         free_memory()
         return self.trainer.step()
 
-    def settle(self) -> None:
+    def wait_for_scores(self) -> None:
         """Wait for all requested train scores, which only a card delays."""
-        if not self.diverged and not self.evaluation.settle():
-            self._diverge()
+        if not self.diverged and not self.evaluation.wait_for_scores():
+            self._stop_diverged()
 
-    def _diverge(self) -> None:
+    def _stop_diverged(self) -> None:
         # On a CPU every loss is checked, on a card only those of scores.
         step = self.step_count
         last = step - 1 if self.device.type == "cpu" else self.evaluation.last_finite
@@ -370,7 +370,7 @@ class Run:
         self._overflowed_at, self._last_finite = self.step_count, last_finite
         self._emit(Diverged(self.step_count, what, last_finite))
 
-    def copies(self) -> list[Snapshot]:
+    def live_copies(self) -> list[Snapshot]:
         """Return the copies of its state still in memory, for undo or in the recorder's queue.
 
         Returns:
@@ -386,7 +386,7 @@ class Run:
         Args:
             copy: The copy.
         """
-        self._copies = [weakref.ref(known) for known in (*self.copies(), copy)]
+        self._copies = [weakref.ref(known) for known in (*self.live_copies(), copy)]
 
     def stop_if_trained(self, accuracy: float) -> None:
         """End the run if an epoch reached `training.until` or exhausted `training.patience`.
@@ -416,10 +416,10 @@ class Run:
         before, config = self.config, replace(self.config, probe_examples=wanted, probe_set=text)
         if config == before:
             return
-        self.probed.choose(config)
+        self.probed.choose_examples(config)
         self.config = config
 
-    def save(self, path: FilePath) -> None:
+    def save_weights(self, path: FilePath) -> None:
         """Write the weights, and emit `WeightsSaved`.
 
         Args:
@@ -471,7 +471,7 @@ def batch_that_fits(trainer: Trainer, most: int) -> int:
         The first of most, most/2, most/4, … that fits; 0 if none does.
     """
     trainer.network_step.drop_gradients()  # of the failed pass
-    trainer.steps.forget()  # graphs hold memory of their own
+    trainer.steps.drop_graphs()  # graphs hold memory of their own
     size = most
     while size >= 1:
         free_memory()
@@ -494,6 +494,6 @@ def _try_step(trainer: Trainer, size: int) -> None:
     room = [torch.empty_like(weight) for weight in trained for _ in range(copies)]
     rows = torch.arange(size, device=trainer.data.train_x.device)
     logits = trainer.control.network_at(rows)(trainer.data.train_x[rows])
-    value = loss(training.loss, logits, trainer.data.train_y[rows])
+    value = compute_loss(training.loss, logits, trainer.data.train_y[rows])
     torch.autograd.grad(value, trained, allow_unused=True)
     del room

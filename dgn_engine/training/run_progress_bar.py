@@ -39,7 +39,7 @@ from dgn_engine.text.written_numbers import decimals, percent, rate
 REFRESH = 0.2  # seconds
 
 
-class BarWords(TextColumn):
+class PlainTextColumn(TextColumn):
     """A text column that shows names of the user's files literally, not as markup."""
 
     def render(self, task: Task) -> Text:
@@ -71,7 +71,7 @@ class TerminalBar:
         self.console = console(stream, quiet=quiet, soft_wrap=soft_wrap)
         self.live = self.console.is_terminal and not quiet
         self.bar = Progress(
-            BarWords("{task.description}"),
+            PlainTextColumn("{task.description}"),
             BarColumn(bar_width=28),
             *columns,
             console=self.console,
@@ -102,11 +102,11 @@ class TrainProgressBar(TerminalBar):
         super().__init__(
             stream,
             quiet,
-            BarWords("{task.percentage:>3.0f} %  {task.fields[rate]}"),
+            PlainTextColumn("{task.percentage:>3.0f} %  {task.fields[rate]}"),
             TimeElapsedColumn(),
-            BarWords("left"),
+            PlainTextColumn("left"),
             TimeRemainingColumn(),
-            BarWords("{task.fields[scores]}"),
+            PlainTextColumn("{task.fields[scores]}"),
         )
         self._task = self.bar.add_task("reading data", total=None, rate=rate(0.0), scores="")
         self._began = self._shown = time.monotonic()
@@ -145,7 +145,7 @@ class TrainProgressBar(TerminalBar):
                 self.bar.update(self._task, description=event.after)
                 self.console.print(event.sentence)
             case Measured():
-                self._scores(event)
+                self._show_scores(event)
             case SettingsIgnored():
                 for sentence in event.sentences:
                     self._warn(sentence)
@@ -166,7 +166,7 @@ class TrainProgressBar(TerminalBar):
                 if event.remark:
                     self.console.print(f"May differ in the last bits: {event.remark}.")
 
-    def _scores(self, event: Measured) -> None:
+    def _show_scores(self, event: Measured) -> None:
         self._train = f"loss {decimals(event.train_loss, 4)}"
         if event.test_accuracy is None or event.test_loss is None:
             self.bar.update(self._task, scores=self._train)

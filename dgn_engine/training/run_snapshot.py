@@ -19,7 +19,7 @@ from dgn_engine.training.layer_infos import count_parameters
 from dgn_engine.training.run import Run
 
 
-def capture(run: Run) -> Snapshot | None:
+def capture_run(run: Run) -> Snapshot | None:
     """Copy the state of a run.
 
     Args:
@@ -32,13 +32,13 @@ def capture(run: Run) -> Snapshot | None:
     if run.control.snapshot is not None:
         return run.control.snapshot
     trainer, network = run.trainer, run.trainer.network
-    run.settle()
+    run.wait_for_scores()
     counters = trainer.counters()
     sums = counters["train_sums"]
     assert isinstance(sums, list)
     if run.diverged or not all(abs(value) < float("inf") for value in sums):
         return None
-    awaited = run.evaluation.awaited
+    awaited = run.evaluation.pending_scores
     state: dict[str, Any] = {
         "format": FORMAT,
         **counters,
@@ -62,7 +62,7 @@ def capture(run: Run) -> Snapshot | None:
         "epoch_train": list(run.evaluation.epoch_so_far),
         "train_peaks": list(run.evaluation.peaks),
         "awaited": None if awaited is None else dataclasses.asdict(awaited),
-        "finished": run.finished,
+        "finished": run.is_finished,
         "put_backs": [list(pair) for pair in run.put_backs],
         "config": run.config.to_dict(),
     }
@@ -74,7 +74,7 @@ def capture(run: Run) -> Snapshot | None:
     return snapshot
 
 
-def restore(run: Run, snapshot: Snapshot) -> None:
+def restore_run(run: Run, snapshot: Snapshot) -> None:
     """Restore a new run to a recorded state.
 
     Args:
@@ -92,7 +92,7 @@ def restore(run: Run, snapshot: Snapshot) -> None:
                 kind="other-format",
                 value=state["format"],
             )
-        _restore(run, snapshot.tensors, state)
+        _restore_state(run, snapshot.tensors, state)
     except (
         *(KeyError, TypeError, ValueError, RuntimeError),
         *(AttributeError, IndexError, OverflowError),
@@ -102,7 +102,7 @@ def restore(run: Run, snapshot: Snapshot) -> None:
         ) from None
 
 
-def go_back(run: Run, snapshot: Snapshot) -> None:
+def load_earlier_state(run: Run, snapshot: Snapshot) -> None:
     """Restore an earlier state: networks, optimiser, regime, wiring, settings, data order.
 
     Step counter and log continue. The next batches are those that followed the snapshot; scores
@@ -132,14 +132,14 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
         "awaited": None,
         "train_peaks": (),
     }
-    _restore(run, snapshot.tensors, state)
+    _restore_state(run, snapshot.tensors, state)
     run.diverged = False
 
 
 BACK_FROM_DIVERGENCE = "Back from divergence"  # `undone` of a run that returned from it
 
 
-def put_back(
+def revert_run(
     run: Run, snapshot: Snapshot, announced: str, undone: str, emit: Callable[[Event], None]
 ) -> None:
     """Revert a running run to an earlier state, and emit what changed.
@@ -152,10 +152,10 @@ def put_back(
         emit: Takes the events: the regime always, wiring and settings if they changed.
     """
     trainer = run.trainer
-    before, wires, dials = trainer.regime.name, run.control.wires, run.control.dials
+    before, wires, dials = trainer.regime.name, run.control.wiring_state, run.control.dials
     run.control.announce_change(announced)
-    run.evaluation.restart()  # it emits the scores that wait for a test pass
-    go_back(run, snapshot)
+    run.evaluation.restart_test()  # it emits the scores that wait for a test pass
+    load_earlier_state(run, snapshot)
     run.probed.invalidate_readings()
     regime, network = trainer.regime, trainer.network
     trained = ((FEATURE, regime.trains_feature), (VALUE, regime.trains_value))
@@ -175,16 +175,16 @@ def put_back(
             undone_steps=trainer.undone_steps,
         )
     )
-    if run.control.wires != wires:
-        emit(Rewired(run.step_count, *run.control.wires))
+    if run.control.wiring_state != wires:
+        emit(Rewired(run.step_count, *run.control.wiring_state))
     if run.control.dials != dials:
         run.control.emit_settings()
 
 
-def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+def _restore_state(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     trainer, dials = run.trainer, state["dials"]
     regime = find_regime(state["regime"])
-    trainer.restore(tensors, state)
+    trainer.restore_state(tensors, state)
     trainer.control.regime = regime
     run.control.gates_source = str(state.get("gates_source", run.control.gates_source))
     # Like `enter`, but without drawing or copying weights.
@@ -192,8 +192,8 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     configure_for(network, regime)
     network.value_input = dials["value_input"]
     network.set_gate(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
-    trainer.control.rewire(tuple(int(source) for source in state["wiring"]))
-    trainer.control.reroute(
+    trainer.control.set_wiring(tuple(int(source) for source in state["wiring"]))
+    trainer.control.set_routes(
         tuple(int(units) for units in state.get("rotation", ())),
         tuple(int(shift) for shift in state.get("shift", ())),
     )
@@ -211,6 +211,6 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     awaited = state["awaited"]
     right, count = state.get("epoch_train", (0.0, 0))
     run.evaluation.peaks = [float(peak) for peak in state.get("train_peaks", ())]
-    run.evaluation.resume(
+    run.evaluation.resume_test(
         None if awaited is None else from_plain(Measured, awaited), (float(right), int(count))
     )

@@ -30,7 +30,7 @@ EPOCH = 5e-3  # per epoch, besides its test pass: scores, log, checkpoint
 _TIMED, _WARM = 0.3, 2  # seconds of timed steps, and warm-up steps
 
 
-def operations(architecture: Architecture) -> float:
+def count_operations(architecture: Architecture) -> float:
     """Count the operations of one example in one forward pass.
 
     Args:
@@ -40,11 +40,14 @@ def operations(architecture: Architecture) -> float:
         FLOP.
     """
     return float(
-        sum(2 * math.prod(weight) * positions for weight, positions in weights_of(architecture))
+        sum(
+            2 * math.prod(weight) * positions
+            for weight, positions in iterate_weight_shapes(architecture)
+        )
     )
 
 
-def weights_of(architecture: Architecture) -> Iterator[tuple[tuple[int, ...], int]]:
+def iterate_weight_shapes(architecture: Architecture) -> Iterator[tuple[tuple[int, ...], int]]:
     """Yield the weights of each layer.
 
     Args:
@@ -92,7 +95,7 @@ def seconds_a_step(
     if stack > 1:
         passes = 3 + (0 if feature == 1 else feature)  # a stack computes frozen gates once
         layers = len(architecture.weight_layers)
-        work = passes * operations(architecture) * batch
+        work = passes * count_operations(architecture) * batch
         return passes * layers * PACKED_LAYER / stack + work / PACKED
     passes = 3 + feature  # backward is twice forward
     return STEP + passes * _seconds_a_pass(architecture, batch)
@@ -114,7 +117,7 @@ def seconds_to_test(
     """
     networks = 1 + bool(feature_passes(config))
     if stack > 1:
-        return EPOCH / stack + networks * operations(architecture) * examples / PACKED
+        return EPOCH / stack + networks * count_operations(architecture) * examples / PACKED
     return EPOCH + networks * _seconds_a_pass(architecture, examples)
 
 
@@ -166,7 +169,7 @@ def time_steps(
 
 def _seconds_a_pass(architecture: Architecture, examples: int) -> float:
     """Return the seconds of a forward pass of `examples` examples."""
-    work = operations(architecture) * examples
+    work = count_operations(architecture) * examples
     numbers = sum(math.prod(shape) for _, shape in architecture.shapes() if len(shape) > 1)
     rate = CONV if numbers else DENSE
     per_node = LAYER if is_dense_architecture(architecture) else NODE

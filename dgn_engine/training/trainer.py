@@ -73,7 +73,7 @@ class Trainer:
 
     def step(self) -> None:
         """Train on the next batch."""
-        rows = self.batches.rows(self.step_count - self.undone_steps)
+        rows = self.batches.step_rows(self.step_count - self.undone_steps)
         self.steps.step(rows)
         self.train_sums.examples += len(rows)
         self.step_count += 1
@@ -121,7 +121,7 @@ class Trainer:
         Returns:
             ⌈n / batch⌉.
         """
-        return self.batches.count
+        return self.batches.batches_per_epoch
 
     @property
     def epoch(self) -> float:
@@ -138,7 +138,7 @@ class Trainer:
         Returns:
             NaN without batches.
         """
-        return self.train_sums.ask().score
+        return self.train_sums.fetch_score().score
 
     def test_score(self) -> Score:
         """Score the whole test set, without random numbers or gradients.
@@ -174,7 +174,7 @@ class Trainer:
             "train_seen": self.train_sums.examples,
         }
 
-    def restore(self, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
+    def restore_state(self, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
         """Load the state of another trainer; the caller sets regime and settings.
 
         Args:
@@ -189,14 +189,14 @@ class Trainer:
         step, undone = int(counters["step"]), int(counters.get("undone_steps", 0))
         if not 0 <= undone <= step:
             raise ValueError(f"{undone} of {step} steps are undone")
-        self.control.restore(tensors)
+        self.control.restore_tensors(tensors)
         self.step_count, self.undone_steps = step, undone
         self.control.draws = int(counters["draws"])
-        self.reseed(int(counters.get("seed", self.seed)))
+        self.set_seed(int(counters.get("seed", self.seed)))
         sums = torch.tensor(counters["train_sums"], dtype=self.train_sums.sums.dtype)
-        self.train_sums.set(sums, int(counters["train_seen"]))
+        self.train_sums.set_sums(sums, int(counters["train_seen"]))
 
-    def reseed(self, seed: int) -> None:
+    def set_seed(self, seed: int) -> None:
         """Use another seed for batches and draws from the next step on.
 
         The rest of the epoch follows the order of the new seed, so examples may repeat.
@@ -206,5 +206,5 @@ class Trainer:
         """
         if seed == self.seed:
             return
-        self.control.reseed(seed)
-        self.batches.reseed(seed)
+        self.control.set_seed(seed)
+        self.batches.set_seed(seed)

@@ -79,7 +79,7 @@ class TrialStarts:
         self.sizes: dict[DataConfig, tuple[int, int]] = {}
         self._loaded: dict[DataConfig, Examples] = {}
 
-    def begin(self, config: RunConfig, gates_given: bool) -> float:
+    def begin_trial(self, config: RunConfig, gates_given: bool) -> float:
         """Start a run on trial.
 
         Args:
@@ -97,7 +97,7 @@ class TrialStarts:
         if data not in self._loaded:
             whole = load_examples(data)
             self.sizes[data] = (len(whole.train_y), len(whole.test_y))
-            self._loaded[data] = _few(whole)
+            self._loaded[data] = _copy_few(whole)
             del whole
         examples = self._loaded[data]
         logits = 1 if examples.signed else len(examples.class_names)
@@ -112,11 +112,11 @@ class TrialStarts:
         trainer = Trainer(config, architecture, to_device(examples, architecture, cpu), first, cpu)
         copies.copy_into(trainer)
         if learns:
-            trainer.control.swap(regime, restart_value=True)
+            trainer.control.enter_regime(regime, restart_value=True)
         return needed.total if device.type != "cuda" else 0.0
 
 
-def _few(examples: Examples) -> Examples:
+def _copy_few(examples: Examples) -> Examples:
     """Copy a few examples, so that the memory of the rest is freed."""
     return replace(
         examples,

@@ -83,7 +83,7 @@ class WeightKeeper:
         if 0 in self._epochs and trainer.step_count == 0:
             save_trainer(folder / epoch_file(0), trainer)
 
-    def measured(self, event: Measured, best: float) -> None:
+    def process_scores(self, event: Measured, best: float) -> None:
         """Write weights if this score calls for it.
 
         Args:

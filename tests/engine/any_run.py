@@ -155,7 +155,7 @@ def changed(run: Run, seed: int) -> Arrangement:
     if random.random() < 0.3:
         other = random.choice([regime.name for regime in all_regimes()])
         try:
-            run.control.swap(other, random.random() < 0.5)
+            run.control.swap_regime(other, random.random() < 0.5)
             now = replace(now, regime=other)
         except UserError:
             pass  # tiled gates: neither network takes the weights of the other
@@ -176,12 +176,12 @@ def changed(run: Run, seed: int) -> Arrangement:
             rotation=tuple(turns[source][0] for source in order),
             shift=tuple(turns[source][1] for source in order),
         )
-        run.control.rewire(order)
+        run.control.rewire_gates(order)
     if random.random() < 0.4:
         turned = tuple(random.randrange(size[0]) for size in shapes)
         steps = tuple(random.randrange(3) if len(size) == 3 else 0 for size in shapes)
         now = replace(now, rotation=turned, shift=steps)
-        run.control.rotate(turned, steps)
+        run.control.rotate_gates(turned, steps)
     return now
 
 

@@ -40,7 +40,7 @@ from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import restore
+from dgn_engine.training.run_snapshot import restore_run
 from tests.engine.sweep.listeners import descendants
 from tests.faults.faulty_engine import BREAKS_AT, serve_until_cuda_breaks
 from tests.faults.reference_runs import assert_sound
@@ -127,7 +127,7 @@ def assert_undisturbed(heard: Heard, tmp_path: Path) -> None:
     folder.close()
     assert snapshot is not None
     runs = [Run(1, CONFIG, lambda _: None, lambda *_: None, live=False) for _ in range(2)]
-    restore(runs[0], snapshot)
+    restore_run(runs[0], snapshot)
     while runs[1].step_count < step:  # the swap came after the checkpoint, and is undone
         runs[1].step()
     for name, tensor in runs[1].trainer.network.state_dict().items():

@@ -315,7 +315,7 @@ def going_on(path: Path) -> None:
     """The run can be taken up again and trained further."""
     folder, watcher = RunFolder(path), Counting()
     try:
-        HeadlessRun(watcher, lambda: watcher.steps >= FURTHER).go_on(folder)
+        HeadlessRun(watcher, lambda: watcher.steps >= FURTHER).continue_folder(folder)
     except UserError as refusal:
         raise AssertionError(str(refusal)) from None
     assert watcher.steps == FURTHER

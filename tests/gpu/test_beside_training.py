@@ -56,9 +56,9 @@ def test_nothing_waits_for_the_device_within_epochs_and_between_them(
     with refusing_to_wait(device):
         for _ in range(2 * EPOCH + 1):
             made.step()
-        asked = made.train_sums.ask()
-        ready = asked.ready
-        assert made.train_sums.finite
+        asked = made.train_sums.fetch_score()
+        ready = asked.is_ready
+        assert made.train_sums.is_finite
     assert ready in (True, False)
     assert asked.score.examples > 0
     if captured and device.type == "cuda":
@@ -81,7 +81,7 @@ def test_a_stack_on_a_device_trains_as_each_network_by_itself_on_the_cpu(
     if device.type == "cuda":
         assert isinstance(stack.steps, GraphSteps)
         assert stack.steps.trouble == ""
-    assert stack.diverged() == []
+    assert stack.find_diverged() == []
     stack.release()
     for place in range(3):
         for name, begun in start[place].network.state_dict().items():
@@ -118,7 +118,7 @@ def test_a_probe_beside_training_reads_the_step_that_was_copied(
         reader.submit([job], StepContexts(context(), 7))
         for _ in range(4 * EPOCH):
             made.step()
-        while not reader.latest() and in_time():
+        while not reader.deliver_answers() and in_time():
             made.step()
     finally:
         reader.close()

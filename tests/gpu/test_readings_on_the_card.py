@@ -51,7 +51,7 @@ def test_slices_beside_training_end_at_the_reading_of_the_step_that_was_copied(
     network = made.control.network_at(torch.arange(N, device=device))
     context = ProbeContext(network, made.data.train_x[:N], made.data.train_y[:N], made.regime)
     expected = all_probes()[probe].read(context, {}, None)
-    context.forget()
+    context.drop_kernels()
 
     card = StreamReadings(device)
     results: list[ProbeResult] = []
@@ -69,7 +69,7 @@ def test_slices_beside_training_end_at_the_reading_of_the_step_that_was_copied(
         card.submit([RefinedJob(probe, {}, listen, first=True)], contexts)
         while not over and in_time():
             made.step()
-            card.latest()
+            card.deliver_answers()
     finally:
         card.close()
     assert [answer.trouble for answer in over] == [""]

@@ -14,7 +14,7 @@ from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import Measured
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.run_snapshot import capture_run, restore_run
 from dgn_engine.training.steps.graphs import WARM_UP, EagerSteps, GraphSteps
 from dgn_engine.training.trainer import Trainer
 from tests.engine.kernels.tiny import ARCHITECTURES
@@ -96,10 +96,10 @@ def test_a_swap_at_any_step_of_warming_up_or_capture_is_followed(
     for made in (ours, theirs):
         for _ in range(at):
             made.step()
-        made.control.swap(find_regime("FR-II"), restart_value=False)
+        made.control.enter_regime(find_regime("FR-II"), restart_value=False)
         for _ in range(WARM_UP + 1):
             made.step()
-        made.control.rewire((1, 2, 0))
+        made.control.set_wiring((1, 2, 0))
         made.optimizer.set_learning_rate(2.0**-7)
         for _ in range(5 * EPOCH):
             made.step()
@@ -119,15 +119,15 @@ def test_a_run_that_goes_on_is_the_one_that_was_not_interrupted(device: torch.de
     run, again = make(device, events), make(device, [])
     for _ in range(50):
         run.step()
-    snapshot = capture(run)
+    snapshot = capture_run(run)
     assert snapshot is not None
-    restore(again, snapshot)
+    restore_run(again, snapshot)
     for one in (run, again):
         for _ in range(20):
             one.step()
     for name, tensor in run.trainer.tensors().items():
         assert torch.equal(again.trainer.tensors()[name], tensor), name
-    run.settle()
+    run.wait_for_scores()
     scores = [event for event in events if isinstance(event, Measured)]
     assert [score.step for score in scores] == sorted(score.step for score in scores)
     assert scores[0].train_loss > scores[-1].train_loss

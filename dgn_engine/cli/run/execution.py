@@ -26,7 +26,7 @@ from dgn_engine.sweep.unit import Unit
 from dgn_engine.sweep.workers import find_executor, works_here
 from dgn_engine.text.printable import complain
 from dgn_engine.text.written_numbers import duration, percent
-from dgn_engine.training.run_progress_bar import BarWords, TerminalBar
+from dgn_engine.training.run_progress_bar import PlainTextColumn, TerminalBar
 
 
 def checked_start(
@@ -93,7 +93,7 @@ class UnitProgressBar(TerminalBar):
     """A progress bar for many runs, with a line for each that has ended."""
 
     def __init__(self, name: str, stream: TextIO, quiet: bool) -> None:
-        bar = BarWords("{task.percentage:>3.0f} %  {task.fields[words]}")
+        bar = PlainTextColumn("{task.percentage:>3.0f} %  {task.fields[words]}")
         super().__init__(stream, quiet, bar, soft_wrap=True)
         self._task = self.bar.add_task(name, total=1.0, words="")
 

@@ -40,7 +40,7 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.text.written_numbers import percent
 from dgn_engine.training.own_examples import OwnExamples, with_drawn_gates
-from dgn_engine.training.steps.losses import correct
+from dgn_engine.training.steps.losses import count_correct
 
 
 def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
@@ -203,7 +203,7 @@ def with_accuracy(
     with torch.no_grad():
         for start in range(0, len(x), batch):
             part = slice(start, start + batch)
-            right += int(correct(network(x[part]), labels[part]))
+            right += int(count_correct(network(x[part]), labels[part]))
     share, file = right / len(x), arguments.network.name
     check_expected(file, share, arguments.expect_accuracy, f"the {len(x):,} inputs")
     assuming = opened.found.assuming if opened.found is not None else ""

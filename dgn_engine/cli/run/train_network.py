@@ -80,7 +80,7 @@ def resume_run(arguments: argparse.Namespace) -> int:
         complain(f"dgn train: the loss diverged at step {diverged_at:,}{last_finite}.")
         return FAILED
     try:
-        return _train(arguments, folder, lambda headless: headless.go_on(folder))
+        return _train(arguments, folder, lambda headless: headless.continue_folder(folder))
     finally:
         folder.close()
 
@@ -103,7 +103,7 @@ def train_branch(arguments: argparse.Namespace) -> int:
         return _train(
             arguments,
             None,
-            lambda headless: headless.branch_off(
+            lambda headless: headless.run_branch(
                 parent, step, changes, out, arguments.steps, after_changes=after_changes
             ),
             out,

@@ -47,7 +47,7 @@ from dgn_engine.storage.checkpoints.contents import PREFIXES, CheckpointContents
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.written_numbers import percent
 from dgn_engine.training.devices import choose_device
-from dgn_engine.training.steps.losses import correct
+from dgn_engine.training.steps.losses import count_correct
 
 FOLLOWED = (
     "adapt traced the module and verified its copy in float64 (outputs and gradients): all kernels "
@@ -479,7 +479,7 @@ def _accuracy(
     with errors_of(made.title, " on the inputs"), torch.no_grad():
         for start in range(0, len(x), _BATCH):
             part = slice(start, start + _BATCH)
-            right += int(correct(logits_of(made.module(x[part]), len(x[part])), labels[part]))
+            right += int(count_correct(logits_of(made.module(x[part]), len(x[part])), labels[part]))
     share = right / len(x)
     check_expected(arguments.model, share, arguments.expect_accuracy, f"the {len(x):,} inputs")
     return share

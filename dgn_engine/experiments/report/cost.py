@@ -23,10 +23,10 @@ from dgn_engine.text.written_numbers import duration
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.step_cost import (
     feature_passes,
+    iterate_weight_shapes,
     seconds_a_step,
     seconds_to_test,
     time_steps,
-    weights_of,
 )
 from dgn_engine.training.steps.optimizer import count_moments
 
@@ -160,7 +160,7 @@ def _run_cost(unit: Training, sizes: DataSizes, stack: int = 1) -> tuple[float, 
 
 
 def _storage(config: RunConfig, architecture: Architecture) -> float:
-    weights = sum(math.prod(weight) for weight, _ in weights_of(architecture))
+    weights = sum(math.prod(weight) for weight, _ in iterate_weight_shapes(architecture))
     networks = 1 + bool(feature_passes(config))
     training = config.training
     kept_files = 1 + len(training.keep_epochs) * (1 + training.keep_best) + training.keep_best

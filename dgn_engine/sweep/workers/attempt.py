@@ -181,7 +181,11 @@ def _train(
     headless = HeadlessRun(watcher, interrupted)
     folder = RunFolder(path) if begun else RunFolder.create(path, unit.resolved(root))
     try:
-        outcome = headless.go_on(folder) if begun else headless.train(folder.info.config, folder)
+        outcome = (
+            headless.continue_folder(folder)
+            if begun
+            else headless.train(folder.info.config, folder)
+        )
     except (UserError, NotBegunError):
         if not folder.info.begun:
             folder.discard()  # the run never started

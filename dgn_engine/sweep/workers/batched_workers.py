@@ -117,18 +117,20 @@ def find_stacks(
     Returns:
         The ids of each stack, two or more.
     """
-    from dgn_engine.training.batched import packable, why_not
-    from dgn_engine.training.batched.stack_groups import STACK, stacks_of
+    from dgn_engine.training.batched import group_into_packs, reason_not_packed
+    from dgn_engine.training.batched.stack_groups import STACK, group_into_stacks
 
     stacks: list[frozenset[str]] = []
     for wave in waves(units):
         configs = [unit.resolved(root) for unit in wave]
-        for pack in packable(configs).packs:
+        for pack in group_into_packs(configs).packs:
             most = max(2, min(STACK, -(-len(pack) // places)))
-            for places_in_pack in stacks_of([configs[i] for i in pack], most):
+            for places_in_pack in group_into_stacks([configs[i] for i in pack], most):
                 stack = [wave[pack[i]] for i in places_in_pack]
                 members = len(stack) if gaining else None
-                if len(stack) > 1 and not why_not(configs[pack[places_in_pack[0]]], members):
+                if len(stack) > 1 and not reason_not_packed(
+                    configs[pack[places_in_pack[0]]], members
+                ):
                     stacks.append(frozenset(unit.id for unit in stack))
     return stacks
 

@@ -259,10 +259,10 @@ def threads(unit: Unit) -> int:
 
 @lru_cache(maxsize=256)
 def _convolves(net: NetConfig) -> bool:
-    from dgn_engine.training.devices import convolves
+    from dgn_engine.training.devices import has_convolutions
     from dgn_engine.training.trial_starts import usual_architecture
 
     try:
-        return convolves(usual_architecture(net))
+        return has_convolutions(usual_architecture(net))
     except UserError:  # reported when the run starts
         return False

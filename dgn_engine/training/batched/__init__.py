@@ -5,8 +5,8 @@ d = 5, batch 32, Adam, one busy core): ReLU 415 → 1191, FR-II 293 → 1271, DL
 hand-written dense step leaves less to gain: docs/performance.md.
 """
 
-from dgn_engine.training.batched.stack_groups import packable, why_not
+from dgn_engine.training.batched.stack_groups import group_into_packs, reason_not_packed
 from dgn_engine.training.batched.stack_member import Job, JobProgress, JobResult
 from dgn_engine.training.batched.train_stack import train_pack
 
-__all__ = ["Job", "JobProgress", "JobResult", "packable", "train_pack", "why_not"]
+__all__ = ["Job", "JobProgress", "JobResult", "group_into_packs", "train_pack", "reason_not_packed"]

@@ -20,7 +20,7 @@ class DenseChain:
     weights: Sequence[Tensor]
     biases: Sequence[Tensor]
 
-    def layer(self, index: int, z: Tensor) -> Tensor:
+    def apply_layer(self, index: int, z: Tensor) -> Tensor:
         """Compute the pre-activations of one layer, W z + b.
 
         Args:
@@ -34,7 +34,7 @@ class DenseChain:
             return torch.baddbmm(self.biases[index][:, :, None], self.weights[index], z)
         return torch.bmm(self.weights[index], z)
 
-    def first(self, x: Tensor) -> Tensor:
+    def apply_first_layer(self, x: Tensor) -> Tensor:
         """Compute the pre-activations of the first layer.
 
         Args:
@@ -45,7 +45,7 @@ class DenseChain:
         """
         weight = self.weights[0]
         if x.dim() == 3:
-            return self.layer(0, x.transpose(1, 2))
+            return self.apply_layer(0, x.transpose(1, 2))
         q = torch.mm(weight.flatten(0, 1), x.t()).view(*weight.shape[:2], len(x))
         return q.add_(self.biases[0][:, :, None]) if len(self.biases) else q
 
@@ -69,7 +69,7 @@ class ChainPass:
     logits: Tensor | None
 
 
-def forward(
+def chain_forward(
     chain: DenseChain, x: Tensor, gate: Callable[[int, Tensor], Tensor], logits: bool = True
 ) -> ChainPass:
     """Run B chains.
@@ -85,16 +85,16 @@ def forward(
     """
     passed = ChainPass(x, [], [], [], None)
     for index in range(len(chain.weights) - 1):
-        q = chain.layer(index, passed.z[-1]) if index else chain.first(x)
+        q = chain.apply_layer(index, passed.z[-1]) if index else chain.apply_first_layer(x)
         passed.pre.append(q)
         passed.gates.append(gate(index, q))
         passed.z.append(q * passed.gates[-1])  # z_l = q_l ⊙ G_l
     if logits:
-        passed.logits = chain.layer(len(chain.weights) - 1, passed.z[-1])
+        passed.logits = chain.apply_layer(len(chain.weights) - 1, passed.z[-1])
     return passed
 
 
-def backward(
+def chain_backward(
     chain: DenseChain,
     gradients: DenseChain | None,
     passed: ChainPass,
@@ -118,12 +118,12 @@ def backward(
         if delta is None:
             continue
         if gradients is not None:
-            _collect(gradients, index, passed, delta)
+            _collect_gradients(gradients, index, passed, delta)
         if index:
             delta = torch.bmm(chain.weights[index].transpose(1, 2), delta)  # dL/dz_{l-1} = W_lᵀ Δ_l
 
 
-def _collect(gradients: DenseChain, index: int, passed: ChainPass, delta: Tensor) -> None:
+def _collect_gradients(gradients: DenseChain, index: int, passed: ChainPass, delta: Tensor) -> None:
     if len(gradients.biases):
         torch.sum(delta, dim=2, out=gradients.biases[index])
     target = gradients.weights[index]

@@ -23,7 +23,7 @@ class StackGroups:
     leftovers: tuple[int, ...]
 
 
-def why_not(config: RunConfig, members: int | None = None) -> str:
+def reason_not_packed(config: RunConfig, members: int | None = None) -> str:
     """Return why a run cannot be stacked.
 
     Args:
@@ -34,12 +34,12 @@ def why_not(config: RunConfig, members: int | None = None) -> str:
     Returns:
         One sentence; '' if it can be stacked.
     """
-    case = StepCase.of(config, members)
+    case = StepCase.from_config(config, members)
     row = choose_way("networks", case)
     return "" if row.way == "stack" else row.reason_for(case)
 
 
-def packable(configs: Sequence[RunConfig]) -> StackGroups:
+def group_into_packs(configs: Sequence[RunConfig]) -> StackGroups:
     """Split configurations into packs and leftovers, keeping the order within each.
 
     Args:
@@ -51,7 +51,7 @@ def packable(configs: Sequence[RunConfig]) -> StackGroups:
     packs: dict[object, list[int]] = {}
     leftovers: list[int] = []
     for index, config in enumerate(configs):
-        if why_not(config):
+        if reason_not_packed(config):
             leftovers.append(index)
         else:
             packs.setdefault(pack_key(config), []).append(index)
@@ -85,7 +85,7 @@ def pack_key(config: RunConfig) -> object:
     )
 
 
-def stacks_of(configs: Sequence[RunConfig], most: int = STACK) -> list[list[int]]:
+def group_into_stacks(configs: Sequence[RunConfig], most: int = STACK) -> list[list[int]]:
     """Group the networks of a pack into stacks of one kind, preferably of one seed and data.
 
     Depends on the configurations only, so a continued pack has the same stacks.
@@ -99,15 +99,15 @@ def stacks_of(configs: Sequence[RunConfig], most: int = STACK) -> list[list[int]
     """
     kinds: dict[object, list[int]] = {}
     for index, config in enumerate(configs):
-        kinds.setdefault(kind_of(config), []).append(index)
+        kinds.setdefault(stack_kind(config), []).append(index)
     stacks: list[list[int]] = []
     for indices in kinds.values():
-        ordered = sorted(indices, key=lambda index: _near(configs[index]))
+        ordered = sorted(indices, key=lambda index: _stack_sort_key(configs[index]))
         stacks += [ordered[i : i + most] for i in range(0, len(ordered), most)]
     return stacks
 
 
-def kind_of(config: RunConfig) -> object:
+def stack_kind(config: RunConfig) -> object:
     """Return what the networks of a stack share besides `pack_key`: how their gates are made.
 
     Args:
@@ -125,7 +125,7 @@ def kind_of(config: RunConfig) -> object:
     )
 
 
-def _near(config: RunConfig) -> tuple[object, ...]:
+def _stack_sort_key(config: RunConfig) -> tuple[object, ...]:
     """Return a sort key that puts networks with equal seed, images and rate next to each other."""
     data = config.data
     pixels = (data.pixels, data.variant_seed if data.pixels == "random" else 0)

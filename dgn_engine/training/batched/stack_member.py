@@ -24,11 +24,11 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader, Status
 from dgn_engine.training.answer_keeper import AnswerKeeper
 from dgn_engine.training.device_data import DeviceData
-from dgn_engine.training.headless_run import Outcome, after
+from dgn_engine.training.headless_run import Outcome, update_outcome
 from dgn_engine.training.metrics import Score
-from dgn_engine.training.recording import continue_run, written_to
+from dgn_engine.training.recording import continue_run, writing_to
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture
+from dgn_engine.training.run_snapshot import capture_run
 from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
 
 
@@ -75,7 +75,7 @@ class SharedData:
         self._loaded: dict[DataConfig, Examples] = {}
         self._tensors: dict[int, Tensor] = {}  # by id of the array they were made from
 
-    def examples(self, config: DataConfig) -> Examples:
+    def get_examples(self, config: DataConfig) -> Examples:
         """Return the examples of a data set, loading them on first use.
 
         Args:
@@ -91,13 +91,13 @@ class SharedData:
             loaded, known = load_examples(config), self._loaded.values()
             loaded = replace(
                 loaded,
-                train_x=_known(loaded.train_x, [other.train_x for other in known]),
-                test_x=_known(loaded.test_x, [other.test_x for other in known]),
+                train_x=_reuse_equal_images(loaded.train_x, [other.train_x for other in known]),
+                test_x=_reuse_equal_images(loaded.test_x, [other.test_x for other in known]),
             )
             self._loaded[config] = loaded
         return self._loaded[config]
 
-    def shared(self, config: DataConfig, data: DeviceData) -> DeviceData:
+    def share_images(self, config: DataConfig, data: DeviceData) -> DeviceData:
         """Replace the image tensors of device data with those that other networks already use.
 
         Args:
@@ -107,7 +107,7 @@ class SharedData:
         Returns:
             The same data with shared image tensors.
         """
-        examples = self.examples(config)
+        examples = self.get_examples(config)
         return replace(
             data,
             train_x=self._tensors.setdefault(id(examples.train_x), data.train_x),
@@ -115,7 +115,7 @@ class SharedData:
         )
 
 
-def _known(images: Array, known: Sequence[Array]) -> Array:
+def _reuse_equal_images(images: Array, known: Sequence[Array]) -> Array:
     same = (
         candidate
         for candidate in known
@@ -143,28 +143,28 @@ class StackMember:
         self._folder = folder
         self.outcome = Outcome()
         self._keepers: tuple[WeightKeeper | AnswerKeeper, ...] = ()
-        examples = sources.examples(job.config.data)
+        examples = sources.get_examples(job.config.data)
         if folder.info.begun:
             self.run, continued = continue_run(
                 folder, 1, self._emit, lambda *_: None, live=False, examples=examples
             )
-            self.outcome = _outcome_in(RunReader(folder.path))  # without the steps to repeat
+            self.outcome = _read_outcome(RunReader(folder.path))  # without the steps to repeat
             self._emit(continued)
         else:
             self.run = Run(
                 1, job.config, self._emit, lambda *_: None, live=False, examples=examples
             )
-            started = self.run.started(paused=False)
-            with written_to(folder):
+            started = self.run.started_event(paused=False)
+            with writing_to(folder):
                 folder.info.begin(started, self.run.fingerprint, torch.get_num_threads(), stack)
             self._emit(started)
-        self.run.trainer.batches.data = sources.shared(job.config.data, self.run.trainer.data)
+        self.run.trainer.batches.data = sources.share_images(job.config.data, self.run.trainer.data)
         first = self.run.control.pretrain_steps
         weights = WeightKeeper(folder.root / KEPT, self.run.trainer, first)
         self._answers = AnswerKeeper(folder.root, self.run)
         self._keepers = weights, self._answers
-        while self.run.evaluation.pending:  # it was interrupted before a test pass
-            self.run.evaluation.advance()
+        while self.run.evaluation.has_pending_test:  # it was interrupted before a test pass
+            self.run.evaluation.advance_test()
 
     @property
     def progress(self) -> JobProgress:
@@ -175,7 +175,7 @@ class StackMember:
         """
         return JobProgress(self.job, self.run.step_count, self.run.total_steps, self.outcome)
 
-    def epoch_ended(self, train: Score, test: Score, answers: Tensor) -> None:
+    def log_epoch(self, train: Score, test: Score, answers: Tensor) -> None:
         """Log the scores of an epoch, and end the run if it is trained (`Run.stop_if_trained`).
 
         Args:
@@ -189,7 +189,7 @@ class StackMember:
         run = self.run
         right, seen = run.evaluation.epoch_so_far  # steps before the stack took over
         accuracy = (right + train.accuracy * train.examples) / (seen + train.examples)
-        run.evaluation.resume(None)
+        run.evaluation.resume_test(None)
         run.evaluation.right = answers
         self._emit(
             Measured(
@@ -203,12 +203,12 @@ class StackMember:
         )
         run.stop_if_trained(accuracy)
 
-    def diverged(self) -> None:
+    def mark_diverged(self) -> None:
         """Mark the run as diverged and log it."""
         self.run.diverged = True
         self._emit(Diverged(self.run.step_count))
 
-    def checkpoint(self, kept: str = "") -> None:
+    def write_checkpoint(self, kept: str = "") -> None:
         """Write a checkpoint, unless weights are not finite.
 
         Args:
@@ -217,22 +217,22 @@ class StackMember:
         Raises:
             UserError: The folder cannot be written to.
         """
-        self._answers.write()
-        snapshot = capture(self.run)
+        self._answers.save_answers()
+        snapshot = capture_run(self.run)
         if snapshot is not None and snapshot.weights_finite():
-            with written_to(self._folder):
+            with writing_to(self._folder):
                 self._folder.checkpoint(snapshot, kept)
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Return whether the run has finished or diverged.
 
         Returns:
             True if no step remains.
         """
-        return self.run.finished or self.run.diverged
+        return self.run.is_finished or self.run.diverged
 
-    def end(self) -> JobResult:
+    def finish_job(self) -> JobResult:
         """Complete the folder of a finished or interrupted run and close it.
 
         Returns:
@@ -241,18 +241,18 @@ class StackMember:
         Raises:
             UserError: The folder cannot be written to.
         """
-        if self.over:
-            self.run.save(self._folder.root / WEIGHTS)
-        status: Status = "finished" if self.run.finished else "stopped"
+        if self.is_over:
+            self.run.save_weights(self._folder.root / WEIGHTS)
+        status: Status = "finished" if self.run.is_finished else "stopped"
         if self.run.diverged:  # even at its last step
             status = "diverged"
-            self._answers.write()
-        elif self.run.finished:
+            self._answers.save_answers()
+        elif self.run.is_finished:
             self._emit(Finished(self.run.step_count))
-            self.checkpoint("final")
+            self.write_checkpoint("final")
         else:
-            self.checkpoint()
-            self._note("Closed", {"step": self.run.step_count})
+            self.write_checkpoint()
+            self._log_event("Closed", {"step": self.run.step_count})
         self.close()
         last = replace(self.outcome, step=self.run.step_count, diverged=self.run.diverged)
         return JobResult(self.job, status, last)
@@ -264,17 +264,17 @@ class StackMember:
     def _emit(self, event: Event) -> None:
         if isinstance(event, Measured):
             for keeper in self._keepers:
-                keeper.measured(event, self.outcome.best_accuracy)
-        self.outcome = after(self.outcome, event)
+                keeper.process_scores(event, self.outcome.best_accuracy)
+        self.outcome = update_outcome(self.outcome, event)
         if is_logged(event) and not isinstance(event, RunContinued):
-            self._note(log_word(event), to_plain(event))
+            self._log_event(log_word(event), to_plain(event))
 
-    def _note(self, name: str, fields: dict[str, object]) -> None:
-        with written_to(self._folder):
+    def _log_event(self, name: str, fields: dict[str, object]) -> None:
+        with writing_to(self._folder):
             self._folder.note(name, fields)
 
 
-def over_before(job: Job) -> JobResult | None:
+def read_finished_result(job: Job) -> JobResult | None:
     """Return the result of a job that was finished earlier.
 
     Args:
@@ -289,11 +289,11 @@ def over_before(job: Job) -> JobResult | None:
     status = reader.outcome
     if status not in ("finished", "diverged") or not reader.config.same_run(job.config):
         return None
-    last = replace(_outcome_in(reader), step=reader.step, diverged=status == "diverged")
+    last = replace(_read_outcome(reader), step=reader.step, diverged=status == "diverged")
     return JobResult(job, status, last)
 
 
-def not_begun(job: Job) -> JobResult:
+def stopped_result(job: Job) -> JobResult:
     """Return the result of a job that was interrupted before it started.
 
     Args:
@@ -303,10 +303,10 @@ def not_begun(job: Job) -> JobResult:
         Status 'stopped', with the scores in its folder, if any.
     """
     begun = (job.folder / RUN).exists()
-    return JobResult(job, "stopped", _outcome_in(RunReader(job.folder)) if begun else Outcome())
+    return JobResult(job, "stopped", _read_outcome(RunReader(job.folder)) if begun else Outcome())
 
 
-def failed(job: Job, refusal: UserError) -> JobResult:
+def failed_result(job: Job, refusal: UserError) -> JobResult:
     """Return the result of a job that could not start.
 
     Args:
@@ -319,10 +319,10 @@ def failed(job: Job, refusal: UserError) -> JobResult:
     return JobResult(job, "failed", Outcome(), refusal)
 
 
-def _outcome_in(reader: RunReader) -> Outcome:
+def _read_outcome(reader: RunReader) -> Outcome:
     outcome = Outcome()
     if reader.started is not None:
-        outcome = after(outcome, reader.started)
+        outcome = update_outcome(outcome, reader.started)
     for event in reader.log.each_event():
-        outcome = after(outcome, event)
+        outcome = update_outcome(outcome, event)
     return outcome

@@ -16,7 +16,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.training.batched.dense import ChainPass, DenseChain, backward, forward
+from dgn_engine.training.batched.dense import ChainPass, DenseChain, chain_backward, chain_forward
 from dgn_engine.training.device_data import DeviceData
 
 MOST_BYTES = 2 << 30  # of the gate tables of one stack
@@ -28,7 +28,7 @@ class StackedGates:
 
     _gates: list[Tensor]
 
-    def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
+    def prepare_batch(self, train: bool, rows: Tensor, x: Tensor) -> None:
         """Compute the gates of a batch.
 
         Args:
@@ -37,7 +37,7 @@ class StackedGates:
             x: Inputs of the batch, (m, in) or (B, m, in).
         """
 
-    def gate(self, layer: int, q: Tensor) -> Tensor:
+    def compute_gates(self, layer: int, q: Tensor) -> Tensor:
         """Return the gates G_l of a value layer.
 
         Args:
@@ -49,7 +49,7 @@ class StackedGates:
         """
         return self._gates[layer]
 
-    def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
+    def compute_delta(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
         """Return dL/dq_l of the value networks, storing the gates' gradients for `backward`.
 
         Args:
@@ -78,7 +78,7 @@ class OwnGates(StackedGates):
         """
         self._gate = gate
 
-    def gate(self, layer: int, q: Tensor) -> Tensor:
+    def compute_gates(self, layer: int, q: Tensor) -> Tensor:
         """Return the gates G_l = γ(q_l).
 
         Args:
@@ -90,7 +90,7 @@ class OwnGates(StackedGates):
         """
         return self._gate(q)
 
-    def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
+    def compute_delta(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
         """Return dL/dq_l = dL/dz_l ⊙ (G_l + q_l ∂γ(q_l)); the second term only for soft gates.
 
         Args:
@@ -105,7 +105,7 @@ class OwnGates(StackedGates):
             # dz_l/dq_l = G_l + q_l ∂γ(q_l)
             gates = passed.gates[layer]
             return dz * (gates + passed.pre[layer] * self._gate.slope_from_gate(gates))
-        return super().into_pre(passed, layer, dz)
+        return super().compute_delta(passed, layer, dz)
 
 
 class FrozenGates(StackedGates):
@@ -130,7 +130,9 @@ class FrozenGates(StackedGates):
         first: list[int] = []  # for each distinct maker, the first network that has it
         which: list[int] = []
         for index in range(len(networks)):
-            makers = (maker for maker, f in enumerate(first) if _alike(networks, data, f, index))
+            makers = (
+                maker for maker, f in enumerate(first) if _has_same_gates(networks, data, f, index)
+            )
             which.append(next(makers, len(first)))
             if which[-1] == len(first):
                 first.append(index)
@@ -143,8 +145,8 @@ class FrozenGates(StackedGates):
             )
         makers_of = [(networks[f], data[f]) for f in first]
         self._tables = {
-            True: torch.stack([_table(n, d.train_x) for n, d in makers_of]),
-            False: torch.stack([_table(n, d.test_x) for n, d in makers_of]),
+            True: torch.stack([_compute_gate_table(n, d.train_x) for n, d in makers_of]),
+            False: torch.stack([_compute_gate_table(n, d.test_x) for n, d in makers_of]),
         }
         self._dtype = next(networks[0].parameters()).dtype
         self._makers = torch.tensor(which, device=data[0].train_x.device)[:, None]
@@ -155,7 +157,7 @@ class FrozenGates(StackedGates):
             False: StackedWiring(networks, which),
         }
 
-    def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
+    def prepare_batch(self, train: bool, rows: Tensor, x: Tensor) -> None:
         """Look up the gates of a batch.
 
         Args:
@@ -169,7 +171,7 @@ class FrozenGates(StackedGates):
         gates = gates_at_rows.permute(0, 2, 3, 1).to(
             self._dtype, memory_format=torch.contiguous_format
         )
-        self._gates = self._wires[train].gates(gates)
+        self._gates = self._wires[train].route_gates(gates)
 
 
 class TrainedGates(StackedGates):
@@ -187,11 +189,11 @@ class TrainedGates(StackedGates):
         """
         self._features, self._gradients = features, gradients
         self._gate = networks[0].gate
-        self._activity = _activity_of(networks[0])
+        self._activity = _feature_activity(networks[0])
         self._wires = StackedWiring(networks, range(len(networks)))
         self._pending: dict[int, Tensor] = {}
 
-    def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
+    def prepare_batch(self, train: bool, rows: Tensor, x: Tensor) -> None:
         """Run the feature networks on a batch.
 
         Args:
@@ -199,12 +201,12 @@ class TrainedGates(StackedGates):
             rows: Ignored.
             x: Inputs of the batch, (m, in) or (B, m, in).
         """
-        self._passed = forward(self._features, x, self._activity, logits=False)
+        self._passed = chain_forward(self._features, x, self._activity, logits=False)
         # (B, layers, units, m)
         self._made = self._gate(torch.stack(self._passed.pre, dim=1))
-        self._gates = self._wires.gates(self._made)
+        self._gates = self._wires.route_gates(self._made)
 
-    def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
+    def compute_delta(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
         """Return dL/dq_l = dL/dz_l ⊙ G_l, and keep dL/dG_l = dL/dz_l ⊙ q_l for `backward`.
 
         Args:
@@ -217,12 +219,12 @@ class TrainedGates(StackedGates):
         """
         assert dz is not None
         self._pending[layer] = dz * passed.pre[layer]  # dL/dG_l = dL/dz_l ⊙ q_l
-        return super().into_pre(passed, layer, dz)
+        return super().compute_delta(passed, layer, dz)
 
     def backward(self) -> None:
         """Write the gradients of the feature networks: route dL/dG back, then through γ and χ^f."""
         pending = [self._pending[layer] for layer in range(len(self._gates))]
-        deltas = self._wires.back(pending, self._made.shape).mul_(
+        deltas = self._wires.route_gradients(pending, self._made.shape).mul_(
             self._gate.slope_from_gate(self._made)
         )
 
@@ -230,10 +232,10 @@ class TrainedGates(StackedGates):
             own = deltas[:, layer]  # through the gate: ∂γ ⊙ routed dL/dG
             return own if dz is None else own + (dz * self._passed.gates[layer])
 
-        backward(self._features, self._gradients, self._passed, None, into_pre)
+        chain_backward(self._features, self._gradients, self._passed, None, into_pre)
 
 
-def _activity_of(network: GatedNetwork) -> Callable[[int, Tensor], Tensor]:
+def _feature_activity(network: GatedNetwork) -> Callable[[int, Tensor], Tensor]:
     linear = network.feature_activation == "linear"
     return lambda _, q: torch.ones_like(q) if linear else HARD(q)
 
@@ -253,7 +255,7 @@ def table_bytes(network: GatedNetwork, data: DeviceData) -> int:
     return units * size * (len(data.train_x) + len(data.test_x))
 
 
-def _alike(
+def _has_same_gates(
     networks: Sequence[GatedNetwork], data: Sequence[DeviceData], first: int, second: int
 ) -> bool:
     """Return whether two feature networks make the same gates for the same examples."""
@@ -268,9 +270,9 @@ def _alike(
 
 
 @torch.no_grad()
-def _table(network: GatedNetwork, x: Tensor) -> Tensor:
+def _compute_gate_table(network: GatedNetwork, x: Tensor) -> Tensor:
     """Return gates before wiring, (n, layers, units); bool if hard."""
-    activity = _activity_of(network)
+    activity = _feature_activity(network)
     gate = network.gate if network.gate.soft else (lambda q: q > 0)
     parts = [
         torch.stack([gate(q) for q in network.feature.run(part, activity).pre], dim=1)
@@ -297,10 +299,10 @@ class StackedWiring:
         own = list(sources) == list(range(len(networks)))
         self._straight = own and bool((table == torch.arange(layers)).all())
         self._codes = [code[:, layer].contiguous().to(device) for layer in range(layers)]
-        self._units = [_units(networks, layer, width) for layer in range(layers)]
+        self._units = [_unit_indices(networks, layer, width) for layer in range(layers)]
         self._units = [None if u is None else u.to(device) for u in self._units]
 
-    def gates(self, made: Tensor) -> list[Tensor]:
+    def route_gates(self, made: Tensor) -> list[Tensor]:
         """Route gates to the value layers.
 
         Args:
@@ -315,11 +317,11 @@ class StackedWiring:
             flat = made.flatten(0, 1)
             routed = [flat.index_select(0, code) for code in self._codes]
         return [
-            gate if units is None else gate.gather(1, _wide(units, gate))
+            gate if units is None else gate.gather(1, _expand_units(units, gate))
             for gate, units in zip(routed, self._units, strict=True)
         ]
 
-    def back(self, deltas: Sequence[Tensor], shape: torch.Size) -> Tensor:
+    def route_gradients(self, deltas: Sequence[Tensor], shape: torch.Size) -> Tensor:
         """Apply the transpose of `route_gates`, if every network makes its own gates.
 
         Args:
@@ -334,12 +336,12 @@ class StackedWiring:
         for delta, code, units in zip(deltas, self._codes, self._units, strict=True):
             if units is not None:
                 narrow = delta.new_zeros(len(delta), shape[2], shape[3])
-                delta = narrow.scatter_add_(1, _wide(units, delta), delta)
+                delta = narrow.scatter_add_(1, _expand_units(units, delta), delta)
             flat.index_copy_(0, code, delta)
         return whole
 
 
-def _units(networks: Sequence[GatedNetwork], layer: int, width: int) -> Tensor | None:
+def _unit_indices(networks: Sequence[GatedNetwork], layer: int, width: int) -> Tensor | None:
     """Return the gate unit of each value unit, (B, value units); None for the identity."""
     rows = []
     for network in networks:
@@ -352,5 +354,5 @@ def _units(networks: Sequence[GatedNetwork], layer: int, width: int) -> Tensor |
     return table
 
 
-def _wide(units: Tensor, like: Tensor) -> Tensor:
+def _expand_units(units: Tensor, like: Tensor) -> Tensor:
     return units[:, :, None].expand(-1, -1, like.shape[2])

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from dgn_engine.config import Loss
 from dgn_engine.random_streams import send_to_device
-from dgn_engine.training.batched.dense import ChainPass, backward, forward
+from dgn_engine.training.batched.dense import ChainPass, chain_backward, chain_forward
 from dgn_engine.training.batched.stacked_gates import (
     FrozenGates,
     OwnGates,
@@ -23,7 +23,7 @@ from dgn_engine.training.device_data import epoch_order
 from dgn_engine.training.metrics import CHUNK_VALUES, Score
 from dgn_engine.training.steps.choice import StepCase, choose_way
 from dgn_engine.training.steps.graphs import Card, CudaCard, EagerSteps, GraphSteps, StepRunner
-from dgn_engine.training.steps.host_copies import Courier, HostCopy
+from dgn_engine.training.steps.host_copies import HostCopier, HostCopy
 from dgn_engine.training.steps.network_step import ROUNDING, step_precision
 from dgn_engine.training.trainer import Trainer
 
@@ -71,7 +71,7 @@ class TrainerStack:
         self._seen = [int(str(state["train_seen"])) for state in counters]
         largest = max(layer.shape[1] for layer in self._chain.weights)
         self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
-        self._courier = Courier(device)
+        self._courier = HostCopier(device)
         self._looked: HostCopy | None = None
         self.steps: StepRunner = EagerSteps(self)
         launch = choose_way("launch", StepCase(first.config, first.regime, device.type))
@@ -97,7 +97,7 @@ class TrainerStack:
             trainer.step_count = self.step_count
             trainer.network_step.on_eager(reason)
 
-    def structure(self) -> tuple[object, ...]:
+    def capture_key(self) -> tuple[object, ...]:
         """Return everything a captured step would not notice changing.
 
         Returns:
@@ -105,7 +105,7 @@ class TrainerStack:
         """
         return ()
 
-    def moved(self) -> list[Tensor]:
+    def changed_tensors(self) -> list[Tensor]:
         """Return every tensor that a step changes.
 
         Returns:
@@ -136,39 +136,39 @@ class TrainerStack:
 
     def step(self) -> None:
         """Take one step of all networks."""
-        rows = self._order.rows(self.step_count)
+        rows = self._order.step_rows(self.step_count)
         self.steps.step(rows)
         self._seen = [count + rows.shape[-1] for count in self._seen]
         self.step_count += 1
 
     @torch.no_grad()
-    def take(self, rows: Tensor) -> None:
+    def take_step(self, rows: Tensor) -> None:
         """Train every network on its batch and add up the losses, without waiting for the device.
 
         Args:
             rows: Indices of the training examples, (m,) or (B, m).
         """
         with step_precision(self._config.precision, self._sums.device):
-            self._take(rows)
+            self._run_step(rows)
 
-    def _take(self, rows: Tensor) -> None:
-        labels = self._train.labels(rows)
-        passed = self._forward(True, rows)
+    def _run_step(self, rows: Tensor) -> None:
+        labels = self._train.get_labels(rows)
+        passed = self._forward_batch(True, rows)
         assert passed.logits is not None
-        losses, right, delta = scores(self._config.loss, passed.logits, labels)
-        backward(
+        losses, right, delta = score_batch(self._config.loss, passed.logits, labels)
+        chain_backward(
             self._chain,
             self._weights.value.gradient_chain,
             passed,
             delta,
-            lambda layer, dz: self._gates.into_pre(passed, layer, dz),
+            lambda layer, dz: self._gates.compute_delta(passed, layer, dz),
         )
         self._gates.backward()
         self._weights.step()
         examples = labels.shape[1]
         self._sums += torch.stack((losses * examples, right.sum(dim=1).to(losses.dtype)), dim=1)
 
-    def diverged(self, wait: bool = True) -> list[int]:
+    def find_diverged(self, wait: bool = True) -> list[int]:
         """Return the networks whose loss since the last score is not finite.
 
         Args:
@@ -181,7 +181,7 @@ class TrainerStack:
         if wait or self._looked is None:
             self._looked = self._courier.fetch(self._sums[:, 0])
         asked = self._looked
-        if not (wait or asked.ready):
+        if not (wait or asked.is_ready):
             return []
         self._looked = None
         finite = torch.isfinite(asked.tensor)
@@ -213,10 +213,10 @@ class TrainerStack:
         every = torch.arange(self._test.examples, device=losses.device)
         for begin in range(0, len(every), self._chunk):
             rows = every[begin : begin + self._chunk]
-            passed = self._forward(False, rows)
+            passed = self._forward_batch(False, rows)
             assert passed.logits is not None
-            labels = self._test.labels(rows)
-            means, right, _ = scores(self._config.loss, passed.logits, labels)
+            labels = self._test.get_labels(rows)
+            means, right, _ = score_batch(self._config.loss, passed.logits, labels)
             losses += means * len(rows)
             answers.append(right)
         totals, examples = losses.tolist(), self._test.examples  # waits for the card
@@ -230,22 +230,24 @@ class TrainerStack:
 
     def publish(self) -> None:
         """Update the trainers: steps, sums and optimiser state."""
-        self._weights.publish()
+        self._weights.publish_states()
         for trainer, sums, count in zip(self._trainers, self._sums, self._seen, strict=True):
             trainer.step_count = self.step_count
-            trainer.train_sums.set(sums, count)
+            trainer.train_sums.set_sums(sums, count)
 
     def release(self) -> None:
         """Give every trainer its own copy of weights and state."""
         self.publish()
         self._weights.release()
 
-    def _forward(self, train: bool, rows: Tensor) -> ChainPass:
+    def _forward_batch(self, train: bool, rows: Tensor) -> ChainPass:
         split = self._train if train else self._test
         needs_image = self._fixed is None or self._weights.features is not None
-        x = split.inputs(rows) if needs_image else rows.new_empty(0)
-        self._gates.prepare(train, rows, x)
-        return forward(self._chain, x if self._fixed is None else self._fixed, self._gates.gate)
+        x = split.get_inputs(rows) if needs_image else rows.new_empty(0)
+        self._gates.prepare_batch(train, rows, x)
+        return chain_forward(
+            self._chain, x if self._fixed is None else self._fixed, self._gates.compute_gates
+        )
 
     def _make_gates(self) -> StackedGates:
         networks = [trainer.network for trainer in self._trainers]
@@ -292,7 +294,7 @@ class StackedOrder:
         self._train_y = first.data.train_y
         self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
 
-    def rows(self, step: int) -> Tensor:
+    def step_rows(self, step: int) -> Tensor:
         """Return the examples of a step.
 
         Args:
@@ -303,10 +305,10 @@ class StackedOrder:
         """
         epoch, batch = divmod(step - self._undone_steps, self._steps_per_epoch)
         if self._epoch[0] != epoch:
-            self._epoch = (epoch, self._of(epoch))
+            self._epoch = (epoch, self._epoch_rows(epoch))
         return self._epoch[1][..., batch * self._batch : (batch + 1) * self._batch]
 
-    def _of(self, epoch: int) -> Tensor:
+    def _epoch_rows(self, epoch: int) -> Tensor:
         seeds = self._seeds[:1] if self.one else self._seeds
         orders = [epoch_order(seed, epoch, len(self._train_y)) for seed in seeds]
         return send_to_device(orders[0] if self.one else torch.stack(orders), self._train_y.device)
@@ -330,7 +332,7 @@ class StackedExamples:
         self._labels = torch.stack(list(labels))  # (B, n)
         self.examples = len(labels[0])
 
-    def inputs(self, rows: Tensor) -> Tensor:
+    def get_inputs(self, rows: Tensor) -> Tensor:
         """Gather the inputs of a batch.
 
         Args:
@@ -346,7 +348,7 @@ class StackedExamples:
             [x[own_rows] for x, own_rows in zip(self._inputs, rows_each, strict=True)]
         )
 
-    def labels(self, rows: Tensor) -> Tensor:
+    def get_labels(self, rows: Tensor) -> Tensor:
         """Gather the labels of a batch.
 
         Args:
@@ -360,7 +362,7 @@ class StackedExamples:
         return self._labels.gather(1, rows)
 
 
-def scores(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def score_batch(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compute loss, correct answers and gradient of a stack.
 
     Args:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dgn_engine.config import RunConfig
 from dgn_engine.training.batched.dense import DenseChain
-from dgn_engine.training.steps.optimizer import make_capturable, optimiser_over
+from dgn_engine.training.steps.optimizer import make_capturable, make_optimiser
 from dgn_engine.training.trainer import Trainer
 
 
@@ -36,9 +36,9 @@ class StackedWeights:
         if regime.trains_feature:
             self.features = _Part(trainers, "feature", True, headless=True)
             self._parts.append(self.features)
-        self._slices = _same_rates([trainer.config for trainer in trainers])
+        self._slices = _equal_rate_ranges([trainer.config for trainer in trainers])
         self._optimiser = self._make_optimiser()
-        self._take_states()
+        self._adopt_states()
 
     def step(self) -> None:
         """Update the weights from the gradients."""
@@ -58,18 +58,18 @@ class StackedWeights:
         states = self._optimiser.state.values()
         return stacked + [v for state in states for v in state.values() if isinstance(v, Tensor)]
 
-    def publish(self) -> None:
+    def publish_states(self) -> None:
         """Update the optimiser state of each trainer, as views."""
         for part in self._parts:
             for name, pieces in part.pieces.items():
                 for (begin, end), piece in zip(self._slices, pieces, strict=True):
                     state = self._optimiser.state.get(piece)
                     if state:
-                        self._publish(part, name, range(begin, end), state)
+                        self._publish_state(part, name, range(begin, end), state)
 
     def release(self) -> None:
         """Give each trainer its own copies of weights and states."""
-        self.publish()
+        self.publish_states()
         for trainer in self._trainers:
             states = trainer.optimizer.torch.state
             for parameter in trainer.network.parameters():
@@ -78,7 +78,7 @@ class StackedWeights:
                     states[parameter] = {key: v.clone() for key, v in states[parameter].items()}
             trainer.optimizer.read_counts()
 
-    def _publish(self, part: _Part, name: str, indices: range, state: dict[str, Any]) -> None:
+    def _publish_state(self, part: _Part, name: str, indices: range, state: dict[str, Any]) -> None:
         for row, index in enumerate(indices):
             trainer = self._trainers[index]
             trainer.optimizer.torch.state[part.own[name][index]] = {
@@ -101,9 +101,9 @@ class StackedWeights:
                     parameters.append(piece)
             rate = self._trainers[begin].optimizer.torch.param_groups[0]["lr"]
             groups.append({"params": parameters, "lr": rate})
-        return optimiser_over(groups, self._trainers[0].config.training)
+        return make_optimiser(groups, self._trainers[0].config.training)
 
-    def _take_states(self) -> None:
+    def _adopt_states(self) -> None:
         """Continue with the moments of trainers that have taken steps."""
         for part in self._parts:
             for name, pieces in part.pieces.items():
@@ -113,7 +113,7 @@ class StackedWeights:
                         for b in range(begin, end)
                     ]
                     if any(states):
-                        self._optimiser.state[piece] = _stacked(states)
+                        self._optimiser.state[piece] = _stack_states(states)
 
 
 class _Part:
@@ -129,33 +129,33 @@ class _Part:
         for name, stacked in self.stacked.items():
             for index, parameter in enumerate(self.own[name]):
                 parameter.data = stacked[index]
-        self.chain = _chain(self.stacked)
+        self.chain = _as_chain(self.stacked)
         last = len(self.chain.weights) - 1
         self.trained = [n for n in names if not (headless and n.endswith(f".{last}"))]
         self.gradients: dict[str, Tensor] | None = None
         self.gradient_chain: DenseChain | None = None
         if trains:
             self.gradients = {n: torch.zeros_like(t) for n, t in self.stacked.items()}
-            self.gradient_chain = _chain(self.gradients)
+            self.gradient_chain = _as_chain(self.gradients)
         self.pieces: dict[str, list[nn.Parameter]] = {}
 
 
-def _chain(tensors: dict[str, Tensor]) -> DenseChain:
-    def of(kind: str) -> list[Tensor]:
+def _as_chain(tensors: dict[str, Tensor]) -> DenseChain:
+    def tensors_of_kind(kind: str) -> list[Tensor]:
         count = sum(name.startswith(f"{kind}.") for name in tensors)
         return [tensors[f"{kind}.{index}"] for index in range(count)]
 
-    return DenseChain(of("weights"), of("biases"))
+    return DenseChain(tensors_of_kind("weights"), tensors_of_kind("biases"))
 
 
-def _same_rates(configs: Sequence[RunConfig]) -> list[tuple[int, int]]:
+def _equal_rate_ranges(configs: Sequence[RunConfig]) -> list[tuple[int, int]]:
     """Return start and end of each run of neighbours with equal learning rate."""
     rates = [config.training.learning_rate for config in configs]
     begins = [b for b in range(len(rates)) if b == 0 or rates[b] != rates[b - 1]]
     return list(zip(begins, [*begins[1:], len(rates)], strict=True))
 
 
-def _stacked(states: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+def _stack_states(states: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
     """Stack the states of several networks; step counts are equal."""
     return {
         key: value.clone() if not value.dim() else torch.stack([state[key] for state in states])

@@ -14,16 +14,21 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.run_folder import RunFolder
-from dgn_engine.training.batched.stack_groups import STACK, pack_key, stacks_of, why_not
+from dgn_engine.training.batched.stack_groups import (
+    STACK,
+    group_into_stacks,
+    pack_key,
+    reason_not_packed,
+)
 from dgn_engine.training.batched.stack_member import (
     Job,
     JobProgress,
     JobResult,
     SharedData,
     StackMember,
-    failed,
-    not_begun,
-    over_before,
+    failed_result,
+    read_finished_result,
+    stopped_result,
 )
 from dgn_engine.training.batched.stacked_gates import MOST_BYTES, table_bytes
 from dgn_engine.training.batched.stacked_network import TrainerStack
@@ -54,12 +59,12 @@ def train_pack(
     Raises:
         UserError: The jobs are no pack, or a disk fails during training.
     """
-    _check(jobs)
+    _check_jobs(jobs)
     sources = SharedData()
     results: dict[int, JobResult] = {}
-    for indices in stacks_of([job.config for job in jobs], most):
+    for indices in group_into_stacks([job.config for job in jobs], most):
         for index in indices:
-            finished = over_before(jobs[index])
+            finished = read_finished_result(jobs[index])
             if finished is not None:
                 results[index] = finished
         remaining = [index for index in indices if index not in results]
@@ -67,12 +72,12 @@ def train_pack(
             open_jobs = [jobs[index] for index in remaining]
             training = StackTraining(open_jobs, sources, on_progress, checkpoint_every, interrupted)
             results.update(zip(remaining, training.train(), strict=True))
-    return [results[p] if p in results else not_begun(job) for p, job in enumerate(jobs)]
+    return [results[p] if p in results else stopped_result(job) for p, job in enumerate(jobs)]
 
 
-def _check(jobs: Sequence[Job]) -> None:
+def _check_jobs(jobs: Sequence[Job]) -> None:
     for job in jobs:
-        why = why_not(job.config)
+        why = reason_not_packed(job.config)
         if why:
             raise UserError(
                 f"{job.folder} cannot be stacked: {why}",
@@ -121,7 +126,7 @@ class StackTraining:
         self._jobs = tuple(jobs)
         self._name = uuid.uuid4().hex
         self._interrupted = interrupted
-        self._members = self._open(sources)
+        self._members = self._open_members(sources)
 
     def train(self) -> list[JobResult]:
         """Train all jobs to their end, or until interrupted.
@@ -133,35 +138,35 @@ class StackTraining:
             UserError: A folder cannot be written to any more.
         """
         try:
-            for steps in sorted({_steps(member) for member in self._members}):
-                members = [m for m in self._members if _steps(m) == steps]
-                most = _fitting(members)
+            for steps in sorted({_step_counts(member) for member in self._members}):
+                members = [m for m in self._members if _step_counts(m) == steps]
+                most = _count_fitting(members)
                 for begin in range(0, len(members), most):
-                    self._train(self._ended(members[begin : begin + most]))
+                    self._train_members(self._finish_members(members[begin : begin + most]))
         finally:
             for member in self._members:
                 member.close()
         return [self._results[job] for job in self._jobs]
 
-    def _train(self, members: list[StackMember]) -> None:
+    def _train_members(self, members: list[StackMember]) -> None:
         """Train members at one step until all have ended."""
         while members:
             try:
                 pack = TrainerStack([member.run.trainer for member in members])
             except UserError as refusal:
-                self._results.update({m.job: failed(m.job, refusal) for m in members})
+                self._results.update({m.job: failed_result(m.job, refusal) for m in members})
                 return
-            self._until_one_ends(members, pack)
+            self._train_until_one_ends(members, pack)
             pack.release()
-            members = self._ended(members)
+            members = self._finish_members(members)
 
-    def _until_one_ends(self, members: list[StackMember], pack: TrainerStack) -> None:
+    def _train_until_one_ends(self, members: list[StackMember], pack: TrainerStack) -> None:
         saved = reported = time.monotonic()
         every = self._every
         while not self._interrupted():
             pack.step()
             epoch_ends = pack.step_count % pack.steps_per_epoch == 0
-            diverged = pack.diverged(wait=epoch_ends)
+            diverged = pack.find_diverged(wait=epoch_ends)
             now = time.monotonic()
             due = now - saved >= every
             if not (diverged or epoch_ends or due or now - reported >= REPORT_EVERY):
@@ -171,49 +176,49 @@ class StackTraining:
             pack.publish()
             for index, member in enumerate(members):
                 if index in diverged:
-                    member.diverged()
+                    member.mark_diverged()
                 elif epoch_ends:
-                    member.epoch_ended(trains[index], tests[index], right[index])
+                    member.log_epoch(trains[index], tests[index], right[index])
                 self._on_progress(member.progress)
             reported = now
-            if any(member.over for member in members):
+            if any(member.is_over for member in members):
                 return
             if due:
                 for member in members:
-                    member.checkpoint()
+                    member.write_checkpoint()
                 saved = time.monotonic()
                 every = max(self._every, min(LATEST, (saved - now) / WRITING_SHARE))
 
-    def _ended(self, members: list[StackMember]) -> list[StackMember]:
+    def _finish_members(self, members: list[StackMember]) -> list[StackMember]:
         """Finish the members that are over, or all if interrupted; return the others."""
         stop = self._interrupted()
         for member in members:
-            if stop or member.over:
-                self._results[member.job] = member.end()
+            if stop or member.is_over:
+                self._results[member.job] = member.finish_job()
                 self._on_progress(member.progress)
         return [member for member in members if member.job not in self._results]
 
-    def _open(self, sources: SharedData) -> list[StackMember]:
+    def _open_members(self, sources: SharedData) -> list[StackMember]:
         folders: dict[Job, RunFolder] = {}
         members: list[StackMember] = []
         try:
             for job in self._jobs:
                 try:
-                    folders[job] = _folder(job)
+                    folders[job] = _open_folder(job)
                 except UserError as refusal:
-                    self._results[job] = failed(job, refusal)
+                    self._results[job] = failed_result(job, refusal)
             if folders:
                 align_checkpoints(list(folders.values()))
             for job, folder in folders.items():
                 if self._interrupted():
-                    _release(folder)
-                    self._results[job] = not_begun(job)
+                    _close_or_discard(folder)
+                    self._results[job] = stopped_result(job)
                     continue
                 try:
                     members.append(StackMember(job, folder, sources, self._name))
                 except UserError as refusal:
-                    self._results[job] = failed(job, refusal)
-                    _release(folder)
+                    self._results[job] = failed_result(job, refusal)
+                    _close_or_discard(folder)
         except BaseException:
             for folder in folders.values():
                 folder.close()
@@ -221,18 +226,18 @@ class StackTraining:
         return members
 
 
-def _release(folder: RunFolder) -> None:
+def _close_or_discard(folder: RunFolder) -> None:
     """Close a folder that was only read; delete it if it has no run."""
     folder.close() if folder.info.begun else folder.discard()
 
 
-def _steps(member: StackMember) -> tuple[int, int]:
+def _step_counts(member: StackMember) -> tuple[int, int]:
     """Return steps taken and steps undone: a stack needs one order of the data."""
     trainer = member.run.trainer
     return trainer.step_count, trainer.undone_steps
 
 
-def _fitting(members: Sequence[StackMember]) -> int:
+def _count_fitting(members: Sequence[StackMember]) -> int:
     """Return how many members fit into one stack, given the size of frozen gates."""
     trainer = members[0].run.trainer
     regime = trainer.regime
@@ -241,7 +246,7 @@ def _fitting(members: Sequence[StackMember]) -> int:
     return max(1, MOST_BYTES // table_bytes(trainer.network, trainer.data))
 
 
-def _folder(job: Job) -> RunFolder:
+def _open_folder(job: Job) -> RunFolder:
     if not (job.folder / RUN).exists():
         return RunFolder.create(job.folder, job.config)
     folder = RunFolder(job.folder)

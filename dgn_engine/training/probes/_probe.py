@@ -111,9 +111,9 @@ class ProbeContext:
         self._compared = compared
         self.labels = labels
         self.regime = regime
-        self.forget()
+        self.drop_kernels()
 
-    def forget(self) -> None:
+    def drop_kernels(self) -> None:
         """Free the shared kernels."""
         self._kernels: SharedKernels | None = None
 
@@ -142,16 +142,18 @@ class ProbeContext:
         """
         network, given = self.network, self.network.given_gates
         if given is not None:
-            network = network.with_gates(_subsample(given, every))
+            network = network.with_gates(_thin_gates(given, every))
 
-        def compared() -> tuple[Tensor, ...] | None:
-            return None if (gates := self.compared_gates) is None else _subsample(gates, every)
+        def subsample_compared() -> tuple[Tensor, ...] | None:
+            return None if (gates := self.compared_gates) is None else _thin_gates(gates, every)
 
         x, labels = self.x[::every], self.labels[::every]
         classes, training, apart = self.classes, self.training, self.every * every
-        return ProbeContext(network, x, labels, self.regime, compared, classes, training, apart)
+        return ProbeContext(
+            network, x, labels, self.regime, subsample_compared, classes, training, apart
+        )
 
-    def row_of(self, index: int) -> int:
+    def row_for_example(self, index: int) -> int:
         """Return the row of a probe example.
 
         Args:
@@ -162,7 +164,7 @@ class ProbeContext:
         """
         return min(max(index, 0) // self.every, len(self.x) - 1)
 
-    def place_of(self, row: int) -> int:
+    def example_of_row(self, row: int) -> int:
         """Return the probe example of a row.
 
         Args:
@@ -181,7 +183,7 @@ class ProbeContext:
         Returns:
             This context if all examples have a class.
         """
-        if self.labelled:
+        if self.is_labelled:
             return self
         known = self.labels < self.classes
         x, labels, training = self.x[known], self.labels[known], self.training
@@ -196,7 +198,7 @@ class ProbeContext:
         )
 
     @property
-    def labelled(self) -> bool:
+    def is_labelled(self) -> bool:
         """Return whether every example has a class; examples drawn by the user have none.
 
         Returns:
@@ -232,7 +234,7 @@ class ProbeContext:
         return self.kernels.gates
 
 
-def _subsample(gates: tuple[Tensor, ...], every: int) -> tuple[Tensor, ...]:
+def _thin_gates(gates: tuple[Tensor, ...], every: int) -> tuple[Tensor, ...]:
     return tuple(layer[::every] for layer in gates)
 
 
@@ -319,7 +321,7 @@ class Probe:
     refine: Refine | None = None
 
 
-def numpy(tensor: Tensor) -> Array:
+def to_numpy(tensor: Tensor) -> Array:
     """Copy a tensor to the host.
 
     Args:

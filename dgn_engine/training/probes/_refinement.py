@@ -20,7 +20,7 @@ from dgn_engine.training.probes._probe import (
     ProbeResult,
     Refinement,
     assumed_flops,
-    numpy,
+    to_numpy,
 )
 
 Clock = Callable[[], float]
@@ -97,14 +97,14 @@ def device_clock(device: torch.device) -> Clock:
     if device.type != "cuda":
         return time.monotonic
 
-    def seconds() -> float:
+    def synchronized_seconds() -> float:
         torch.cuda.current_stream(device).synchronize()
         return time.monotonic()
 
-    return seconds
+    return synchronized_seconds
 
 
-def refinements(
+def iterate_refinements(
     steps: Callable[[Spent], Iterator[WorkSlice]],
     device: torch.device,
     clock: Clock | None = None,
@@ -131,7 +131,7 @@ def refinements(
         spent.seconds += clock() - began
         if step is None:
             return
-        if step.result is not None and takes_over(step, shown):
+        if step.result is not None and should_show(step, shown):
             shown = step
         if shown is None or shown.result is None:
             continue
@@ -140,7 +140,7 @@ def refinements(
         yield Refinement(shown.result, done, shown.error)
 
 
-def takes_over(new: WorkSlice, shown: WorkSlice | None) -> bool:
+def should_show(new: WorkSlice, shown: WorkSlice | None) -> bool:
     """Return whether a new picture replaces the displayed one.
 
     More examples are better, unless they are a rough estimate and the fewer ones are not.
@@ -154,7 +154,7 @@ def takes_over(new: WorkSlice, shown: WorkSlice | None) -> bool:
     """
     if shown is None:
         return True
-    more = _examples(new) - _examples(shown)
+    more = _count_examples(new) - _count_examples(shown)
     rough, was_rough = _is_rough(new), _is_rough(shown)
     if more < 0:
         return was_rough and not rough
@@ -169,7 +169,7 @@ def _is_rough(step: WorkSlice) -> bool:
     return step.error > TOO_ROUGH
 
 
-def _examples(step: WorkSlice) -> int:
+def _count_examples(step: WorkSlice) -> int:
     return len(step.result.arrays.get("labels", ())) if step.result is not None else 0
 
 
@@ -192,17 +192,17 @@ def path_steps(
     """
     clock = spent.clock
     expected = k.npk_cost(context.architecture, len(context.x)) / assumed_flops(context.x.device)
-    pace, subset = first_look(context, 1.0 + FIRST_DRAWS * reading.passes, clock)
+    pace, subset = measure_pace(context, 1.0 + FIRST_DRAWS * reading.passes, clock)
     if subset is not None:
         estimator = _path_estimator(subset, reading, generator)
         estimator.add_draws(FIRST_DRAWS)
         yield WorkSlice(max(expected, SLICE), *reading.estimated(subset, estimator))
-        yield from _fewest(context, reading, max(expected, SLICE), clock)
-    yield from _passing(context, pace, expected)
+        yield from _exact_fewest(context, reading, max(expected, SLICE), clock)
+    yield from _forward_slices(context, pace, expected)
     estimator = _path_estimator(context, reading, generator)
-    estimator.at_once = min(estimator.at_once, _at_once(pace * reading.passes))
+    estimator.at_once = min(estimator.at_once, _examples_per_slice(pace * reading.passes))
     draws = _Draws(context, reading, estimator, spent)
-    yield from draws.until(ROUGH, LOOK_AFTER, expected)
+    yield from draws.draw_until(ROUGH, LOOK_AFTER, expected)
     blocks = k.PathBlocks(context.architecture, reading.inputs(context), clock=clock)
     slices = blocks.slices(SLICE)
     for _ in slices:
@@ -211,16 +211,16 @@ def path_steps(
             break
     left = blocks.seconds_left
     if left > LONGEST:
-        yield from draws.until(SHARP, LONGEST, 0.0)
-        yield WorkSlice(0.0, *draws.result())
+        yield from draws.draw_until(SHARP, LONGEST, 0.0)
+        yield WorkSlice(0.0, *draws.estimate_result())
         return
-    yield from draws.until(SHARP, SHARE * left, left)
+    yield from draws.draw_until(SHARP, SHARE * left, left)
     for _ in slices:
         yield WorkSlice(max(blocks.seconds_left, 1e-3))
     yield WorkSlice(0.0, reading.exact(context, blocks))
 
 
-def _fewest(
+def _exact_fewest(
     context: ProbeContext, reading: PathReading, after: float, clock: Clock
 ) -> Iterator[WorkSlice]:
     """Compute the exact kernel of the fewest examples, unless it takes long.
@@ -258,12 +258,12 @@ def tangent_steps(
         Slices of work.
     """
     expected = k.ntk_cost(context.architecture, len(context.x)) / assumed_flops(context.x.device)
-    pace, few = first_look(context, 1.0 + 2.0 * SWEEPS, spent.clock)
+    pace, few = measure_pace(context, 1.0 + 2.0 * SWEEPS, spent.clock)
     if few is not None:
         estimator = _tangent_estimator(few, generator)
         estimator.add_draws(2)
         yield WorkSlice(max(expected, SLICE), *made(few, estimator))
-    yield from _passing(context, pace, expected)
+    yield from _forward_slices(context, pace, expected)
     estimator = _tangent_estimator(context, generator)
     before, per_logit = spent.seconds, expected / estimator.logits
     while True:
@@ -283,7 +283,7 @@ def tangent_steps(
             return
 
 
-def first_look(
+def measure_pace(
     context: ProbeContext, passes: float, clock: Clock
 ) -> tuple[float, ProbeContext | None]:
     """Time a forward pass, and choose the examples of a first picture.
@@ -312,7 +312,7 @@ def first_look(
     return pace, few if chosen == every else context.subsample(chosen)
 
 
-def widened(estimate: k.KernelEstimate) -> k.KernelEstimate:
+def widen_errors(estimate: k.KernelEstimate) -> k.KernelEstimate:
     """Widen the errors of an estimate by Student's factor for one standard error (68 %).
 
     With ν = draws - 1, the factor is 1 + 1/(2ν) + 1/(4ν²) + 1/(16ν³), a series in 1/ν.
@@ -339,20 +339,20 @@ def with_errors(arrays: Mapping[str, k.KernelEstimate]) -> dict[str, Array]:
     """
     named: dict[str, Array] = {}
     for name, estimate in arrays.items():
-        named[name] = numpy(estimate.kernel)
-        named[f"{name}_error"] = numpy(estimate.error)
+        named[name] = to_numpy(estimate.kernel)
+        named[f"{name}_error"] = to_numpy(estimate.error)
     return named
 
 
-def _at_once(seconds: float) -> int:
+def _examples_per_slice(seconds: float) -> int:
     """Return how many examples of this duration fit into one slice."""
     return max(1, int(SLICE / seconds)) if seconds > 0.0 else 1 << 20
 
 
-def _passing(context: ProbeContext, pace: float, after: float) -> Iterator[WorkSlice]:
+def _forward_slices(context: ProbeContext, pace: float, after: float) -> Iterator[WorkSlice]:
     """Run the forward pass of all examples in slices."""
     whole = len(context.x) * pace
-    for share in context.kernels.trace_in_slices(_at_once(pace)):
+    for share in context.kernels.trace_in_slices(_examples_per_slice(pace)):
         yield WorkSlice(after + (1.0 - share) * whole)
 
 
@@ -381,10 +381,10 @@ class _Draws:
         self._estimator, self._spent = estimator, spent
         self._seconds, self._shown, self._error = 0.0, 0, float("inf")
 
-    def result(self) -> tuple[ProbeResult, float]:
+    def estimate_result(self) -> tuple[ProbeResult, float]:
         return self._reading.estimated(self._context, self._estimator)
 
-    def until(self, error: float, seconds: float, after: float) -> Iterator[WorkSlice]:
+    def draw_until(self, error: float, seconds: float, after: float) -> Iterator[WorkSlice]:
         """Draw until the relative error is small enough or the time is up.
 
         `after` is the expected time of the work that follows.
@@ -394,16 +394,18 @@ class _Draws:
             if self._error <= error and self._estimator.draws >= TRUSTED:
                 return
             for _ in self._estimator.slices():
-                yield WorkSlice(self._left(error, seconds - (self._seconds - began)) + after)
+                yield WorkSlice(
+                    self._seconds_left(error, seconds - (self._seconds - began)) + after
+                )
                 self._seconds = began + self._spent.seconds - before
             draws = self._estimator.draws
             if draws >= max(2.0, NEWS * self._shown):
-                result, self._error = self.result()
+                result, self._error = self.estimate_result()
                 self._shown = draws
-                left = self._left(error, seconds - (self._seconds - began)) + after
+                left = self._seconds_left(error, seconds - (self._seconds - began)) + after
                 yield WorkSlice(max(left, 1e-3), result, self._error)
 
-    def _left(self, error: float, most: float) -> float:
+    def _seconds_left(self, error: float, most: float) -> float:
         """Return the seconds until the error is reached, at most `most`."""
         draws = self._estimator.draws
         if not draws or self._error == float("inf"):

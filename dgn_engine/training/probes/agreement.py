@@ -18,7 +18,7 @@ from torch import Tensor
 from dgn_engine.kernels import gate_churn
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
@@ -40,31 +40,35 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if not layers:
         return ProbeResult(absent="The two networks have no gate layer of the same shape.")
     equal, chance = np.full(len(ours), np.nan), np.full(len(ours), np.nan)
-    arrays: dict[str, Array] = {"labels": numpy(context.labels), "equal": equal, "chance": chance}
-    pairs = {layer: (_open(ours[layer]), _open(others[layer])) for layer in layers}
+    arrays: dict[str, Array] = {
+        "labels": to_numpy(context.labels),
+        "equal": equal,
+        "chance": chance,
+    }
+    pairs = {layer: (_open_gates(ours[layer]), _open_gates(others[layer])) for layer in layers}
     whole, by_layer = gate_churn(
         tuple(others for _, others in pairs.values()), tuple(ours for ours, _ in pairs.values())
     )
     scalars = {"equal": 1.0 - whole}
     for (layer, (a, b)), differing in zip(pairs.items(), by_layer, strict=True):
         equal[layer] = scalars[f"equal_{layer}"] = 1.0 - differing
-        chance[layer] = _independent(a, b)
-        arrays[f"difference_{layer}"] = numpy(_difference(a, b))
+        chance[layer] = _chance_agreement(a, b)
+        arrays[f"difference_{layer}"] = to_numpy(_gate_difference(a, b))
     return ProbeResult(arrays, scalars)
 
 
-def _open(gates: Tensor) -> Tensor:
+def _open_gates(gates: Tensor) -> Tensor:
     """Return 1 where a gate is at least half open, else 0."""
     return (gates >= 0.5).float()
 
 
-def _independent(a: Tensor, b: Tensor) -> float:
+def _chance_agreement(a: Tensor, b: Tensor) -> float:
     """Return the mean over units of p q + (1 - p)(1 - q), p and q being their opening rates."""
     p, q = a.mean(dim=0), b.mean(dim=0)
     return float((p * q + (1 - p) * (1 - q)).mean())
 
 
-def _difference(a: Tensor, b: Tensor) -> Tensor:
+def _gate_difference(a: Tensor, b: Tensor) -> Tensor:
     """Return A - B, or the share of differing positions of a convolution."""
     if a.dim() > 2:
         return torch.mean((a - b).abs(), dim=(2, 3))

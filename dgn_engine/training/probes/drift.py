@@ -24,14 +24,14 @@ from dgn_engine.kernels.gram import accumulator_dtype
 from dgn_engine.kernels.path_drift import feature_moments, relative_drift, value_product
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 
 BUDGET = 2e9  # FLOP for Φ: a tenth of a second on one core
 FEWEST = 4  # examples for Φ, at least
 
 
 @dataclass(frozen=True)
-class _First:
+class _FirstReading:
     """Gates, masks, inputs and weights at the first reading; hard gates are stored as bytes."""
 
     gates: tuple[Tensor, ...]
@@ -39,7 +39,7 @@ class _First:
     masks: tuple[Tensor, ...]
     weights: tuple[Tensor, ...]
 
-    def inputs(self, rows: Tensor) -> k.PathInputs:
+    def path_inputs_at(self, rows: Tensor) -> k.PathInputs:
         """Return path inputs of some examples.
 
         In the widest dtype of the device, since small drifts are differences of large numbers.
@@ -49,7 +49,7 @@ class _First:
         x = self.x_value[rows].to(wide)
         return k.PathInputs(gates, x, [mask[rows] for mask in self.masks])
 
-    def fits(self, other: _First) -> bool:
+    def has_same_shapes(self, other: _FirstReading) -> bool:
         """Return whether both have equally many examples and layers of the same shapes."""
         own, others = ([tensor.shape for tensor in (*o.gates, *o.weights)] for o in (self, other))
         return own == others
@@ -68,41 +68,43 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     """
     if not context.gates:
         return ProbeResult(absent="This network has no gate layer.")
-    now = _taken(context)
-    first = memory if isinstance(memory, _First) and memory.fits(now) else now
+    now = _capture_first(context)
+    first = memory if isinstance(memory, _FirstReading) and memory.has_same_shapes(now) else now
     switched = [
         float(((a >= 0.5) != (b >= 0.5)).double().mean())
         for a, b in zip(now.gates, first.gates, strict=True)
     ]
     arrays: dict[str, Array] = {"switched": np.array(switched)}
     scalars = {f"switched_{layer}": share for layer, share in enumerate(switched)}
-    rows, why = _affordable(context)
+    rows, why = _affordable_rows(context)
     facts = {"features": why} if why else {}
     if rows is not None:
-        arrays["labels"] = numpy(context.labels[rows])
+        arrays["labels"] = to_numpy(context.labels[rows])
         # Per example: ⟨φ_t, φ_t⟩, ⟨φ_t, φ_0⟩, ⟨φ_0, φ_0⟩ and ‖φ_t - φ_0‖².
-        moments = feature_moments(context.architecture, now.inputs(rows), first.inputs(rows))
+        moments = feature_moments(
+            context.architecture, now.path_inputs_at(rows), first.path_inputs_at(rows)
+        )
         sums = (float(part.sum()) for part in (moments.now, moments.both, moments.then))
         scalars["features"], scalars["features_cosine"] = relative_drift(*sums)
         drifts = torch.where(
             moments.then > 0, (moments.squared_drift / moments.then).sqrt(), torch.nan
         )
-        arrays["features"] = numpy(drifts)
-    scalars |= _values(context, now, first)
+        arrays["features"] = to_numpy(drifts)
+    scalars |= _value_drift(context, now, first)
     known = {name: value for name, value in scalars.items() if np.isfinite(value)}
     return ProbeResult(arrays, known, facts, memory=first)
 
 
-def _taken(context: ProbeContext) -> _First:
+def _capture_first(context: ProbeContext) -> _FirstReading:
     """Copy the state that later readings are compared with."""
     soft = context.network.gate.soft
     gates = tuple(g.clone() if soft else g.to(torch.uint8) for g in context.gates)
     weights = tuple(w.detach().clone() for w in context.network.value.folded_tensors()[0])
     shared = context.kernels
-    return _First(gates, shared.x_value.clone(), tuple(shared.trace.value.masks), weights)
+    return _FirstReading(gates, shared.x_value.clone(), tuple(shared.trace.value.masks), weights)
 
 
-def _affordable(context: ProbeContext) -> tuple[Tensor | None, str]:
+def _affordable_rows(context: ProbeContext) -> tuple[Tensor | None, str]:
     """Return the rows used for Φ, and a remark about them."""
     n = len(context.x)
     pair_cost = k.npk_cost(context.architecture, 2)
@@ -114,7 +116,9 @@ def _affordable(context: ProbeContext) -> tuple[Tensor | None, str]:
     return rows, "" if count == n else f"Φ from {count} of {n} probe examples."
 
 
-def _values(context: ProbeContext, now: _First, first: _First) -> dict[str, float]:
+def _value_drift(
+    context: ProbeContext, now: _FirstReading, first: _FirstReading
+) -> dict[str, float]:
     """Return the drift and cosine of the path values."""
     pairs = ((now, now), (now, first), (first, first))
     products = (value_product(context.architecture, a.weights, b.weights) for a, b in pairs)

@@ -33,11 +33,11 @@ from dgn_engine.training.probes._probe import (
     ProbeContext,
     ProbeResult,
     TrainingState,
-    numpy,
+    to_numpy,
 )
 from dgn_engine.training.probes._trained_layers import pass_cost
 from dgn_engine.training.probes.gradients import FROZEN, UNTRAINED
-from dgn_engine.training.steps.losses import loss
+from dgn_engine.training.steps.losses import compute_loss
 
 STEPS = 10
 OWN = "The run itself takes these steps: full-batch gradient descent."
@@ -71,14 +71,14 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     rate = training.learning_rate * float(options.get("times", 1))
     outputs = _Outputs(network, context.x.double())
     slope = _Slope(training, context.labels)
-    measured, real = _descend(outputs, slope, start, rate)
-    predicted, linear = _predict(outputs, slope, start, rate)
+    measured, real = _run_descent(outputs, slope, start, rate)
+    predicted, linear = _predict_descent(outputs, slope, start, rate)
     arrays: dict[str, Array] = {
-        "labels": numpy(context.labels),
+        "labels": to_numpy(context.labels),
         "measured": np.array(measured),
         "predicted": np.array(predicted),
-        "change": numpy(real[1] - real[0]),
-        "change_predicted": numpy(linear[1] - linear[0]),
+        "change": to_numpy(real[1] - real[0]),
+        "change_predicted": to_numpy(linear[1] - linear[0]),
     }
     scalars = {}
     for name, step in (("one", 1), ("all", STEPS)):
@@ -86,7 +86,11 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         off = float((linear[step] - real[step]).norm())
         if size > 0.0 and np.isfinite(off / size):
             scalars[name] = off / size
-    facts = {"rate": number(rate, 3), "loss": training.loss, "run": _own(training, len(context.x))}
+    facts = {
+        "rate": number(rate, 3),
+        "loss": training.loss,
+        "run": _describe_own_steps(training, len(context.x)),
+    }
     return ProbeResult(arrays, scalars, facts)
 
 
@@ -118,12 +122,12 @@ class _Slope:
         """Return the loss, and dL/df (n, C)."""
         with torch.enable_grad():
             logits_leaf = logits.detach().requires_grad_(True)
-            value = loss(self._training.loss, logits_leaf, self._labels)
+            value = compute_loss(self._training.loss, logits_leaf, self._labels)
             (slope,) = torch.autograd.grad(value, [logits_leaf])
         return float(value.detach()), slope
 
 
-def _descend(
+def _run_descent(
     outputs: _Outputs, slope: _Slope, start: Parameters, rate: float
 ) -> tuple[list[float], list[Tensor]]:
     """Return losses and logits before each step and after the last, with exact gradients."""
@@ -134,12 +138,12 @@ def _descend(
         losses.append(value)
         trajectory.append(linear.logits)
         if step < STEPS:
-            moved = linear.back(by_logits)  # dL/dΘ = Jᵀ dL/df
+            moved = linear.apply_transpose(by_logits)  # dL/dΘ = Jᵀ dL/df
             weights = {name: weight - rate * moved[name] for name, weight in weights.items()}
     return losses, trajectory
 
 
-def _predict(
+def _predict_descent(
     outputs: _Outputs, slope: _Slope, start: Parameters, rate: float
 ) -> tuple[list[float], list[Tensor]]:
     """Return the same with the tangent kernel of the first step throughout."""
@@ -152,7 +156,7 @@ def _predict(
         trajectory.append(logits)
         if step < STEPS:
             # f_{k+1} = f_k - α J Jᵀ dL/df
-            logits = logits - rate * linear.forth(linear.back(by_logits))
+            logits = logits - rate * linear.apply_jacobian(linear.apply_transpose(by_logits))
     return losses, trajectory
 
 
@@ -170,22 +174,22 @@ class _Linearised:
             self._made = outputs(dict(zip(self._names, self._weights, strict=True)))
             self.logits = self._made.detach()
 
-    def back(self, by_logits: Tensor) -> Parameters:
+    def apply_transpose(self, by_logits: Tensor) -> Parameters:
         """Return Jᵀu for u (n, C); zeros for weights that the logits do not depend on."""
-        return dict(zip(self._names, self._transposed(by_logits, graph=False), strict=True))
+        return dict(zip(self._names, self._transposed_product(by_logits, graph=False), strict=True))
 
-    def forth(self, direction: Parameters) -> Tensor:
+    def apply_jacobian(self, direction: Parameters) -> Tensor:
         """Return Jv, (n, C), for a direction v in weight space."""
         with torch.enable_grad():
             u = torch.zeros_like(self.logits, requires_grad=True)
-            transposed = self._transposed(u, graph=True)
+            transposed = self._transposed_product(u, graph=True)
             pairs = zip(transposed, direction.values(), strict=True)
             # Jv = ∂⟨Jᵀu, v⟩/∂u
             whole = sum(((a * b).sum() for a, b in pairs), u.new_zeros(()))
             (product,) = torch.autograd.grad(whole, [u])
         return product
 
-    def _transposed(self, by_logits: Tensor, graph: bool) -> list[Tensor]:
+    def _transposed_product(self, by_logits: Tensor, graph: bool) -> list[Tensor]:
         gradients = torch.autograd.grad(
             self._made,
             self._weights,
@@ -200,7 +204,7 @@ class _Linearised:
         ]
 
 
-def _own(training: TrainingState, examples: int) -> str:
+def _describe_own_steps(training: TrainingState, examples: int) -> str:
     """Return whether the run takes such steps, and if not, why not."""
     reasons = []
     if training.optimiser != "sgd":

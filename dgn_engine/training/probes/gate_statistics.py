@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
@@ -42,9 +42,9 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     shares = [_never_and_always(layer) for layer in sides]
     density = torch.stack([layer.double().mean() for layer in gates])
     arrays: dict[str, Array] = {
-        "classes": numpy(present),
-        "by_class": numpy(by_class),
-        "density": numpy(density),
+        "classes": to_numpy(present),
+        "by_class": to_numpy(by_class),
+        "density": to_numpy(density),
         "dead": np.array([never for never, _ in shares]),
         "always": np.array([always for _, always in shares]),
     }
@@ -53,7 +53,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         for name in ("density", "dead", "always")
         for layer, share in enumerate(arrays[name])
     }
-    return ProbeResult(arrays, scalars | _churn(memory, sides), memory=sides)
+    return ProbeResult(arrays, scalars | _churn_scalars(memory, sides), memory=sides)
 
 
 def _by_class(layer: Tensor, labels: Tensor, present: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def _never_and_always(side: Tensor) -> tuple[float, float]:
     return float(never.double().mean()), float(always.double().mean())
 
 
-def _churn(memory: object, sides: tuple[Tensor, ...]) -> dict[str, float]:
+def _churn_scalars(memory: object, sides: tuple[Tensor, ...]) -> dict[str, float]:
     """Return the shares of switched gates; nothing at the first reading or for other examples."""
     if not isinstance(memory, tuple) or [m.shape for m in memory] != [s.shape for s in sides]:
         return {}

@@ -18,7 +18,7 @@ from torch import Tensor
 from dgn_engine.kernels import gate_churn
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
@@ -32,26 +32,26 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     Returns:
         Arrays and scalars as above.
     """
-    arrays: dict[str, Array] = {"labels": numpy(context.labels)}
+    arrays: dict[str, Array] = {"labels": to_numpy(context.labels)}
     scalars: dict[str, float] = {}
     for layer, gates in enumerate(context.gates):
-        arrays[f"layer_{layer}"] = _picture(gates, context.network.gate.soft)
+        arrays[f"layer_{layer}"] = _layer_image(gates, context.network.gate.soft)
         open_anywhere = (gates.flatten(2) if gates.dim() > 2 else gates.unsqueeze(2)) >= 0.5
         dead = ~open_anywhere.any(dim=2).any(dim=0)
-        arrays[f"dead_{layer}"] = np.flatnonzero(numpy(dead)).astype(np.int64)
+        arrays[f"dead_{layer}"] = np.flatnonzero(to_numpy(dead)).astype(np.int64)
         scalars[f"active_{layer}"] = float(gates.mean())
-    scalars.update(_churn(memory, context.gates))
+    scalars.update(_churn_scalars(memory, context.gates))
     facts = _unit_map(context.gates, options, arrays)
     return ProbeResult(arrays, scalars, facts, memory=context.gates)
 
 
-def _picture(gates: Tensor, soft: bool) -> Array:
+def _layer_image(gates: Tensor, soft: bool) -> Array:
     if gates.dim() > 2:
-        return numpy(gates.float().mean(dim=(2, 3)))
-    return numpy(gates.float()) if soft else numpy(gates.to(torch.uint8))
+        return to_numpy(gates.float().mean(dim=(2, 3)))
+    return to_numpy(gates.float()) if soft else to_numpy(gates.to(torch.uint8))
 
 
-def _churn(memory: object, gates: tuple[Tensor, ...]) -> dict[str, float]:
+def _churn_scalars(memory: object, gates: tuple[Tensor, ...]) -> dict[str, float]:
     """Return the shares of switched gates; nothing at the first reading."""
     if not isinstance(memory, tuple):
         return {}
@@ -66,7 +66,7 @@ def _unit_map(
     if gates[layer].dim() < 4:
         return {}
     unit = min(int(options.get("unit", 0)), gates[layer].shape[1] - 1)
-    arrays["unit_map"] = numpy(gates[layer][:, unit].float())
+    arrays["unit_map"] = to_numpy(gates[layer][:, unit].float())
     return {"unit_map": f"layer {layer}, unit {unit}"}
 
 

@@ -18,9 +18,9 @@ import torch
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 from dgn_engine.training.probes._trained_layers import pass_cost, trained_layers
-from dgn_engine.training.steps.losses import loss
+from dgn_engine.training.steps.losses import compute_loss
 
 UNTRAINED = "Nothing trains this network, so there is no loss gradient."
 FROZEN = "This regime trains no weights."
@@ -45,10 +45,10 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         return ProbeResult(absent=FROZEN)
     weights = [weight for layers in trained.values() for weight in layers]
     with torch.enable_grad():
-        value = loss(context.training.loss, context.network(context.x), context.labels)
+        value = compute_loss(context.training.loss, context.network(context.x), context.labels)
         slopes = torch.autograd.grad(value, weights, allow_unused=True)
     norms = iter(0.0 if slope is None else float(slope.double().norm()) for slope in slopes)
-    arrays: dict[str, Array] = {"labels": numpy(context.labels)}
+    arrays: dict[str, Array] = {"labels": to_numpy(context.labels)}
     scalars = {"loss": float(value.detach())}
     for name, layers in trained.items():
         arrays[name] = np.array([next(norms) for _ in layers])

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from dgn_engine.model.stack import Trace
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 from dgn_engine.training.probes._trained_layers import pass_cost
 
 FILTERS = 7
@@ -51,31 +51,31 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     """
     if not context.gates:
         return ProbeResult(absent="This network has no gate layer.")
-    example = context.row_of(int(options.get("example", 0)))
-    others = _others(context)
+    example = context.row_for_example(int(options.get("example", 0)))
+    others = _compared_rows(context)
     rows = torch.cat([others.new_tensor([example]), others])
     order = reversed_order(context.architecture.gated_shapes)
-    passes = _passes(context, rows, order)
+    passes = _run_passes(context, rows, order)
     channels = [q.shape[1] for q in passes["as_is"].hidden if q.dim() == 4]
     channel = max(0, min(int(options.get("channel", 0)), max(channels, default=1) - 1))
     labels = context.labels[others]
-    arrays: dict[str, Array] = {"labels": numpy(labels)}
+    arrays: dict[str, Array] = {"labels": to_numpy(labels)}
     scalars: dict[str, float] = {}
     for name, outcome in passes.items():
         for layer, outputs in enumerate(outcome.hidden):
-            arrays[f"{name}_{layer}"] = _picture(outputs[0], channel)
+            arrays[f"{name}_{layer}"] = _layer_image(outputs[0], channel)
         if outcome.fed.dim() == 4:
-            arrays[f"input_{name}"] = numpy(_averaged(outcome.fed[0].mean(0)).float())
-        arrays[f"answers_{name}"] = numpy(outcome.answers[1:])
+            arrays[f"input_{name}"] = to_numpy(_average_down(outcome.fed[0].mean(0)).float())
+        arrays[f"answers_{name}"] = to_numpy(outcome.answers[1:])
         known = labels < context.classes
         if bool(known.any()):
             right = (outcome.answers[1:] == labels)[known]
             scalars[f"right_{name}"] = float(right.double().mean())
     arrays["says"] = np.array([int(outcome.answers[0]) for outcome in passes.values()])
-    index = str(context.place_of(example))
-    facts = {"example": index, "channel": str(channel), "fed": _fed(context)}
+    index = str(context.example_of_row(example))
+    facts = {"example": index, "channel": str(channel), "fed": _value_input_name(context)}
     if order is not None:
-        sources = _sources(context, order)
+        sources = _source_layers(context, order)
         facts["order"] = " ".join(str(source + 1) for source in sources)
     return ProbeResult(arrays, scalars, facts)
 
@@ -108,7 +108,7 @@ def reversed_order(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | Non
     return None if order == list(range(len(shapes))) else tuple(order)
 
 
-def _others(context: ProbeContext) -> Tensor:
+def _compared_rows(context: ProbeContext) -> Tensor:
     """Return the rows whose answers are compared: as many as the budget allows, at least one."""
     n = len(context.x)
     affordable = int(BUDGET / max(2.0 * pass_cost(context.architecture, 1), 1.0))
@@ -117,43 +117,47 @@ def _others(context: ProbeContext) -> Tensor:
     return spaced.round().long()
 
 
-def _passes(context: ProbeContext, rows: Tensor, order: tuple[int, ...] | None) -> dict[str, _Pass]:
+def _run_passes(
+    context: ProbeContext, rows: Tensor, order: tuple[int, ...] | None
+) -> dict[str, _Pass]:
     shared, value = context.kernels, context.network.value
     trace = shared.trace.value
     gates, masks = [g[rows] for g in trace.gates], [mask[rows] for mask in trace.masks]
     fed = shared.x_value[rows]
     # z_l = q_l ⊙ G_l from the pass that the kernels share
     as_is = tuple(q[rows] * gate for q, gate in zip(trace.pre, gates, strict=True))
-    passes = {"as_is": _Pass(as_is, fed, _answers(trace.output[rows]))}
+    passes = {"as_is": _Pass(as_is, fed, _predicted_classes(trace.output[rows]))}
     if order is not None:
         given = [gates[source] for source in order]
-        passes["reversed"] = _taken(value.run(fed, lambda layer, _: given[layer], masks), fed)
+        passes["reversed"] = _pass_from_trace(
+            value.run(fed, lambda layer, _: given[layer], masks), fed
+        )
     ones = torch.ones_like(fed)
-    passes["ones"] = _taken(value.run(ones, lambda layer, _: gates[layer], masks), ones)
+    passes["ones"] = _pass_from_trace(value.run(ones, lambda layer, _: gates[layer], masks), ones)
     return passes
 
 
-def _taken(trace: Trace, fed: Tensor) -> _Pass:
+def _pass_from_trace(trace: Trace, fed: Tensor) -> _Pass:
     hidden = tuple(q * gate for q, gate in zip(trace.pre, trace.gates, strict=True))
-    return _Pass(hidden, fed, _answers(trace.output))
+    return _Pass(hidden, fed, _predicted_classes(trace.output))
 
 
-def _answers(logits: Tensor) -> Tensor:
+def _predicted_classes(logits: Tensor) -> Tensor:
     """Return the predicted class of each example; a single logit stands for the second of two."""
     if logits.shape[1] == 1:
         return (logits[:, 0] > 0).long()
     return logits.argmax(1)
 
 
-def _picture(outputs: Tensor, channel: int) -> Array:
+def _layer_image(outputs: Tensor, channel: int) -> Array:
     """Return what is shown of one example in one layer, from (w,) or (C, H, W)."""
     if outputs.dim() == 1:
-        return numpy(outputs.float())
+        return to_numpy(outputs.float())
     maps = torch.cat([outputs.mean(0, keepdim=True), outputs[channel : channel + FILTERS]])
-    return numpy(_averaged(maps).float())
+    return to_numpy(_average_down(maps).float())
 
 
-def _averaged(maps: Tensor) -> Tensor:
+def _average_down(maps: Tensor) -> Tensor:
     """Average maps (..., H, W) down to sides of at most `SIDE`."""
     high, wide = min(maps.shape[-2], SIDE), min(maps.shape[-1], SIDE)
     if (high, wide) == tuple(maps.shape[-2:]):
@@ -162,13 +166,13 @@ def _averaged(maps: Tensor) -> Tensor:
     return averaged.reshape(*maps.shape[:-2], high, wide)
 
 
-def _sources(context: ProbeContext, order: tuple[int, ...]) -> tuple[int, ...]:
+def _source_layers(context: ProbeContext, order: tuple[int, ...]) -> tuple[int, ...]:
     """Return gate layers of the feature network, undoing the wiring."""
     network = context.network
     return order if network.own_gates else tuple(network.wiring[source] for source in order)
 
 
-def _fed(context: ProbeContext) -> str:
+def _value_input_name(context: ProbeContext) -> str:
     network = context.network
     return "image" if network.own_gates else network.value_input
 

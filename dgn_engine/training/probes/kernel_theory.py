@@ -19,7 +19,7 @@ from dgn_engine import kernels as k
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 
 NO_VALUE = "The value network is frozen in this regime, so K^V = 0."
 DEPENDS = "In this regime gates start as copies of the value weights, so E[K_0] ≠ βH."
@@ -58,9 +58,9 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if context.regime.on_entry == "share-redrawn":
         facts["depends"] = DEPENDS
     arrays: dict[str, Array] = {
-        "labels": numpy(context.labels),
-        "value": numpy(value),
-        "expected": numpy(expected),
+        "labels": to_numpy(context.labels),
+        "value": to_numpy(value),
+        "expected": to_numpy(expected),
     }
     return ProbeResult(arrays, scalars, facts)
 

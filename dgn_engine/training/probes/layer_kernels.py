@@ -30,7 +30,7 @@ from dgn_engine.training.probes._probe import (
     ProbeContext,
     ProbeResult,
     no_gate_is_open,
-    numpy,
+    to_numpy,
 )
 
 FACTORS = "Λ is the product of all τ, so the order of the layers does not matter."
@@ -54,26 +54,28 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if no_gate_is_open(context):
         return ProbeResult(absent=NO_GATE_OPEN)
     taus = [k.unit_diagonal(k.layer_overlap(gates.double())) for gates in context.gates]
-    along = _products(taus)
-    arrays: dict[str, Array] = {"labels": numpy(context.labels)}
-    arrays |= {f"tau_{layer}": numpy(tau) for layer, tau in enumerate(taus)}
-    arrays["product"] = numpy(along[-1])
+    along = _cumulative_products(taus)
+    arrays: dict[str, Array] = {"labels": to_numpy(context.labels)}
+    arrays |= {f"tau_{layer}": to_numpy(tau) for layer, tau in enumerate(taus)}
+    arrays["product"] = to_numpy(along[-1])
     arrays["each"] = np.array([_pairs_mean(tau) for tau in taus])
     arrays["along"] = np.array([_pairs_mean(tau) for tau in along])
     scalars = {f"each_{layer}": float(mean) for layer, mean in enumerate(arrays["each"])}
     scalars["product"] = float(arrays["along"][-1])
     facts = {"lambda": FACTORS if is_dense_chain(context.architecture) else MAPS}
-    order = _order(context)
+    order = _gate_order(context)
     if order != tuple(range(len(taus))):
-        straight = _straight(context.gates, order)
+        straight = _undo_order(context.gates, order)
         arrays["along_straight"] = np.array(
             [
                 _pairs_mean(tau)
-                for tau in _products([taus[order.index(position)] for position in range(len(taus))])
+                for tau in _cumulative_products(
+                    [taus[order.index(position)] for position in range(len(taus))]
+                )
             ]
         )
         if [g.shape for g in straight] == [g.shape for g in context.gates]:
-            scalars["change"] = _change(context, straight, along[-1])
+            scalars["change"] = _order_effect(context, straight, along[-1])
         else:
             facts["order"] = UNEQUAL
     return ProbeResult(arrays, scalars, facts)
@@ -91,22 +93,24 @@ def is_dense_chain(architecture: Architecture) -> bool:
     return all(isinstance(node, (Dense, Flatten)) for node in architecture.nodes)
 
 
-def _order(context: ProbeContext) -> tuple[int, ...]:
+def _gate_order(context: ProbeContext) -> tuple[int, ...]:
     """Return the gate layer of each value layer; the identity without a feature network."""
     network = context.network
     return tuple(range(len(context.gates))) if network.own_gates else network.wiring
 
 
-def _straight(gates: Sequence[Tensor], order: Sequence[int]) -> list[Tensor]:
+def _undo_order(gates: Sequence[Tensor], order: Sequence[int]) -> list[Tensor]:
     """Return the gates in the order of the feature network."""
     return [gates[order.index(source)] for source in range(len(order))]
 
 
-def _change(context: ProbeContext, straight: Sequence[Tensor], product: Tensor) -> float:
+def _order_effect(context: ProbeContext, straight: Sequence[Tensor], product: Tensor) -> float:
     """Return ‖Λ_π − Λ‖/‖Λ‖ over the finite entries."""
     if is_dense_chain(context.architecture):
         now = product
-        before = _products([k.unit_diagonal(k.layer_overlap(g.double())) for g in straight])[-1]
+        before = _cumulative_products(
+            [k.unit_diagonal(k.layer_overlap(g.double())) for g in straight]
+        )[-1]
     else:
         masks = context.kernels.trace.value.masks
         now = context.kernels.overlap("cosine")
@@ -115,7 +119,7 @@ def _change(context: ProbeContext, straight: Sequence[Tensor], product: Tensor) 
     return float((now - before)[known].norm() / before[known].norm())
 
 
-def _products(taus: Sequence[Tensor]) -> list[Tensor]:
+def _cumulative_products(taus: Sequence[Tensor]) -> list[Tensor]:
     """Return τ_1, τ_1 ⊙ τ_2, …, all with unit diagonal."""
     products = [taus[0]]
     for tau in taus[1:]:

@@ -30,15 +30,15 @@ from dgn_engine.training.probes._probe import (
     ProbeResult,
     Refinement,
     assumed_flops,
-    numpy,
+    to_numpy,
 )
 from dgn_engine.training.probes._refinement import (
     AT_ONCE,
     NOT_EXACT,
     PathReading,
+    iterate_refinements,
     path_steps,
-    refinements,
-    widened,
+    widen_errors,
     with_errors,
 )
 
@@ -56,22 +56,22 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     Returns:
         Arrays and scalars as above.
     """
-    return _exact(context, context.kernels.npk("trace"))
+    return _exact_result(context, context.kernels.npk("trace"))
 
 
-def _exact(context: ProbeContext, npk: Tensor) -> ProbeResult:
+def _exact_result(context: ProbeContext, npk: Tensor) -> ProbeResult:
     """Return the result for H with trace 1, which is 0 if no path is open."""
     if not bool(npk.any()):
         return ProbeResult(facts={"fault": "no open path"}, absent=NOTHING_OPEN)
-    spectrum = k.spectrum(npk, _targets(context))
+    spectrum = k.spectrum(npk, _class_targets(context))
     arrays: dict[str, Array] = {
-        "labels": numpy(context.labels),
-        "npk": numpy(npk),
-        "eigenvalues": numpy(spectrum.eigenvalues),
-        "cumulative": numpy(spectrum.cumulative),
+        "labels": to_numpy(context.labels),
+        "npk": to_numpy(npk),
+        "eigenvalues": to_numpy(spectrum.eigenvalues),
+        "cumulative": to_numpy(spectrum.cumulative),
     }
     if spectrum.alignment is not None:
-        arrays["alignment"] = numpy(spectrum.alignment)
+        arrays["alignment"] = to_numpy(spectrum.alignment)
     scalars = {
         "rank": float(spectrum.rank),
         "effective_rank": spectrum.effective_rank,
@@ -87,9 +87,9 @@ def _exact(context: ProbeContext, npk: Tensor) -> ProbeResult:
     return ProbeResult(arrays, scalars)
 
 
-def _targets(context: ProbeContext) -> Tensor | None:
+def _class_targets(context: ProbeContext) -> Tensor | None:
     """Return one-versus-rest targets; None if an example has no label."""
-    return k.class_targets(context.labels, context.classes) if context.labelled else None
+    return k.class_targets(context.labels, context.classes) if context.is_labelled else None
 
 
 def refine(
@@ -109,24 +109,28 @@ def refine(
     if cost(context.architecture, len(context.x)) <= AT_ONCE * assumed_flops(device):
         yield Refinement(read(context, options, None), 1.0)
         return
-    reading = PathReading(_inputs, _estimated, _by_pairs, passes=1.0)
-    yield from refinements(lambda spent: path_steps(context, reading, generator, spent), device)
+    reading = PathReading(_path_inputs, _estimated_result, _by_pairs, passes=1.0)
+    yield from iterate_refinements(
+        lambda spent: path_steps(context, reading, generator, spent), device
+    )
 
 
-def _inputs(context: ProbeContext) -> k.PathInputs:
+def _path_inputs(context: ProbeContext) -> k.PathInputs:
     shared = context.kernels
     return k.PathInputs(shared.gates, shared.x_value, shared.trace.value.masks)
 
 
 def _by_pairs(context: ProbeContext, blocks: k.PathBlocks) -> ProbeResult:
-    return _exact(context, blocks.kernel("trace"))
+    return _exact_result(context, blocks.kernel("trace"))
 
 
-def _estimated(context: ProbeContext, estimator: k.PathEstimator) -> tuple[ProbeResult, float]:
-    estimate = widened(estimator.kernel("trace"))
+def _estimated_result(
+    context: ProbeContext, estimator: k.PathEstimator
+) -> tuple[ProbeResult, float]:
+    estimate = widen_errors(estimator.kernel("trace"))
     if not bool(estimate.kernel.any()):
         return ProbeResult(facts={"fault": "no open path"}, absent=NOTHING_OPEN), NOT_EXACT
-    spectrum = k.spectrum(estimate.kernel, _targets(context))
+    spectrum = k.spectrum(estimate.kernel, _class_targets(context))
     bound = float(estimate.error.norm())  # ≥ E‖Ĥ - H‖₂, Weyl's bound
     values = spectrum.eigenvalues
     resolved = values > 2.0 * bound
@@ -135,15 +139,15 @@ def _estimated(context: ProbeContext, estimator: k.PathEstimator) -> tuple[Probe
     gaps[1:] = values[:-1] - values[1:]
     gaps[:-1] = torch.minimum(gaps[:-1], values[:-1] - values[1:])
     arrays: dict[str, Array] = {
-        "labels": numpy(context.labels),
+        "labels": to_numpy(context.labels),
         **with_errors({"npk": estimate}),
-        "eigenvalues": numpy(torch.where(resolved, values, torch.nan)),
-        "eigenvalues_error": numpy(torch.full_like(values, bound)),
-        "cumulative": numpy(torch.where(resolved, spectrum.cumulative, torch.nan)),
+        "eigenvalues": to_numpy(torch.where(resolved, values, torch.nan)),
+        "eigenvalues_error": to_numpy(torch.full_like(values, bound)),
+        "cumulative": to_numpy(torch.where(resolved, spectrum.cumulative, torch.nan)),
     }
     if spectrum.alignment is not None:
         apart = resolved & (gaps > 2.0 * bound)
-        arrays["alignment"] = numpy(torch.where(apart, spectrum.alignment, torch.nan))
+        arrays["alignment"] = to_numpy(torch.where(apart, spectrum.alignment, torch.nan))
     facts = {"estimate": f"{int(resolved.sum())} of {len(values)} eigenvalues exceed their error"}
     return ProbeResult(arrays, facts=facts), max(estimate.relative, NOT_EXACT)
 

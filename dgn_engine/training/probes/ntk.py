@@ -26,14 +26,14 @@ from dgn_engine.training.probes._probe import (
     ProbeResult,
     Refinement,
     assumed_flops,
-    numpy,
+    to_numpy,
 )
 from dgn_engine.training.probes._refinement import (
     AT_ONCE,
     NOT_EXACT,
-    refinements,
+    iterate_refinements,
     tangent_steps,
-    widened,
+    widen_errors,
     with_errors,
 )
 
@@ -51,7 +51,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     """
     kernels = context.kernels.tangent
     parts = {"value": kernels.value, "feature": kernels.feature, "cross": kernels.cross}
-    return _exact(context, {name: part for name, part in parts.items() if part is not None})
+    return _exact_result(context, {name: part for name, part in parts.items() if part is not None})
 
 
 def refine(
@@ -71,33 +71,37 @@ def refine(
     if cost(context.architecture, len(context.x)) <= AT_ONCE * assumed_flops(device):
         yield Refinement(read(context, options, None), 1.0)
         return
-    yield from refinements(lambda spent: tangent_steps(context, _made, generator, spent), device)
+    yield from iterate_refinements(
+        lambda spent: tangent_steps(context, _sketched_result, generator, spent), device
+    )
 
 
-def _made(context: ProbeContext, estimator: k.TangentEstimator) -> tuple[ProbeResult, float]:
+def _sketched_result(
+    context: ProbeContext, estimator: k.TangentEstimator
+) -> tuple[ProbeResult, float]:
     parts = estimator.kernels()
     if estimator.is_exact:
-        return _exact(context, {name: part.kernel for name, part in parts.items()}), 0.0
-    parts = {name: widened(part) for name, part in parts.items()}
-    arrays = {"labels": numpy(context.labels), **with_errors(parts)}
+        return _exact_result(context, {name: part.kernel for name, part in parts.items()}), 0.0
+    parts = {name: widen_errors(part) for name, part in parts.items()}
+    arrays = {"labels": to_numpy(context.labels), **with_errors(parts)}
     for name, part in estimator.kernels("cosine").items():
         if name != "cross":
-            arrays[f"{name}_unit_error"] = numpy(widened(part).error)
+            arrays[f"{name}_unit_error"] = to_numpy(widen_errors(part).error)
     error = max(part.relative for part in parts.values())
-    return ProbeResult(arrays, facts=_facts(context, parts)), max(error, NOT_EXACT)
+    return ProbeResult(arrays, facts=_describe_parts(context, parts)), max(error, NOT_EXACT)
 
 
-def _exact(context: ProbeContext, parts: Mapping[str, Tensor]) -> ProbeResult:
-    arrays: dict[str, Array] = {"labels": numpy(context.labels)}
+def _exact_result(context: ProbeContext, parts: Mapping[str, Tensor]) -> ProbeResult:
+    arrays: dict[str, Array] = {"labels": to_numpy(context.labels)}
     scalars: dict[str, float] = {}
     for name, kernel in parts.items():
-        arrays[name] = numpy(kernel)
+        arrays[name] = to_numpy(kernel)
         scalars[f"trace_{name}"] = float(kernel.diagonal().sum())
         scalars[f"norm_{name}"] = float(torch.linalg.matrix_norm(kernel))
-    return ProbeResult(arrays, scalars, _facts(context, parts))
+    return ProbeResult(arrays, scalars, _describe_parts(context, parts))
 
 
-def _facts(context: ProbeContext, parts: Mapping[str, object]) -> dict[str, str]:
+def _describe_parts(context: ProbeContext, parts: Mapping[str, object]) -> dict[str, str]:
     """Return which weights train, and why a part that other regimes have is missing."""
     network, regime = context.network, context.regime.name
     facts = {"trains": trained_weights(network)}

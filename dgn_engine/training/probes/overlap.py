@@ -28,15 +28,15 @@ from dgn_engine.training.probes._probe import (
     Refinement,
     assumed_flops,
     no_gate_is_open,
-    numpy,
+    to_numpy,
 )
 from dgn_engine.training.probes._refinement import (
     AT_ONCE,
     NOT_EXACT,
     PathReading,
+    iterate_refinements,
     path_steps,
-    refinements,
-    widened,
+    widen_errors,
     with_errors,
 )
 
@@ -56,11 +56,11 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         return ProbeResult(absent=NO_GATE_OPEN)
     shared = context.kernels
     arrays = {
-        "active": numpy(shared.overlap("cosine")),
-        "sensitive": numpy(shared.sensitive_overlap("cosine")),
+        "active": to_numpy(shared.overlap("cosine")),
+        "sensitive": to_numpy(shared.sensitive_overlap("cosine")),
     }
-    arrays |= _paths(context, shared.overlap("none"))
-    return ProbeResult(arrays | _layers(context), facts=_facts(context))
+    arrays |= _path_counts(context, shared.overlap("none"))
+    return ProbeResult(arrays | _layer_overlaps(context), facts=_describe_gate(context))
 
 
 def refine(
@@ -83,59 +83,63 @@ def refine(
         return
     layers: dict[int, dict[str, Array]] = {}  # by the number of examples
 
-    def once(context: ProbeContext) -> dict[str, Array]:
+    def cached_layers(context: ProbeContext) -> dict[str, Array]:
         n = len(context.x)
-        layers[n] = layers.get(n) or _layers(context)
+        layers[n] = layers.get(n) or _layer_overlaps(context)
         return layers[n]
 
-    def estimated(context: ProbeContext, estimator: k.PathEstimator) -> tuple[ProbeResult, float]:
+    def estimated_result(
+        context: ProbeContext, estimator: k.PathEstimator
+    ) -> tuple[ProbeResult, float]:
         kernels = {
-            "active": widened(estimator.kernel("cosine")),
-            "sensitive": widened(estimator.sensitive_overlap("cosine")),
+            "active": widen_errors(estimator.kernel("cosine")),
+            "sensitive": widen_errors(estimator.sensitive_overlap("cosine")),
         }
         error = max(kernel.relative for kernel in kernels.values())
-        arrays = with_errors(kernels) | once(context)
-        return ProbeResult(arrays, facts=_facts(context)), max(error, NOT_EXACT)
+        arrays = with_errors(kernels) | cached_layers(context)
+        return ProbeResult(arrays, facts=_describe_gate(context)), max(error, NOT_EXACT)
 
-    def exact(context: ProbeContext, blocks: k.PathBlocks) -> ProbeResult:
+    def exact_result(context: ProbeContext, blocks: k.PathBlocks) -> ProbeResult:
         arrays = {
-            "active": numpy(blocks.kernel("cosine")),
-            "sensitive": numpy(blocks.sensitive_overlap("cosine")),
+            "active": to_numpy(blocks.kernel("cosine")),
+            "sensitive": to_numpy(blocks.sensitive_overlap("cosine")),
         }
-        arrays |= _paths(context, blocks.kernel("none"))
-        return ProbeResult(arrays | once(context), facts=_facts(context))
+        arrays |= _path_counts(context, blocks.kernel("none"))
+        return ProbeResult(arrays | cached_layers(context), facts=_describe_gate(context))
 
-    reading = PathReading(_inputs, estimated, exact, passes=2.0)
-    yield from refinements(lambda spent: path_steps(context, reading, generator, spent), device)
+    reading = PathReading(_path_inputs, estimated_result, exact_result, passes=2.0)
+    yield from iterate_refinements(
+        lambda spent: path_steps(context, reading, generator, spent), device
+    )
 
 
-def _inputs(context: ProbeContext) -> k.PathInputs:
+def _path_inputs(context: ProbeContext) -> k.PathInputs:
     shared = context.kernels
     return k.PathInputs(shared.gates, None, shared.trace.value.masks, shared.sensitivities)
 
 
-def _paths(context: ProbeContext, counted: torch.Tensor) -> dict[str, Array]:
+def _path_counts(context: ProbeContext, counted: torch.Tensor) -> dict[str, Array]:
     """Return Λ(s, s) of every example, if it is a finite number of paths."""
     own = counted.diagonal().double()  # Λ(s, s) = Π_l Σ_i G_l(i)
     if context.network.gate.soft or not bool(own.isfinite().all()):
         return {}
-    return {"paths": numpy(own)}
+    return {"paths": to_numpy(own)}
 
 
-def _facts(context: ProbeContext) -> dict[str, str]:
+def _describe_gate(context: ProbeContext) -> dict[str, str]:
     gate = context.network.gate
     if gate.soft:
         return {"gate": f"D = ∂γ, β = {number(gate.beta)}"}
     return {"kappa": f"D = 1{{|q| < {number(KAPPA)}·rms(q)}}"}
 
 
-def _layers(context: ProbeContext) -> dict[str, Array]:
+def _layer_overlaps(context: ProbeContext) -> dict[str, Array]:
     """Return the labels, and τ_l and D_l D_lᵀ of every layer."""
     shared = context.kernels
-    arrays: dict[str, Array] = {"labels": numpy(context.labels)}
+    arrays: dict[str, Array] = {"labels": to_numpy(context.labels)}
     for layer, (gates, slopes) in enumerate(zip(context.gates, shared.sensitivities, strict=True)):
-        arrays[f"active_{layer}"] = numpy(k.unit_diagonal(k.layer_overlap(gates)))
-        arrays[f"sensitive_{layer}"] = numpy(k.unit_diagonal(k.layer_overlap(slopes)))
+        arrays[f"active_{layer}"] = to_numpy(k.unit_diagonal(k.layer_overlap(gates)))
+        arrays[f"sensitive_{layer}"] = to_numpy(k.unit_diagonal(k.layer_overlap(slopes)))
     return arrays
 
 

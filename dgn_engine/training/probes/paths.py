@@ -38,7 +38,7 @@ from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.stack import run_chain
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 
 LISTED = 200_000  # paths to search for the largest contributions, at most
 ENUMERATED = 4096  # paths, counted per input, whose features and values are returned, at most
@@ -68,13 +68,13 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     """
     architecture = context.architecture
     if architecture.is_residual:
-        return _shares(context, int(options.get("example", 0)))
+        return _read_residual(context, int(options.get("example", 0)))
     if not is_plain_chain(architecture) or not context.gates:
         return ProbeResult(facts={"fault": "other paths"}, absent=OTHER)
     weights, biases = context.network.value.folded_tensors()
     if any(bias is not None for bias in biases):
         return ProbeResult(facts={"fault": "biases"}, absent=BIASED)
-    example = context.row_of(int(options.get("example", 0)))
+    example = context.row_for_example(int(options.get("example", 0)))
     shared = context.kernels
     gates = [layer[example] for layer in context.gates]
     slopes = [layer[example] for layer in shared.sensitivities]
@@ -88,64 +88,66 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         "sensitive": sums.sensitive,
         "output": sums.output,
     }
-    facts = {"example": str(context.place_of(example)), "logit": str(logit)}
-    arrays = _spread(sums) | _graph(x, gates, slopes, weights)
+    facts = {"example": str(context.example_of_row(example)), "logit": str(logit)}
+    arrays = _unit_shares(sums) | _graph_arrays(x, gates, slopes, weights)
     if sums.total <= LISTED:
-        arrays |= _largest(x, gates, weights, logit)
+        arrays |= _largest_paths(x, gates, weights, logit)
     if sums.total <= ENUMERATED:
-        arrays |= _one_by_one(x, gates, weights, logit)
-    if (second := _second(context, options, example)) is not None:
+        arrays |= _enumerate_paths(x, gates, weights, logit)
+    if (second := _second_example(context, options, example)) is not None:
         others = [layer[second] for layer in context.gates]
         pair = [a * b for a, b in zip(gates, others, strict=True)]
         both = path_sums(x, pair, slopes, weights, logit)
-        arrays["gates_second"] = _padded(others)
-        arrays["through_shared"] = _spread(both)["through"]
+        arrays["gates_second"] = _pad_layers(others)
+        arrays["through_shared"] = _unit_shares(both)["through"]
         scalars["shared"], scalars["output_shared"] = both.active, both.output
         scalars["active_second"] = path_sums(x, others, slopes, weights, logit).active
-        facts["second"] = str(context.place_of(second))
+        facts["second"] = str(context.example_of_row(second))
     return ProbeResult(arrays, {n: v for n, v in scalars.items() if np.isfinite(v)}, facts)
 
 
-def _second(context: ProbeContext, options: Mapping[str, OptionValue], example: int) -> int | None:
+def _second_example(
+    context: ProbeContext, options: Mapping[str, OptionValue], example: int
+) -> int | None:
     """Return the row of the second example; None if there is none or it is the same."""
     chosen = str(options.get("second", ""))
     if not chosen.isdigit() or int(chosen) >= context.every * len(context.x):
         return None
-    row = context.row_of(int(chosen))
+    row = context.row_for_example(int(chosen))
     return None if row == example else row
 
 
-def _graph(
+def _graph_arrays(
     x: Tensor, gates: list[Tensor], slopes: list[Tensor], weights: Sequence[Tensor]
 ) -> dict[str, Array]:
     """Return what a graph of the network shows: gates, sensitivities, inputs and weights."""
     largest = max(float(layer.max()) for layer in slopes)
     arrays = {
-        "gates": _padded(gates),
-        "slopes": _padded([layer / largest if largest > 0 else layer for layer in slopes]),
-        "inputs": numpy(x),
+        "gates": _pad_layers(gates),
+        "slopes": _pad_layers([layer / largest if largest > 0 else layer for layer in slopes]),
+        "inputs": to_numpy(x),
     }
     if sum(weight.numel() for weight in weights) <= MOST_WEIGHTS:
         for layer, weight in enumerate(weights):
             ends = {0: weight.shape[1], len(weights) - 1: weight.shape[0]}
             if ends.get(layer, 0) <= MOST_ENDS:
-                arrays[f"weights_{layer}"] = numpy(weight.float())
+                arrays[f"weights_{layer}"] = to_numpy(weight.float())
     return arrays
 
 
-def _padded(layers: Sequence[Tensor]) -> Array:
+def _pad_layers(layers: Sequence[Tensor]) -> Array:
     """Return layers as rows of (L, w), NaN beyond each layer's width."""
     widest = max(len(layer) for layer in layers)
     rows = np.full((len(layers), widest), np.nan)
     for row, layer in enumerate(layers):
-        rows[row, : len(layer)] = numpy(layer)
+        rows[row, : len(layer)] = to_numpy(layer)
     return rows
 
 
-def _spread(sums: PathSums) -> dict[str, Array]:
+def _unit_shares(sums: PathSums) -> dict[str, Array]:
     """Return shares by layer and unit; shares of nothing are 0."""
     return {
-        name: _padded([layer / whole if whole else torch.zeros_like(layer) for layer in layers])
+        name: _pad_layers([layer / whole if whole else torch.zeros_like(layer) for layer in layers])
         for name, layers, whole in (
             ("through", sums.through, sums.active),
             ("near", sums.near, sums.sensitive),
@@ -154,7 +156,7 @@ def _spread(sums: PathSums) -> dict[str, Array]:
     }
 
 
-def _largest(
+def _largest_paths(
     x: Tensor, gates: list[Tensor], weights: Sequence[Tensor], logit: int
 ) -> dict[str, Array]:
     """Return the largest contributions of single paths, summed over inputs."""
@@ -167,11 +169,11 @@ def _largest(
     parts = parts * weights[-1][logit].double()
     flat = parts.flatten()
     top = flat.abs().topk(min(TOP, len(flat))).indices
-    units = np.stack(np.unravel_index(numpy(top), tuple(parts.shape)), axis=1)
-    return {"units": units.astype(np.int64), "parts": numpy(flat[top])}
+    units = np.stack(np.unravel_index(to_numpy(top), tuple(parts.shape)), axis=1)
+    return {"units": units.astype(np.int64), "parts": to_numpy(flat[top])}
 
 
-def _one_by_one(
+def _enumerate_paths(
     x: Tensor, gates: list[Tensor], weights: Sequence[Tensor], logit: int
 ) -> dict[str, Array]:
     """Return φ_x(p) = x(p_0)A(x, p) and v(p) of every path; axes: input, then a unit per layer."""
@@ -180,10 +182,10 @@ def _one_by_one(
         features = features.unsqueeze(-1) * gate.double()  # x(p_0) Π_l G_l(p_l)
         values = values.unsqueeze(-1) * weight.double().T  # Π_l W_l(p_l, p_{l-1})
     values = values * weights[-1][logit].double()
-    return {"feature": numpy(features.flatten()), "value": numpy(values.flatten())}
+    return {"feature": to_numpy(features.flatten()), "value": to_numpy(values.flatten())}
 
 
-def _shares(context: ProbeContext, chosen: int) -> ProbeResult:
+def _read_residual(context: ProbeContext, chosen: int) -> ProbeResult:
     """Read a residual network: shares of each sub-network in kernel, paths and output."""
     architecture = context.architecture
     blocks = k.residual_blocks(architecture)
@@ -199,28 +201,30 @@ def _shares(context: ProbeContext, chosen: int) -> ProbeResult:
     facts = {"blocks": ",".join(names)}
     parts = [k.sub_network(architecture, kept) for kept in shares_by_kept]
     if all(isinstance(layer, Dense) for layer in architecture.weight_layers):
-        counts = [_count(part.architecture) for part in parts]
+        counts = [_count_paths(part.architecture) for part in parts]
         arrays["paths"] = np.array([count / sum(counts) for count in counts])
     weights, biases = context.network.value.folded_tensors()
     scalars: dict[str, float] = {}
     if all(bias is None for bias in biases):
-        example = context.row_of(chosen)
+        example = context.row_for_example(chosen)
         logits = shared.trace.value.output[example]
         logit = int(logits.argmax())
-        logits_each = [_made(context, part, weights, example)[logit] for part in parts]
+        logits_each = [
+            _sub_network_logits(context, part, weights, example)[logit] for part in parts
+        ]
         arrays["outputs"] = np.array([float(value) for value in logits_each])
         scalars["output"] = float(arrays["outputs"].sum())
-        facts |= {"example": str(context.place_of(example)), "logit": str(logit)}
+        facts |= {"example": str(context.example_of_row(example)), "logit": str(logit)}
     return ProbeResult(arrays, scalars, facts)
 
 
-def _count(chain: Architecture) -> float:
+def _count_paths(chain: Architecture) -> float:
     """Return the number of paths of a dense chain to one logit."""
     widths = [float(layer.outputs) for layer in chain.weight_layers[:-1]]
     return math.prod(chain.input_shape) * math.prod(widths)
 
 
-def _made(
+def _sub_network_logits(
     context: ProbeContext, part: k.SubNetwork, weights: Sequence[Tensor], example: int
 ) -> Tensor:
     """Return the logits (C,) of one sub-network for an example, under the gates of the whole."""

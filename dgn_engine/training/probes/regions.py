@@ -26,7 +26,7 @@ from torch import Tensor
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 from dgn_engine.training.probes._trained_layers import pass_cost
 
 FINEST, COARSEST = 96, 16  # points along a side of the grid
@@ -54,25 +54,27 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         return ProbeResult(facts={"fault": "few examples"}, absent=why)
     side = grid_side(context.architecture)
     flat = lies_in_plane(context.x)
-    x, y = _axes(context.x, side) if flat else (np.linspace(-0.5, 1.5, side),) * 2
+    x, y = _grid_axes(context.x, side) if flat else (np.linspace(-0.5, 1.5, side),) * 2
     y = y[::-1].copy()
     columns, rows = np.meshgrid(x, y)
     at = torch.from_numpy(np.stack([columns.ravel(), rows.ravel()], axis=1)).to(context.x)
-    shown = torch.arange(len(context.x), device=context.x.device) if flat else _corners(context.x)
-    inputs = _in_plane(context.x, at) if flat else _through(context.x[shown], at)
-    probabilities, patterns = _seen(context, inputs)
+    shown = (
+        torch.arange(len(context.x), device=context.x.device) if flat else _corner_rows(context.x)
+    )
+    inputs = _points_in_plane(context.x, at) if flat else _points_through(context.x[shown], at)
+    probabilities, patterns = _evaluate_points(context, inputs)
     winner = probabilities.argmax(1)
-    answers, _ = _seen(context, context.x[shown])
+    answers, _ = _evaluate_points(context, context.x[shown])
     points = context.x[shown, :2] if flat else context.x.new_tensor([[0, 0], [1, 0], [0, 1]])
     arrays: dict[str, Array] = {
-        "margin": numpy(_margin(probabilities).reshape(side, side)),
-        "winner": numpy(winner.reshape(side, side)),
-        "switch": _switches(patterns, side),
+        "margin": to_numpy(_decision_margin(probabilities).reshape(side, side)),
+        "winner": to_numpy(winner.reshape(side, side)),
+        "switch": _switching_layers(patterns, side),
         "x": x,
         "y": y,
-        "points": numpy(points),
-        "labels": numpy(context.labels[shown]),
-        "answers": numpy(answers.argmax(1)),
+        "points": to_numpy(points),
+        "labels": to_numpy(context.labels[shown]),
+        "answers": to_numpy(answers.argmax(1)),
     }
     whole = np.concatenate(patterns, axis=1)
     scalars = {"regions": float(len(np.unique(whole, axis=0)))}
@@ -111,54 +113,54 @@ def grid_side(architecture: Architecture) -> int:
     return max(COARSEST, min(FINEST, affordable))
 
 
-def _axes(x: Tensor, side: int) -> tuple[Array, Array]:
+def _grid_axes(x: Tensor, side: int) -> tuple[Array, Array]:
     """Return coordinates of a square around all points, with a margin of a tenth on each side."""
-    low, high = (numpy(end) for end in (x[:, :2].amin(0), x[:, :2].amax(0)))
+    low, high = (to_numpy(end) for end in (x[:, :2].amin(0), x[:, :2].amax(0)))
     middle, reach = (low + high) / 2, 0.6 * float(max((high - low).max(), 1e-3))
     return tuple(np.linspace(m - reach, m + reach, side) for m in middle.tolist())  # type: ignore[return-value]  # two
 
 
-def _corners(x: Tensor) -> Tensor:
+def _corner_rows(x: Tensor) -> Tensor:
     return torch.tensor([0, len(x) // 2, len(x) - 1], device=x.device)
 
 
-def _in_plane(like: Tensor, at: Tensor) -> Tensor:
+def _points_in_plane(like: Tensor, at: Tensor) -> Tensor:
     return at if like.shape[1] == 2 else torch.cat([at, torch.ones_like(at[:, :1])], dim=1)
 
 
-def _through(corners: Tensor, at: Tensor) -> Tensor:
+def _points_through(corners: Tensor, at: Tensor) -> Tensor:
     a, b, c = corners.flatten(1)
     points: Tensor = a + at[:, :1] * (b - a) + at[:, 1:] * (c - a)
     return points.view(-1, *corners.shape[1:])
 
 
-def _seen(context: ProbeContext, inputs: Tensor) -> tuple[Tensor, list[Array]]:
+def _evaluate_points(context: ProbeContext, inputs: Tensor) -> tuple[Tensor, list[Array]]:
     """Return probabilities (m, C), and per layer which gates are open, packed into bytes (m, …)."""
     probabilities: list[Tensor] = []
     patterns: list[list[Array]] = [[] for _ in context.architecture.gated_shapes]
     for part in torch.split(inputs, AT_ONCE):
         trace = context.network.trace(part).value
-        probabilities.append(_probabilities(trace.output))
+        probabilities.append(_class_probabilities(trace.output))
         for layer, gates in enumerate(trace.gates):
-            patterns[layer].append(np.packbits(numpy(gates.flatten(1) >= 0.5), axis=1))
+            patterns[layer].append(np.packbits(to_numpy(gates.flatten(1) >= 0.5), axis=1))
     return torch.cat(probabilities), [np.concatenate(chunks) for chunks in patterns]
 
 
-def _probabilities(logits: Tensor) -> Tensor:
+def _class_probabilities(logits: Tensor) -> Tensor:
     if logits.shape[1] == 1:
         second = torch.sigmoid(logits)
         return torch.cat([1.0 - second, second], dim=1)
     return torch.softmax(logits, dim=1)
 
 
-def _margin(probabilities: Tensor) -> Tensor:
+def _decision_margin(probabilities: Tensor) -> Tensor:
     if probabilities.shape[1] == 2:
         return probabilities[:, 1] - probabilities[:, 0]
     best: Tensor = torch.topk(probabilities, 2, dim=1).values
     return best[:, 0] - best[:, 1]
 
 
-def _switches(patterns: list[Array], side: int) -> Array:
+def _switching_layers(patterns: list[Array], side: int) -> Array:
     switches = np.zeros((side, side), dtype=np.int64)
     for layer in range(len(patterns), 0, -1):  # the first layer is written last
         bits = patterns[layer - 1].reshape(side, side, -1)

@@ -58,16 +58,16 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         name: [weight.detach().clone() for weight in weights] for name, weights in trained.items()
     }
     before = memory if isinstance(memory, _Weights) else _Weights(now, step, now, step)
-    first = {name: _known(before.first, name, weights) for name, weights in now.items()}
-    last = {name: _known(before.last, name, weights) for name, weights in now.items()}
+    first = {name: _earlier_weights(before.first, name, weights) for name, weights in now.items()}
+    last = {name: _earlier_weights(before.last, name, weights) for name, weights in now.items()}
     steps = step - before.last_step
     arrays: dict[str, Array] = {}
     updates: dict[str, Array] = {}
     for name, weights in now.items():
-        arrays[f"{name}_norm"] = np.array([_norm(weight) for weight in weights])
-        arrays[f"{name}_moved"] = _relative(weights, first[name])
+        arrays[f"{name}_norm"] = np.array([_frobenius_norm(weight) for weight in weights])
+        arrays[f"{name}_moved"] = _relative_change(weights, first[name])
         if steps > 0:
-            update = _relative(weights, last[name]) / steps  # ‖Θ - Θ'‖/(k‖Θ'‖)
+            update = _relative_change(weights, last[name]) / steps  # ‖Θ - Θ'‖/(k‖Θ'‖)
         else:  # the same step again: keep the updates found before
             update = before.updates.get(name, np.full(len(weights), np.nan))
         arrays[f"{name}_update"] = updates[name] = update
@@ -82,20 +82,22 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     return ProbeResult(arrays, scalars, facts, memory=state)
 
 
-def _known(stored: Layers, name: str, now: list[Tensor]) -> list[Tensor]:
+def _earlier_weights(stored: Layers, name: str, now: list[Tensor]) -> list[Tensor]:
     """Return the earlier weights of a network; the current ones if there are none that fit."""
     earlier = stored.get(name, now)
     return earlier if [a.shape for a in earlier] == [b.shape for b in now] else now
 
 
-def _relative(now: list[Tensor], before: list[Tensor]) -> Array:
+def _relative_change(now: list[Tensor], before: list[Tensor]) -> Array:
     pairs = zip(now, before, strict=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        moved = np.array([_norm(a - b) for a, b in pairs]) / np.array([_norm(b) for b in before])
+        moved = np.array([_frobenius_norm(a - b) for a, b in pairs]) / np.array(
+            [_frobenius_norm(b) for b in before]
+        )
     return np.where(np.isfinite(moved), moved, np.nan)
 
 
-def _norm(weight: Tensor) -> float:
+def _frobenius_norm(weight: Tensor) -> float:
     return float(weight.double().norm())
 
 

@@ -14,7 +14,7 @@ from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
 from dgn_engine.training.overflow import (
     has_overflowed,
     overflow_reading,
-    stands_for,
+    should_keep_picture,
     weights_overflowed,
 )
 from dgn_engine.training.probes import Probe, ProbeContext
@@ -74,7 +74,7 @@ class ExactReadings:
         self._awaited: dict[str, ExactJob] = {}
 
     @property
-    def busy(self) -> bool:
+    def is_reading(self) -> bool:
         """Return whether a reading is in progress or waits to be delivered.
 
         Returns:
@@ -108,12 +108,14 @@ class ExactReadings:
         """
         budget, probe, memory = self._budget, self._probes[name], self._memory.get(name)
         began, busy = budget.clock(), budget.busy()
-        self._refined.forget(name)
-        job = ExactJob(name, probe, options, memory, every, self._deliver, is_charged, began, busy)
+        self._refined.forget_probe(name)
+        job = ExactJob(
+            name, probe, options, memory, every, self._handle_answer, is_charged, began, busy
+        )
         self._awaited[name] = job
         return job if (is_aside and every) or self._can_be_read(job, contexts) else None
 
-    def drop(self) -> None:
+    def discard_pending(self) -> None:
         """Discard the readings in progress, since the network has changed."""
         for job in self._awaited.values():
             job.is_wanted = False
@@ -124,20 +126,20 @@ class ExactReadings:
             self.aside.cancel(job)
         self._awaited.clear()
 
-    def forget(self) -> None:
+    def forget_memory(self) -> None:
         """Clear the memory of all probes, since the probe examples have changed."""
         self._memory.clear()
 
-    def account(self, name: str, seconds: float) -> None:
+    def charge_reading(self, name: str, seconds: float) -> None:
         """Charge a reading to the budget, which sets when the probe is due again.
 
         Args:
             name: Key of the probe.
             seconds: Processor time it took.
         """
-        self._budget.took(name, "readings", seconds)
+        self._budget.record_reading(name, "readings", seconds)
         if name in self._readings:
-            every = self._budget.interval(name)
+            every = self._budget.reading_interval(name)
             self._readings[name] = replace(self._readings[name], interval=every)
 
     def _can_be_read(self, job: ExactJob, contexts: StepContexts) -> bool:
@@ -148,24 +150,24 @@ class ExactReadings:
                 f"{title} runs out of memory even with fewer than {2 * FEWEST} probe examples; "
                 "choose a smaller network or smaller images."
             )
-            refusal = _absent(job, step, MISFIT, why)
-        elif weights_overflowed(contexts.part(job.every)):
+            refusal = _absent_reading(job, step, MISFIT, why)
+        elif weights_overflowed(contexts.thinned_context(job.every)):
             self.overflowed = True
             refusal = overflow_reading(job.name, step)
-        elif self._sizes.is_too_long(job.name, contexts.part(job.every)):
+        elif self._sizes.is_too_long(job.name, contexts.thinned_context(job.every)):
             trouble = self._refined.executor.trouble
             and_why = f", and {trouble}" if trouble else ""
             why = (
-                f"{title}: reading {len(contexts.part(job.every).x)} probe examples takes too "
+                f"{title}: reading {len(contexts.thinned_context(job.every).x)} probe examples takes too "
                 f"long{and_why}; choose fewer probe examples or smaller images."
             )
-            refusal = _absent(job, step, "too long", why)
+            refusal = _absent_reading(job, step, "too long", why)
         else:
             return True
-        self._show(job, refusal, contexts)
+        self._publish_reading(job, refusal, contexts)
         return False
 
-    def _deliver(self, job: ExactJob, answer: ExactAnswer) -> None:
+    def _handle_answer(self, job: ExactJob, answer: ExactAnswer) -> None:
         contexts, error = answer.contexts, answer.error
         if answer.aside:
             job.began = self._budget.clock() - answer.seconds
@@ -173,27 +175,27 @@ class ExactReadings:
         if not job.is_wanted:
             self._awaited.pop(job.name, None)
         elif error is not None and is_out_of_memory(error):
-            examples = len(contexts.part(job.every).x)
-            contexts.forget()
+            examples = len(contexts.thinned_context(job.every).x)
+            contexts.drop_kernels()
             free_memory()
             self._memory.pop(job.name, None)  # it was of more examples
             job.memory = None
-            job.every = self._sizes.halve(job.name, job.every, examples)
+            job.every = self._sizes.halve_examples(job.name, job.every, examples)
             if self._can_be_read(job, contexts):
                 self.here.submit([job], contexts)
         else:
-            self._show(job, self._reading_of(job, answer), contexts)
+            self._publish_reading(job, self._make_reading(job, answer), contexts)
 
-    def _reading_of(self, job: ExactJob, answer: ExactAnswer) -> Reading:
+    def _make_reading(self, job: ExactJob, answer: ExactAnswer) -> Reading:
         name, step = job.name, answer.contexts.step
-        context = answer.contexts.part(job.every)
+        context = answer.contexts.thinned_context(job.every)
         if answer.error is not None:
             if has_overflowed(context):
                 return overflow_reading(name, step)
             return self._report_fault(job, step, answer.error)
         result = answer.result
         assert result is not None
-        self._sizes.measure(name, context, seconds_awake(answer.seconds, answer.worked))
+        self._sizes.record_speed(name, context, seconds_awake(answer.seconds, answer.worked))
         self._broken.discard(name)
         self._memory[name] = result.memory
         return Reading(
@@ -213,7 +215,7 @@ class ExactReadings:
             what = f"The probe '{job.probe.title}' failed: {fault}."
             self._emit(Failed(what, "".join(traceback.format_exception(error))))
         why = f"The probe failed at step {step}: {fault}."
-        return _absent(job, step, type(error).__name__, why)
+        return _absent_reading(job, step, type(error).__name__, why)
 
     def _with_remark(self, job: ExactJob, reading: Reading, whole: ProbeContext) -> Reading:
         """Return the reading with a remark on how many examples it used."""
@@ -232,22 +234,26 @@ class ExactReadings:
         and_why = f": {trouble}" if trouble else ""
         return replace(few, remark=f"{describe_examples(few, count)}{and_why}")
 
-    def _show(self, job: ExactJob, reading: Reading, contexts: StepContexts) -> None:
+    def _publish_reading(self, job: ExactJob, reading: Reading, contexts: StepContexts) -> None:
         budget, name = self._budget, job.name
         reading = self._with_remark(job, reading, contexts.whole)
         seconds = seconds_awake(budget.clock() - job.began, budget.busy() - job.busy)
         self._awaited.pop(name, None)
-        if not stands_for(self._readings.get(name), reading):
-            interval = budget.interval(name)
+        if not should_keep_picture(self._readings.get(name), reading):
+            interval = budget.reading_interval(name)
             self._readings[name] = replace(reading, seconds=seconds, interval=interval)
             if reading.scalars:
                 few = job.every > 1
-                counts = (len(contexts.part(job.every).x), len(contexts.whole.x)) if few else (0, 0)
+                counts = (
+                    (len(contexts.thinned_context(job.every).x), len(contexts.whole.x))
+                    if few
+                    else (0, 0)
+                )
                 self._emit(ProbeScalars(contexts.step, name, reading.scalars, *counts))
         self._read_at[name] = budget.clock()
         if job.is_charged:
-            self.account(name, budget.busy() - job.busy)
+            self.charge_reading(name, budget.busy() - job.busy)
 
 
-def _absent(job: ExactJob, step: int, fault: str, why: str) -> Reading:
+def _absent_reading(job: ExactJob, step: int, fault: str, why: str) -> Reading:
     return Reading(job.name, step, facts={"fault": fault}, absent=why)

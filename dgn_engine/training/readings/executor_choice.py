@@ -22,7 +22,7 @@ class ExecutorChoice:
     def __init__(self) -> None:
         self.executor: ProcessReadings | StreamReadings = ProcessReadings()
 
-    def prepare(self, device: Device) -> None:
+    def prepare_executor(self, device: Device) -> None:
         """Start the reading process ahead of time, unless readings will run on a card.
 
         Args:
@@ -35,7 +35,7 @@ class ExecutorChoice:
         if not on_card and isinstance(self.executor, ProcessReadings):
             self.executor.start()
 
-    def choose(self, device: torch.device, architecture: Architecture) -> None:
+    def choose_executor(self, device: torch.device, architecture: Architecture) -> None:
         """Select the executor for a network, and start or end the reading process accordingly.
 
         Args:

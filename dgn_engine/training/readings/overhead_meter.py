@@ -173,17 +173,17 @@ class OverheadMeter:
         self.reason = TOO_FEW
         self.measured: Overhead | None = None
 
-    def leave(self, reason: str) -> None:
+    def stop_measuring(self, reason: str) -> None:
         """Stop measuring and discard all measurements.
 
         Args:
             reason: Why: the run is paused, or paced.
         """
         if self.reason != reason or self._start is not None:
-            self.forget()
+            self.discard_measurements()
             self.reason = reason
 
-    def forget(self) -> None:
+    def discard_measurements(self) -> None:
         """Discard all measurements, since the cost of a step or of watching has changed."""
         self._pairs.clear()
         self._start = self._guard = self._quiet = self.measured = None
@@ -194,9 +194,9 @@ class OverheadMeter:
         """Start a quiet stretch if one is due; call between two steps, when other work is done."""
         now = self._clock()
         if self._start is None:
-            self._start, self._next = self._sample(), now + EVERY
+            self._start, self._next = self._sample_costs(), now + EVERY
         elif now >= self._next and self._guard is None and self._quiet is None:
-            self._guard, self._guarded = self._sample(), now
+            self._guard, self._guarded = self._sample_costs(), now
 
     def is_quiet(self) -> bool:
         """Return whether only steps may be taken now; call after a step.
@@ -218,7 +218,7 @@ class OverheadMeter:
         self._end_quiet(self._quiet)
         return False
 
-    def leave_out(self, work: Callable[[], None]) -> None:
+    def exclude_work(self, work: Callable[[], None]) -> None:
         """Do work that belongs to the run but to no step, such as the test pass of an epoch.
 
         Args:
@@ -226,14 +226,14 @@ class OverheadMeter:
         """
         if self._start is None:  # not measuring
             return work()
-        before = self._sample()
+        before = self._sample_costs()
         work()
-        taken = self._sample().since(before)
+        taken = self._sample_costs().since(before)
         self._left_out = self._left_out.plus(taken)
         self._quiet_left_out = self._quiet_left_out.plus(taken)
         return None
 
-    def disturb(self) -> None:
+    def interrupt_quiet(self) -> None:
         """Abort the current quiet stretch, since something other than a step follows."""
         if self._guard is not None or self._quiet is not None:
             self._guard = self._quiet = None
@@ -250,23 +250,23 @@ class OverheadMeter:
         busy = sum(all_time.busy for all_time, _ in self._pairs)
         return charged / (busy + charged) if busy + charged > 0.0 else 0.0
 
-    def _sample(self) -> StepCosts:
+    def _sample_costs(self) -> StepCosts:
         return StepCosts(
             self.steps, self._clock(), self._busy(), self._queued(), self.others(), self.charged
         )
 
     def _end_guard(self, guard: StepCosts) -> None:
-        now = self._sample()
+        now = self._sample_costs()
         passed = now.since(guard)
         if passed.others <= RESTLESS * passed.wall:
             self._guard, self._quiet, self._quiet_left_out = None, now, _NOTHING
         elif now.wall - self._guarded > LONGEST_GUARD:
-            self.disturb()
+            self.interrupt_quiet()
         else:
             self._guard = now
 
     def _end_quiet(self, began: StepCosts) -> None:
-        now = self._sample()
+        now = self._sample_costs()
         quiet, start = now.since(began).since(self._quiet_left_out), self._start
         self._quiet = None
         if quiet.steps < 1.0 or start is None or quiet.others > RESTLESS * quiet.wall:
@@ -278,10 +278,10 @@ class OverheadMeter:
         wait = max(EVERY, APART * (now.wall - self._guarded))
         self._next = now.wall + self._random.uniform(0.2, 1.8) * wait
         if len(self._pairs) >= FEWEST:
-            self.measured, self.reason = estimate(self._pairs), ""
+            self.measured, self.reason = estimate_overhead(self._pairs), ""
 
 
-def estimate(pairs: Sequence[tuple[StepCosts, StepCosts]]) -> Overhead:
+def estimate_overhead(pairs: Sequence[tuple[StepCosts, StepCosts]]) -> Overhead:
     """Estimate the lost share of the step rate.
 
     lost = 1 - (overall rate) / (quiet rate), with rates from sums over all pairs: expensive events

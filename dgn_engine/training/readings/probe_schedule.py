@@ -125,16 +125,16 @@ class ProbeSchedule:
         self.use_executor(self._exact.here)
 
     @property
-    def busy(self) -> bool:
+    def is_refining(self) -> bool:
         """Return whether an expensive reading is in progress.
 
         Returns:
             True while a refined job is not over.
         """
-        return self.refined.busy
+        return self.refined.is_refining
 
     @property
-    def seconds(self) -> float:
+    def total_seconds(self) -> float:
         """Return how long the last readings of all watched probes took together.
 
         Returns:
@@ -184,29 +184,29 @@ class ProbeSchedule:
             if self._watched.get(name) != watched.get(name):
                 self._read_at.pop(name, None)
                 self._sizes.forget_fitting(name)
-                self._exact.drop()
-                self.refined.forget(name)
-        self._budget.forget(set(self._watched) - set(watched))
+                self._exact.discard_pending()
+                self.refined.forget_probe(name)
+        self._budget.forget_costs(set(self._watched) - set(watched))
         self._watched = watched
 
-    def invalidate(self) -> None:
+    def invalidate_all(self) -> None:
         """Make all probes due at once, since something other than a step changed the network."""
-        self.dropped |= self.refined.invalidate()
-        self._exact.drop()
+        self.dropped |= self.refined.invalidate_all()
+        self._exact.discard_pending()
         self._read_at.clear()
         self._sizes.forget_fitting(*self._probes)
 
-    def begin_anew(self, counted_as: int, chosen: str = "") -> None:
+    def reset_for_examples(self, counted_as: int, chosen: str = "") -> None:
         """Discard all readings, since the probe examples have changed.
 
         Args:
             counted_as: Number of examples; 0 if as many as at the start of the run.
             chosen: Key of the probe set; '' if it is the one the run started with.
         """
-        self.invalidate()
+        self.invalidate_all()
         self._trace.chosen = chosen
         self._trace.counted_as = counted_as
-        self._exact.forget()
+        self._exact.forget_memory()
         self.readings.clear()
         self.dropped = True
 
@@ -220,7 +220,7 @@ class ProbeSchedule:
                 self._read_at.pop(name, None)
                 self.dropped |= self.readings.pop(name, None) is not None
 
-    def due(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
+    def due_probes(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
         """Return the probes that are due.
 
         Probes due soon are included, since probes read together share computations.
@@ -241,7 +241,7 @@ class ProbeSchedule:
         return tuple(name for name in self._watched if self._is_due(name, step, catch_up, soon))
 
     def _is_due(self, name: str, step: int, catch_up: bool, now: float) -> bool:
-        if self._exact.busy and not self._probes[name].compares:
+        if self._exact.is_reading and not self._probes[name].compares:
             return False  # wait for the readings alongside training
         if name not in self._read_at:
             return True
@@ -251,11 +251,11 @@ class ProbeSchedule:
             return catch_up and under_way != step  # otherwise finish it first
         reading = self.readings.get(name)
         stale = reading is None or reading.step != step
-        if stale and (catch_up or self._read_at[name] + self._budget.interval(name) <= now):
+        if stale and (catch_up or self._read_at[name] + self._budget.reading_interval(name) <= now):
             return True
         return catch_up and self._sizes.can_sharpen(name)
 
-    def long(self, names: tuple[str, ...], context: ProbeContext) -> tuple[str, ...]:
+    def slow_titles(self, names: tuple[str, ...], context: ProbeContext) -> tuple[str, ...]:
         """Return the titles of probes that would hold up training for more than `NOTABLE` seconds.
 
         Args:
@@ -267,20 +267,20 @@ class ProbeSchedule:
         """
         sizes, readings = self._sizes, self.readings
         light = [name for name in names if not self._is_heavy(name, context)]
-        every = {n: sizes.affordable(n, context, HELD_UP, readings.get(n)) for n in light}
+        every = {n: sizes.affordable_every(n, context, HELD_UP, readings.get(n)) for n in light}
         return tuple(
             self._probes[name].title
             for name in light
-            if sizes.seconds(name, context, every[name]) > NOTABLE
+            if sizes.expected_seconds(name, context, every[name]) > NOTABLE
         )
 
-    def read(
+    def read_probes(
         self,
         names: tuple[str, ...],
         context: ProbeContext,
         step: int,
-        standing: bool = False,
-        made: Callable[[], object] | None = None,
+        while_paused: bool = False,
+        after_reading: Callable[[], object] | None = None,
     ) -> bool:
         """Read probes; a probe that fails is reported once and the run continues.
 
@@ -296,52 +296,52 @@ class ProbeSchedule:
             Whether weights were seen that are not finite.
         """
         exact, contexts = self._exact, StepContexts(context, step)
-        limit = TOO_LONG if standing else HELD_UP
+        limit = TOO_LONG if while_paused else HELD_UP
         exact.overflowed = False
-        if standing:
-            exact.drop()
+        if while_paused:
+            exact.discard_pending()
         heavy = [name for name in names if self._is_heavy(name, context)]
         aside: list[ExactJob] = []
         for name in [name for name in names if name not in heavy]:
-            is_aside = exact.aside.reads_aside and not (standing or self._probes[name].compares)
-            every = self._sizes.choose(name, context, limit, self.readings.get(name))
+            is_aside = exact.aside.reads_aside and not (while_paused or self._probes[name].compares)
+            every = self._sizes.choose_every(name, context, limit, self.readings.get(name))
             options = self._watched[name]
-            job = exact.new_job(name, options, contexts, every, not standing, is_aside)
+            job = exact.new_job(name, options, contexts, every, not while_paused, is_aside)
             if job is not None and is_aside:
                 aside.append(job)
                 continue
             if job is not None:
                 exact.here.submit([job], contexts)
-            if made is not None and name != names[-1]:
-                made()
+            if after_reading is not None and name != names[-1]:
+                after_reading()
         if aside:
             exact.aside.submit(aside, contexts)
         busy = self._budget.busy()
-        self._refine(heavy, contexts)
-        for name in heavy if not standing else ():
-            exact.account(name, (self._budget.busy() - busy) / len(heavy))
+        self._start_refining(heavy, contexts)
+        for name in heavy if not while_paused else ():
+            exact.charge_reading(name, (self._budget.busy() - busy) / len(heavy))
         self._read_at.update(dict.fromkeys(names, self._budget.clock()))
         return exact.overflowed
 
     def _is_heavy(self, name: str, whole: ProbeContext) -> bool:
         """Return whether to refine a probe elsewhere, so that training is not held up."""
-        if not self.refined.available or self._probes[name].compares:
+        if not self.refined.can_refine or self._probes[name].compares:
             return False
-        return self._sizes.quick_share(name, whole) != 1
+        return self._sizes.quick_every(name, whole) != 1
 
-    def _refine(self, heavy: list[str], contexts: StepContexts) -> None:
+    def _start_refining(self, heavy: list[str], contexts: StepContexts) -> None:
         """Start refining these probes, cheapest first; give those without a picture a quick one."""
         whole, sizes = contexts.whole, self._sizes
-        heavy = sorted(heavy, key=lambda name: sizes.seconds(name, whole, 1))
+        heavy = sorted(heavy, key=lambda name: sizes.expected_seconds(name, whole, 1))
         for name in heavy if whole.x.device.type != "cuda" else ():  # a card starts at once
-            quick = sizes.quick_share(name, whole)
-            every = sizes.choose(name, whole, FIRST_LOOK, self.readings.get(name))
+            quick = sizes.quick_every(name, whole)
+            every = sizes.choose_every(name, whole, FIRST_LOOK, self.readings.get(name))
             if quick and name not in self.refined.pictures:
                 every = every and max(every, quick)
                 job = self._exact.new_job(name, self._watched[name], contexts, every)
                 if job is not None:
                     self._exact.here.submit([job], contexts)
         if heavy:
-            self.refined.begin({name: self._watched[name] for name in heavy}, contexts)
+            self.refined.begin_jobs({name: self._watched[name] for name in heavy}, contexts)
         for name in heavy:
             sizes.note_sharper(name, whole, 0)  # refinement reads all examples

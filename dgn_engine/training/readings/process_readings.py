@@ -65,7 +65,7 @@ class ReadingProcess:
         self.ended = ""  # how the process ended; '' while it runs
         self._threads = [
             threading.Thread(target=target, name="dgn-reading", daemon=True)
-            for target in (self._write, self._read)
+            for target in (self._write_orders, self._read_answers)
         ]
         try:
             for thread in self._threads:
@@ -85,7 +85,7 @@ class ReadingProcess:
         """
         return self._process.pid
 
-    def put(self, order: Order) -> None:
+    def send_order(self, order: Order) -> None:
         """Queue an order for the process.
 
         Args:
@@ -93,7 +93,7 @@ class ReadingProcess:
         """
         self._orders.put(order)
 
-    def take(self) -> list[Answer]:
+    def take_answers(self) -> list[Answer]:
         """Return the answers received so far, without waiting.
 
         Returns:
@@ -105,7 +105,7 @@ class ReadingProcess:
             if answer is None:
                 # It closed its output or sent garbage: give it a moment to exit.
                 self._process.wait(LEAVE)
-                self._finish()
+                self._end_process()
                 self.ended = describe_end(self._process.code, _ENDS)
             else:
                 answers.append(answer)
@@ -113,17 +113,17 @@ class ReadingProcess:
 
     def kill(self) -> None:
         """Kill the process; it holds nothing worth saving."""
-        self._finish()
+        self._end_process()
         self.ended = self.ended or "it was terminated"
 
-    def _finish(self) -> None:
+    def _end_process(self) -> None:
         self._process.kill()
         self._orders.put(None)
         for thread in self._threads:
             thread.join()
         self._process.close()
 
-    def _write(self) -> None:
+    def _write_orders(self) -> None:
         while (order := self._orders.get()) is not None:
             try:
                 pickle.dump(order, self._process.stdin, protocol=5)
@@ -131,7 +131,7 @@ class ReadingProcess:
             except (OSError, ValueError):
                 return  # `_read_answers` notices that it ended
 
-    def _read(self) -> None:
+    def _read_answers(self) -> None:
         try:
             while True:
                 self._answers.put(pickle.load(self._process.stdout))
@@ -202,7 +202,7 @@ class ProcessReadings(ReadingExecutor):
             orders.append(job.order_for(contexts))
             self._jobs[job.ticket] = _OrderedJob(job, orders[-1], network)
         if self.start() and self._process is not None:  # else `deliver_answers` reports it
-            self._process.put(BeginJobs(network, tuple(orders)))
+            self._process.send_order(BeginJobs(network, tuple(orders)))
 
     def cancel(self, job: ExactJob | RefinedJob) -> None:
         """Ask the process to stop a job.
@@ -214,9 +214,9 @@ class ProcessReadings(ReadingExecutor):
         if ordered is not None and ordered.stopped is None:
             ordered.stopped = self._clock()
             if self._process is not None:
-                self._process.put(StopJob(ordered.order.ticket))
+                self._process.send_order(StopJob(ordered.order.ticket))
 
-    def latest(self, budget: WatchBudget | None = None) -> bool:
+    def deliver_answers(self, budget: WatchBudget | None = None) -> bool:
         """Deliver what the process has sent; restart it if a stopped job hangs.
 
         Args:
@@ -228,9 +228,9 @@ class ProcessReadings(ReadingExecutor):
         process = self._process
         if process is None:
             return self._end_jobs(self.trouble) if self.trouble and self._jobs else False
-        answers = process.take()
+        answers = process.take_answers()
         for answer in answers:
-            self._deliver(answer)
+            self._deliver_answer(answer)
         if process.ended:
             self._process = None
             if not self._ready:
@@ -257,7 +257,7 @@ class ProcessReadings(ReadingExecutor):
         self._process = None
         return self._end_jobs(trouble)
 
-    def _deliver(self, answer: Answer) -> None:
+    def _deliver_answer(self, answer: Answer) -> None:
         if isinstance(answer, ProcessReady):
             self._ready = True
             return

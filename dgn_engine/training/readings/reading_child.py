@@ -49,7 +49,7 @@ class _SlicedJob:
     began: float | None = None  # start of its first slice
 
 
-def _priority(job: _SlicedJob) -> tuple[bool, int, float]:
+def _job_priority(job: _SlicedJob) -> tuple[bool, int, float]:
     """Return the sort key of a job: newest job without a picture first, then least time spent."""
     has_picture = job.shown is not None
     return has_picture, 0 if has_picture else -job.order.key, job.turn
@@ -80,7 +80,7 @@ class ReadingServer:
         self._jobs: list[_SlicedJob] = []
 
     @property
-    def busy(self) -> bool:
+    def has_jobs(self) -> bool:
         """Return whether there are jobs.
 
         Returns:
@@ -89,7 +89,7 @@ class ReadingServer:
         return bool(self._jobs)
 
     @property
-    def awaited(self) -> bool:
+    def awaits_picture(self) -> bool:
         """Return whether a job has no picture yet.
 
         Returns:
@@ -97,21 +97,21 @@ class ReadingServer:
         """
         return any(job.shown is None for job in self._jobs)
 
-    def take(self, order: Order) -> None:
+    def handle_order(self, order: Order) -> None:
         """Carry out an order.
 
         Args:
             order: Begin or stop jobs.
         """
         if isinstance(order, StopJob):
-            self.stop(order.ticket)
+            self.stop_job(order.ticket)
             self._send(JobOver(order.ticket))
             return
         context = unpack_context(order.network)
         for job in order.jobs:
-            self.begin(job, context)
+            self.begin_job(job, context)
 
-    def begin(self, order: BeginJob, context: ProbeContext) -> None:
+    def begin_job(self, order: BeginJob, context: ProbeContext) -> None:
         """Add a job; `run_slice` computes its first slice.
 
         Args:
@@ -120,12 +120,12 @@ class ReadingServer:
         """
         probe = self._probes[order.probe]
         generator = torch.Generator().manual_seed(order.seed)
-        refine = probe.refine or (lambda *given: on_growing_subsets(probe, *given[:2]))
+        refine = probe.refine or (lambda *given: read_growing_subsets(probe, *given[:2]))
         turn = min((job.turn for job in self._jobs), default=0.0)
         slices = refine(context, order.options, generator)
         self._jobs.append(_SlicedJob(order, context, slices, turn))
 
-    def stop(self, ticket: int) -> None:
+    def stop_job(self, ticket: int) -> None:
         """Remove a job without an answer.
 
         Args:
@@ -133,26 +133,28 @@ class ReadingServer:
         """
         self._jobs = [job for job in self._jobs if job.order.ticket != ticket]
 
-    def work(self) -> None:
+    def run_slice(self) -> None:
         """Compute one slice of the next job and send its answer; requires that there is a job."""
-        job = min(self._jobs, key=_priority)
+        job = min(self._jobs, key=_job_priority)
         ticket, now = job.order.ticket, self._clock()
         job.began = now if job.began is None else job.began
         try:
             refinement = next(job.slices, None)
-            answer: Answer = JobOver(ticket) if refinement is None else self._slice(job, refinement)
+            answer: Answer = (
+                JobOver(ticket) if refinement is None else self._slice_answer(job, refinement)
+            )
         except Exception as error:  # the process must outlive a faulty probe
-            answer = JobOver(ticket, *_trouble(error, job.context))
+            answer = JobOver(ticket, *_describe_error(error, job.context))
         if isinstance(answer, JobOver):
             self._jobs.remove(job)
         job.turn += self._clock() - now
         self._send(answer)
 
-    def _slice(self, job: _SlicedJob, refinement: Refinement) -> JobSlice:
+    def _slice_answer(self, job: _SlicedJob, refinement: Refinement) -> JobSlice:
         new = refinement.result is not job.shown
         job.shown = refinement.result
         result = replace(refinement.result, memory=None) if new else None
-        whole, shown = len(job.context.x), _examples(refinement.result)
+        whole, shown = len(job.context.x), _count_examples(refinement.result)
         assert job.began is not None
         return JobSlice(
             job.order.ticket,
@@ -164,7 +166,7 @@ class ReadingServer:
         )
 
 
-def on_growing_subsets(
+def read_growing_subsets(
     probe: Probe, context: ProbeContext, options: Mapping[str, OptionValue]
 ) -> Iterator[Refinement]:
     """Read a probe that has no estimator exactly on 8, 16, 32, … and finally all examples.
@@ -185,17 +187,17 @@ def on_growing_subsets(
     for number, every in enumerate(strides, 1):
         part = context.subsample(every) if every > 1 else context
         result = probe.read(part, options, None)
-        part.forget()
+        part.drop_kernels()
         yield Refinement(result, 1.0 if every == 1 else sum(costs[:number]) / sum(costs))
 
 
-def _examples(result: ProbeResult) -> int:
+def _count_examples(result: ProbeResult) -> int:
     """Return how many probe examples a result is of; 0 if it does not say."""
     labels = result.arrays.get("labels")
     return 0 if labels is None else len(labels)
 
 
-def _trouble(error: Exception, context: ProbeContext) -> tuple[str, str]:
+def _describe_error(error: Exception, context: ProbeContext) -> tuple[str, str]:
     """Return why a job failed, as part of a sentence, and the traceback of an unexpected error."""
     overflowed = False
     with contextlib.suppress(Exception):  # a full or failed card may refuse this, too
@@ -210,7 +212,7 @@ def _trouble(error: Exception, context: ProbeContext) -> tuple[str, str]:
     return f"it failed ({str(error).rstrip('.') or type(error).__name__})", traceback.format_exc()
 
 
-def _listen(orders: IO[bytes], inbox: queue.SimpleQueue[Order]) -> None:
+def _read_orders(orders: IO[bytes], inbox: queue.SimpleQueue[Order]) -> None:
     """Pass on the parent's orders; exit when it is gone."""
     while True:
         try:
@@ -225,23 +227,23 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep prints of libraries out of the answers
     inbox: queue.SimpleQueue[Order] = queue.SimpleQueue()
-    listener = threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True)
+    listener = threading.Thread(target=_read_orders, args=(sys.stdin.buffer, inbox), daemon=True)
     listener.start()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
 
-    def send(answer: Answer) -> None:
+    def send_answer(answer: Answer) -> None:
         pickle.dump(answer, answers, protocol=5)
         answers.flush()
 
-    server = ReadingServer(send, all_probes())
-    send(ProcessReady())
+    server = ReadingServer(send_answer, all_probes())
+    send_answer(ProcessReady())
     nice = False
     while True:
-        while not server.busy or not inbox.empty():
-            server.take(inbox.get())
-        server.work()
-        if not (nice or server.awaited):
+        while not server.has_jobs or not inbox.empty():
+            server.handle_order(inbox.get())
+        server.run_slice()
+        if not (nice or server.awaits_picture):
             nice = True
             if hasattr(os, "nice"):
                 os.nice(NICENESS)

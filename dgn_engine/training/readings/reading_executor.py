@@ -57,7 +57,7 @@ class ReadingExecutor(ABC):
         """
 
     @abstractmethod
-    def latest(self, budget: WatchBudget | None = None) -> bool:
+    def deliver_answers(self, budget: WatchBudget | None = None) -> bool:
         """Deliver new answers, and continue work that this thread has to do itself.
 
         Args:
@@ -106,7 +106,7 @@ class InlineReadings(ReadingExecutor):
         """
         for job in jobs:
             assert isinstance(job, ExactJob)
-            context = contexts.part(job.every)
+            context = contexts.thinned_context(job.every)
             result, error, busy = None, None, self._busy()
             with float32_products("ieee"):
                 began = self._clock()
@@ -126,7 +126,7 @@ class InlineReadings(ReadingExecutor):
         """
         ...
 
-    def latest(self, budget: WatchBudget | None = None) -> bool:
+    def deliver_answers(self, budget: WatchBudget | None = None) -> bool:
         """Do nothing: answers are delivered by `submit`.
 
         Args:

@@ -47,7 +47,7 @@ class StepContexts:
         self.key = next(_keys)
         self._parts = {1: whole}
 
-    def part(self, every: int) -> ProbeContext:
+    def thinned_context(self, every: int) -> ProbeContext:
         """Return the context of every n-th example, created on first use.
 
         Args:
@@ -60,10 +60,10 @@ class StepContexts:
             self._parts[every] = self.whole.subsample(every)
         return self._parts[every]
 
-    def forget(self) -> None:
+    def drop_kernels(self) -> None:
         """Free the kernels that readings of this step share."""
         for part in self._parts.values():
-            part.forget()
+            part.drop_kernels()
 
     def copy_network(self) -> StepContexts:
         """Return the same examples under a copy of the network that later steps do not change.
@@ -206,10 +206,10 @@ class _TensorPickler(pickle.Pickler):
             return NotImplemented
         array = value.detach().cpu().numpy()
         as_parameter = isinstance(value, torch.nn.Parameter)
-        return _tensor, (np.ascontiguousarray(array), as_parameter, value.requires_grad)
+        return _tensor_from_array, (np.ascontiguousarray(array), as_parameter, value.requires_grad)
 
 
-def _tensor(array: Array, as_parameter: bool, trains: bool) -> Tensor:
+def _tensor_from_array(array: Array, as_parameter: bool, trains: bool) -> Tensor:
     tensor = torch.from_numpy(np.array(array))
     return torch.nn.Parameter(tensor, trains) if as_parameter else tensor.requires_grad_(trains)
 

@@ -51,7 +51,9 @@ class ReadingSizes:
         self._speed: dict[str, float] = {}  # measured FLOP/s
         self._sharper: dict[str, float] = {}  # seconds twice as many examples would take
 
-    def choose(self, name: str, whole: ProbeContext, limit: float, before: Reading | None) -> int:
+    def choose_every(
+        self, name: str, whole: ProbeContext, limit: float, before: Reading | None
+    ) -> int:
         """Return the stride of the next reading.
 
         Args:
@@ -64,9 +66,9 @@ class ReadingSizes:
             n, to read every n-th example; 0 if not even the fewest fit into memory.
         """
         fitting = self._fitting.get(name, 1)
-        return fitting and max(fitting, self.affordable(name, whole, limit, before))
+        return fitting and max(fitting, self.affordable_every(name, whole, limit, before))
 
-    def quick_share(self, name: str, whole: ProbeContext) -> int:
+    def quick_every(self, name: str, whole: ProbeContext) -> int:
         """Return the stride of a reading that takes a moment.
 
         Args:
@@ -77,13 +79,13 @@ class ReadingSizes:
             n, to read every n-th example; 0 if even the fewest take longer.
         """
         limit, every = FIRST_LOOK if name in self._speed else UNSURE, 1
-        while self.seconds(name, whole, every) > limit:
+        while self.expected_seconds(name, whole, every) > limit:
             every *= 2
             if len(whole.x) // every < FEWEST:
                 return 0
         return every
 
-    def seconds(self, name: str, whole: ProbeContext, every: int) -> float:
+    def expected_seconds(self, name: str, whole: ProbeContext, every: int) -> float:
         """Return the expected duration of a reading.
 
         Args:
@@ -134,7 +136,7 @@ class ReadingSizes:
         """
         return 0.0 < self._sharper.get(name, 0.0) <= SHARPEN_BELOW * TOO_LONG
 
-    def measure(self, name: str, context: ProbeContext, seconds: float) -> None:
+    def record_speed(self, name: str, context: ProbeContext, seconds: float) -> None:
         """Record the speed of a reading; at most doubles it, as shared results look like speed.
 
         Args:
@@ -157,9 +159,9 @@ class ReadingSizes:
             whole: All probe examples.
             every: Stride; 0 if there is nothing sharper.
         """
-        self._sharper[name] = self.seconds(name, whole, every) if every else 0.0
+        self._sharper[name] = self.expected_seconds(name, whole, every) if every else 0.0
 
-    def halve(self, name: str, every: int, examples: int) -> int:
+    def halve_examples(self, name: str, every: int, examples: int) -> int:
         """Record that memory ran out.
 
         Args:
@@ -182,7 +184,7 @@ class ReadingSizes:
         for name in names:
             self._fitting.pop(name, None)
 
-    def affordable(
+    def affordable_every(
         self, name: str, whole: ProbeContext, limit: float, before: Reading | None
     ) -> int:
         """Return the stride that stays within a time limit, ignoring memory.
@@ -204,7 +206,7 @@ class ReadingSizes:
             # Hysteresis: read more than last time only well below the limit.
             share = SHARPEN_BELOW if every < last else 1.0
             within = limit if name in self._speed else min(limit, FIRST_LOOK)
-            if self.seconds(name, whole, every) <= share * within:
+            if self.expected_seconds(name, whole, every) <= share * within:
                 break
             every *= 2
         return every

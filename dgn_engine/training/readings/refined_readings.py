@@ -12,7 +12,7 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.text.written_numbers import decimals, number
-from dgn_engine.training.overflow import stands_for
+from dgn_engine.training.overflow import should_keep_picture
 from dgn_engine.training.probes import Probe
 from dgn_engine.training.readings.reading_executor import InlineReadings, ReadingExecutor
 from dgn_engine.training.readings.reading_jobs import JobOver, JobSlice, RefinedJob, StepContexts
@@ -28,7 +28,7 @@ class JobPace:
     def __init__(self) -> None:
         self._first: tuple[float, float] | None = None  # share and seconds of the first slice
 
-    def left(self, done: float, elapsed: float) -> float:
+    def estimate_left(self, done: float, elapsed: float) -> float:
         """Return the time until a job is done.
 
         The larger of two extrapolations: from all slices, and from those after the first.
@@ -65,7 +65,7 @@ class _RefiningState:
         Slices of one job only get better, except for those repeated after a restart; the first
         slice must match what an earlier job left.
         """
-        return done >= self.shown if self.shown else _replaces(new, shown, done)
+        return done >= self.shown if self.shown else _should_replace(new, shown, done)
 
 
 class RefinedReadings:
@@ -108,7 +108,7 @@ class RefinedReadings:
         self._broken: set[str] = set()  # probes whose failure was reported
 
     @property
-    def available(self) -> bool:
+    def can_refine(self) -> bool:
         """Return whether the executor can refine.
 
         Returns:
@@ -117,7 +117,7 @@ class RefinedReadings:
         return self.executor.refines and not self.executor.trouble
 
     @property
-    def busy(self) -> bool:
+    def is_refining(self) -> bool:
         """Return whether a job is in progress.
 
         Returns:
@@ -137,7 +137,7 @@ class RefinedReadings:
         progress = self._jobs.get(name)
         return progress.step if progress is not None and progress.job is not None else None
 
-    def begin(
+    def begin_jobs(
         self, options: Mapping[str, Mapping[str, OptionValue]], contexts: StepContexts
     ) -> None:
         """Start jobs, in this order; jobs of the same probes at an earlier step are dropped.
@@ -148,10 +148,10 @@ class RefinedReadings:
         """
         jobs = []
         for name, chosen in options.items():
-            self._stop(name)
+            self._stop_job(name)
             progress = _RefiningState(None, contexts.step, len(contexts.whole.x))
             first = name not in self.pictures
-            progress.job = RefinedJob(name, chosen, partial(self._deliver, progress), first)
+            progress.job = RefinedJob(name, chosen, partial(self._handle_answer, progress), first)
             self._jobs[name] = progress
             jobs.append(progress.job)
             before = self._readings.get(name)
@@ -160,17 +160,17 @@ class RefinedReadings:
             self._readings[name] = replace(before, progress=0.0, left=0.0, cancelled=False)
         self.executor.submit(jobs, contexts)
 
-    def forget(self, name: str) -> None:
+    def forget_probe(self, name: str) -> None:
         """Stop a job, and let any later reading replace its picture.
 
         Args:
             name: Key of the probe.
         """
-        self._stop(name)
+        self._stop_job(name)
         self.cancelled.discard(name)
         self.pictures.discard(name)
 
-    def invalidate(self) -> bool:
+    def invalidate_all(self) -> bool:
         """Drop all jobs and their readings, since the network has changed.
 
         Returns:
@@ -178,7 +178,7 @@ class RefinedReadings:
         """
         dropped = False
         for name in self._jobs:
-            self.forget(name)
+            self.forget_probe(name)
             dropped |= self._readings.pop(name, None) is not None
         self._jobs.clear()
         return dropped
@@ -191,11 +191,11 @@ class RefinedReadings:
         """
         if self.step_of(name) is None:
             return
-        self._stop(name)
+        self._stop_job(name)
         self.cancelled.add(name)
         shown = self._readings[name]
         absent = STOPPED if shown.pending else shown.absent
-        self._finish(name, replace(shown, absent=absent, cancelled=True))
+        self._show_final(name, replace(shown, absent=absent, cancelled=True))
 
     def resume(self, name: str) -> bool:
         """Allow a cancelled probe to be read again.
@@ -210,7 +210,7 @@ class RefinedReadings:
         self.cancelled.discard(name)
         return was_cancelled
 
-    def end(self, trouble: str) -> bool:
+    def end_jobs(self, trouble: str) -> bool:
         """End all jobs of the executor if they use the memory that training needs.
 
         Args:
@@ -224,35 +224,35 @@ class RefinedReadings:
     def release(self) -> None:
         """Stop all jobs."""
         for name in self._jobs:
-            self._stop(name)
+            self._stop_job(name)
 
-    def _stop(self, name: str) -> None:
+    def _stop_job(self, name: str) -> None:
         progress = self._jobs.get(name)
         if progress is not None and progress.job is not None:
             self.executor.cancel(progress.job)
             progress.job = None
 
-    def _deliver(self, progress: _RefiningState, answer: JobSlice | JobOver) -> None:
+    def _handle_answer(self, progress: _RefiningState, answer: JobSlice | JobOver) -> None:
         if progress.job is None:
             return
         name = progress.job.name
         if isinstance(answer, JobOver):
             progress.job = None
-            self._end(name, progress, answer)
+            self._end_job(name, progress, answer)
         else:
-            self._sharpen(name, progress, answer)
+            self._show_slice(name, progress, answer)
 
-    def _sharpen(self, name: str, progress: _RefiningState, piece: JobSlice) -> None:
-        left = progress.pace.left(piece.done, piece.elapsed)
+    def _show_slice(self, name: str, progress: _RefiningState, piece: JobSlice) -> None:
+        left = progress.pace.estimate_left(piece.done, piece.elapsed)
         if piece.result is not None:
-            new = _reading_of(name, progress.step, piece)
+            new = _make_reading(name, progress.step, piece)
         elif progress.newest is not None:
             new = replace(progress.newest, error=piece.error, seconds=piece.elapsed)
         else:
             return
         progress.newest = new
         shown = self._readings.get(name)
-        if stands_for(shown, new):
+        if should_keep_picture(shown, new):
             progress.newest = None
             return
         first = shown is None or name not in self.pictures
@@ -262,7 +262,7 @@ class RefinedReadings:
             shown = replace(new, remark=describe_examples(new, progress.examples))
         self._readings[name] = replace(shown, progress=min(piece.done, 1.0), left=left)
 
-    def _end(self, name: str, progress: _RefiningState, answer: JobOver) -> None:
+    def _end_job(self, name: str, progress: _RefiningState, answer: JobOver) -> None:
         shown = self._readings.get(name)
         if shown is None:
             return
@@ -274,31 +274,31 @@ class RefinedReadings:
                     self._emit(ProbeScalars(last.step, name, last.scalars, *counts))
                 shown = replace(last, remark=describe_examples(last, progress.examples))
                 self._broken.discard(name)
-            self._finish(name, replace(shown, interval=shown.seconds))
+            self._show_final(name, replace(shown, interval=shown.seconds))
         elif self.executor.trouble:
             self._read_at.pop(name, None)
         else:
             self.cancelled.add(name)
-            self._report(name, progress.step, answer)
+            self._report_failure(name, progress.step, answer)
             if shown.pending:
                 why = f"{self._probes[name].title} is not available: {answer.trouble}."
                 shown = replace(shown, absent=why, facts={"fault": "no picture"})
             else:
                 shown = replace(shown, remark=f"{shown.remark} · not refined: {answer.trouble}")
-            self._finish(name, replace(shown, cancelled=True))
+            self._show_final(name, replace(shown, cancelled=True))
 
-    def _finish(self, name: str, reading: Reading) -> None:
+    def _show_final(self, name: str, reading: Reading) -> None:
         """Show a reading that will not change any more."""
         self._readings[name] = replace(reading, progress=1.0, left=0.0)
 
-    def _report(self, name: str, step: int, answer: JobOver) -> None:
+    def _report_failure(self, name: str, step: int, answer: JobOver) -> None:
         if answer.details and name not in self._broken:
             self._broken.add(name)
             what = f"Probe '{self._probes[name].title}' stopped at step {step:,}: {answer.trouble}."
             self._emit(Failed(what, answer.details))
 
 
-def _reading_of(name: str, step: int, piece: JobSlice) -> Reading:
+def _make_reading(name: str, step: int, piece: JobSlice) -> Reading:
     assert piece.result is not None
     for array in piece.result.arrays.values():
         array.flags.writeable = False
@@ -315,17 +315,17 @@ def _reading_of(name: str, step: int, piece: JobSlice) -> Reading:
     )
 
 
-def _replaces(new: Reading, shown: Reading, done: float) -> bool:
+def _should_replace(new: Reading, shown: Reading, done: float) -> bool:
     """Return whether a new reading replaces the displayed one, which may be of an earlier step."""
     if done >= 1.0 or shown.absent:
         return True
-    if _count(new) < _count(shown):
+    if _count_examples(new) < _count_examples(shown):
         return False
     enough = shown.error if new.step == shown.step else max(shown.error, GOOD)
     return new.error <= enough
 
 
-def _count(reading: Reading) -> float:
+def _count_examples(reading: Reading) -> float:
     return reading.examples or math.inf
 
 

@@ -57,7 +57,7 @@ class SlicedReadings(ReadingExecutor):
         self._answers: list[JobSlice | JobOver] = []
         self._jobs: dict[int, _BegunJob] = {}
         self._probes = all_probes() if probes is None else dict(probes)
-        self._server = ReadingServer(self._collect, self._probes, self._seconds)
+        self._server = ReadingServer(self._collect_answer, self._probes, self._worked_seconds)
 
     def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
         """Queue refined jobs on a copy of the network.
@@ -70,7 +70,7 @@ class SlicedReadings(ReadingExecutor):
         for job in jobs:
             assert isinstance(job, RefinedJob)
             self._jobs[job.ticket] = _BegunJob(job, self._probes[job.name].refine is None)
-            self._server.begin(job.order_for(contexts), copied)
+            self._server.begin_job(job.order_for(contexts), copied)
 
     def cancel(self, job: ExactJob | RefinedJob) -> None:
         """Remove a job.
@@ -79,9 +79,9 @@ class SlicedReadings(ReadingExecutor):
             job: A submitted job; others are ignored.
         """
         if isinstance(job, RefinedJob) and self._jobs.pop(job.ticket, None) is not None:
-            self._server.stop(job.ticket)
+            self._server.stop_job(job.ticket)
 
-    def latest(self, budget: WatchBudget | None = None) -> bool:
+    def deliver_answers(self, budget: WatchBudget | None = None) -> bool:
         """Compute one slice and deliver its answers.
 
         Args:
@@ -90,14 +90,14 @@ class SlicedReadings(ReadingExecutor):
         Returns:
             Whether anything was delivered.
         """
-        if not self._server.busy:
+        if not self._server.has_jobs:
             return False
         before = self._worked
         self._since = self._busy()
         try:
-            self._server.work()
+            self._server.run_slice()
         finally:
-            self._worked, self._since = self._seconds(), None
+            self._worked, self._since = self._worked_seconds(), None
         if budget is not None:
             budget.charge("refinements", self._worked - before)
         answers, self._answers = self._answers, []
@@ -119,34 +119,34 @@ class SlicedReadings(ReadingExecutor):
         """
         jobs, self._jobs = self._jobs, {}
         for ticket, begun in jobs.items():
-            self._server.stop(ticket)
+            self._server.stop_job(ticket)
             if trouble:
                 begun.job.deliver(JobOver(ticket, trouble))
         return bool(jobs)
 
     @property
-    def waits(self) -> bool:
+    def has_jobs(self) -> bool:
         """Return whether there is work to do.
 
         Returns:
             True while any job is unfinished.
         """
-        return self._server.busy
+        return self._server.has_jobs
 
     @property
-    def awaited(self) -> bool:
+    def awaits_picture(self) -> bool:
         """Return whether a reading has no picture yet.
 
         Returns:
             True while any job has produced no result.
         """
-        return self._server.awaited
+        return self._server.awaits_picture
 
-    def _seconds(self) -> float:
+    def _worked_seconds(self) -> float:
         """Return the seconds worked so far; the loop's own steps do not count."""
         return self._worked + (0.0 if self._since is None else self._busy() - self._since)
 
-    def _collect(self, answer: Answer) -> None:
+    def _collect_answer(self, answer: Answer) -> None:
         assert isinstance(answer, (JobSlice, JobOver))
         self._answers.append(answer)
         if isinstance(answer, JobSlice):
@@ -154,7 +154,7 @@ class SlicedReadings(ReadingExecutor):
             begun.shown |= answer.result is not None
             begun.pictures += answer.result is not None and not answer.examples
             if begun.shown and _is_enough(begun, answer):
-                self._server.stop(answer.ticket)
+                self._server.stop_job(answer.ticket)
                 self._answers.append(JobOver(answer.ticket))
 
 

@@ -181,7 +181,7 @@ class StreamReadings(ReadingExecutor):
         copied = contexts.copy_network()
         for job in jobs:
             if isinstance(job, ExactJob):
-                copied.part(job.every)
+                copied.thinned_context(job.every)
         event = self._side.record_event()
         for job in jobs:
             if isinstance(job, ExactJob):
@@ -209,7 +209,7 @@ class StreamReadings(ReadingExecutor):
             if not pair[1].cancel():
                 wait([pair[1]])
 
-    def latest(self, budget: WatchBudget | None = None) -> bool:
+    def deliver_answers(self, budget: WatchBudget | None = None) -> bool:
         """Deliver answers, charge the finished slice, and start the next if the budget allows.
 
         First pictures are computed on credit. While nothing trains, slices follow each other.
@@ -221,7 +221,7 @@ class StreamReadings(ReadingExecutor):
             Whether anything was delivered.
         """
         exact = self._deliver_exact()
-        self._advance(budget)
+        self._advance_work(budget)
         return self._deliver_slices() or exact
 
     def close(self, trouble: str = "") -> bool:
@@ -275,20 +275,20 @@ class StreamReadings(ReadingExecutor):
             delivered = True
         return delivered
 
-    def _advance(self, budget: WatchBudget | None) -> None:
+    def _advance_work(self, budget: WatchBudget | None) -> None:
         self._trains = budget is not None
         if self._work is not None:
             if not self._work.done():
                 return
             work, self._work = self._work, None
-            if not self._charge(work, budget):
+            if not self._charge_slice(work, budget):
                 return
         if self._jobs and self._may_begin(budget):
-            self._work = self._side.submit(self._refine)
+            self._work = self._side.submit(self._run_slices)
         elif not self._orders.empty():
             self._work = self._side.submit(self._take_orders)
 
-    def _charge(self, work: Future[float], budget: WatchBudget | None) -> bool:
+    def _charge_slice(self, work: Future[float], budget: WatchBudget | None) -> bool:
         """Charge a finished slice; return False if it failed, which ends all jobs."""
         try:
             seconds = work.result()
@@ -325,13 +325,13 @@ class StreamReadings(ReadingExecutor):
         while not self._orders.empty():
             order = self._orders.get()
             if isinstance(order, int):
-                self._server.stop(order)
+                self._server.stop_job(order)
             else:
                 self._side.wait_for(order[2])
-                self._server.begin(order[0], order[1])
+                self._server.begin_job(order[0], order[1])
         return 0.0
 
-    def _refine(self) -> float:
+    def _run_slices(self) -> float:
         """Compute one slice, or slice after slice while nothing trains.
 
         Returns:
@@ -339,11 +339,11 @@ class StreamReadings(ReadingExecutor):
         """
         while True:
             self._take_orders()
-            if not self._server.busy:
+            if not self._server.has_jobs:
                 return 0.0
             with float32_products("ieee"):  # whatever the precision of training
                 began = self._clock()
-                self._server.work()
+                self._server.run_slice()
                 self._side.synchronize()
                 seconds = self._clock() - began
             if self._trains:

@@ -164,7 +164,7 @@ class WatchBudget:
     @share.setter
     def share(self, share: float) -> None:
         self._share = share
-        self._plan()
+        self._plan_rounds()
 
     def charge(self, expense: str, seconds: float, own: bool = True) -> None:
         """Charge processor seconds.
@@ -189,7 +189,7 @@ class WatchBudget:
         """
         self._open[expense] = self._open.get(expense, 0.0) + seconds
 
-    def took(self, name: str, expense: str, seconds: float) -> None:
+    def record_reading(self, name: str, expense: str, seconds: float) -> None:
         """Charge a reading, whose cost sets when the next is due.
 
         Args:
@@ -201,10 +201,10 @@ class WatchBudget:
         self._readings += 1
         before = self._cost.get(name, seconds)
         self._cost[name] = before + _NEWEST * (seconds - before)
-        self._plan()
+        self._plan_rounds()
 
     @property
-    def in_credit(self) -> bool:
+    def has_credit(self) -> bool:
         """Return whether nothing is owed, so that work that can wait may run.
 
         Returns:
@@ -222,9 +222,9 @@ class WatchBudget:
         Returns:
             True if it may start now.
         """
-        return self.in_credit or since >= self.spacing(seconds, SURE)
+        return self.has_credit or since >= self.minimum_spacing(seconds, SURE)
 
-    def forget(self, names: Collection[str]) -> None:
+    def forget_costs(self, names: Collection[str]) -> None:
         """Forget the cost of things that are no longer watched.
 
         Args:
@@ -232,9 +232,9 @@ class WatchBudget:
         """
         for name in names:
             self._cost.pop(name, None)
-        self._plan()
+        self._plan_rounds()
 
-    def interval(self, name: str) -> float:
+    def reading_interval(self, name: str) -> float:
         """Return the time between two readings of a probe.
 
         Args:
@@ -245,7 +245,7 @@ class WatchBudget:
         """
         return self.every * self._strides.get(name, 1)
 
-    def spacing(self, seconds: float, part: float) -> float:
+    def minimum_spacing(self, seconds: float, part: float) -> float:
         """Return how far apart expenses of one size must be to stay within a share of the budget.
 
         Args:
@@ -257,7 +257,7 @@ class WatchBudget:
         """
         return self._scale * seconds / (part * (self._allowed.value or self._share))
 
-    def unprompted(self, every: float) -> float:
+    def background_interval(self, every: float) -> float:
         """Return the interval of background work, stretched if it would starve the rounds.
 
         Args:
@@ -268,7 +268,7 @@ class WatchBudget:
         """
         return self._slow * every
 
-    def settle(self, running: bool, paced: bool = False) -> None:
+    def update_account(self, running: bool, paced: bool = False) -> None:
         """Update the account; call between two steps.
 
         While the run is paused, nothing is earned or charged.
@@ -278,7 +278,7 @@ class WatchBudget:
             paced: Whether it waits between its steps.
         """
         if not running or paced:
-            self.overhead.leave(PACED if running else RESTING)
+            self.overhead.stop_measuring(PACED if running else RESTING)
         now = self.clock()
         if running and self._account is not None and now - self._account[0] < SETTLE:
             return
@@ -304,16 +304,16 @@ class WatchBudget:
             self._rates.setdefault(expense, _Rate()).add(spent.get(expense, 0.0), wall)
         self._balance += allowed - sum(spent.values())
         self._balance = max(self._balance, -self._debt * self._allowed.value)
-        self._count_as_measured()
+        self._scale_to_measured()
         # Background work in units of what rounds leave for it; above 1 it is slowed down.
-        load = self._fixed / max((1.0 - SURE) * self._allowed.value, 1e-9)
+        load = self._background_rate / max((1.0 - SURE) * self._allowed.value, 1e-9)
         self._slow = min(
             max(self._slow * min(max(load, 1.0 - _STEADY), 1.0 + _STEADY), 1.0), SLOWEST
         )
-        self._plan()
+        self._plan_rounds()
         self.account = self._new_account()
 
-    def _count_as_measured(self) -> None:
+    def _scale_to_measured(self) -> None:
         """Scale expenses to the measured loss.
 
         The target is the mean of the measured and the charged loss, each weighted by its certainty.
@@ -330,16 +330,16 @@ class WatchBudget:
         self._scale += _NEWEST * (scale - self._scale)
 
     @property
-    def _fixed(self) -> float:
+    def _background_rate(self) -> float:
         """Return seconds per second of background expenses."""
         return sum(rate.value for name, rate in self._rates.items() if name not in ROUNDS)
 
     @property
-    def _core(self) -> float:
+    def _core_share(self) -> float:
         """Return the share of a processor that the run has, waiting included."""
         return min(max(self._trained.value, 0.01), 1.0) if self._trained.value else 1.0
 
-    def _plan(self) -> None:
+    def _plan_rounds(self) -> None:
         """Set the time between rounds, and in which rounds each probe is read.
 
         Expensive probes are read only every n-th round: with intervals proportional to the square
@@ -356,9 +356,11 @@ class WatchBudget:
         whole = sum(c / self._strides[name] for name, c in costs.items()) or drawing
         allowed = self._allowed.value or self._share
         self._balance = min(self._balance, whole)
-        fixed = self._fixed
+        fixed = self._background_rate
         left = max(allowed - fixed + self._balance / PAYBACK, SURE * allowed)
-        longest = max(min(LONGEST / self._core, STARVED), 2.0 * whole / min(self._share, _HIGHEST))
+        longest = max(
+            min(LONGEST / self._core_share, STARVED), 2.0 * whole / min(self._share, _HIGHEST)
+        )
         self.every = max(min(whole / left, longest), SHORTEST)
 
     def _new_account(self) -> Watching:

@@ -40,7 +40,7 @@ class StepCase:
     members: int | None = None
 
     @staticmethod
-    def of(config: RunConfig, members: int | None = None) -> StepCase:
+    def from_config(config: RunConfig, members: int | None = None) -> StepCase:
         """Return the case of a run that has not started.
 
         Args:

@@ -37,14 +37,14 @@ class FlatWeights:
         """
         self.parameters = list(parameters)
         self.values, self.slopes = values, slopes
-        for parameter, own in zip(parameters, self.views(values), strict=True):
+        for parameter, own in zip(parameters, self.split_views(values), strict=True):
             own.copy_(parameter.detach())
             parameter.data = own
-        self.gradients = self.views(slopes)
+        self.gradients = self.split_views(slopes)
         self._pointers = [parameter.data_ptr() for parameter in self.parameters]
 
     @property
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Return whether the parameters still lie in the buffer; stacking networks moves them.
 
         Returns:
@@ -52,7 +52,7 @@ class FlatWeights:
         """
         return [parameter.data_ptr() for parameter in self.parameters] == self._pointers
 
-    def views(self, flat: Tensor) -> list[Tensor]:
+    def split_views(self, flat: Tensor) -> list[Tensor]:
         """Split a buffer of this size into one view per parameter.
 
         Args:
@@ -67,7 +67,7 @@ class FlatWeights:
 
 
 @torch.no_grad()
-def side_by_side(groups: Sequence[Sequence[nn.Parameter]]) -> list[FlatWeights]:
+def flatten_weights(groups: Sequence[Sequence[nn.Parameter]]) -> list[FlatWeights]:
     """Move groups of parameters into one buffer, group after group.
 
     Args:
@@ -83,7 +83,7 @@ def side_by_side(groups: Sequence[Sequence[nn.Parameter]]) -> list[FlatWeights]:
     return [FlatWeights(*pair) for pair in pairs]
 
 
-def joined(first: Tensor, second: Tensor) -> Tensor | None:
+def view_joined(first: Tensor, second: Tensor) -> Tensor | None:
     """Return one view over two matrices that are neighbours in memory.
 
     Args:
@@ -93,12 +93,12 @@ def joined(first: Tensor, second: Tensor) -> Tensor | None:
     Returns:
         (a + b, k), or None if `second` does not start where `first` ends.
     """
-    if first.shape[1] != second.shape[1] or _distance(first, second) != first.numel():
+    if first.shape[1] != second.shape[1] or _storage_distance(first, second) != first.numel():
         return None
     return first.as_strided((len(first) + len(second), first.shape[1]), (first.shape[1], 1))
 
 
-def stacked(matrices: Sequence[Tensor]) -> Tensor | None:
+def view_stacked(matrices: Sequence[Tensor]) -> Tensor | None:
     """Return one view over equally spaced matrices of one buffer.
 
     Args:
@@ -110,14 +110,16 @@ def stacked(matrices: Sequence[Tensor]) -> Tensor | None:
     if not matrices or any(matrix.shape != matrices[0].shape for matrix in matrices):
         return None
     first = matrices[0]
-    distances = {_distance(matrix, two) for matrix, two in pairwise(matrices)} or {first.numel()}
+    distances = {_storage_distance(matrix, two) for matrix, two in pairwise(matrices)} or {
+        first.numel()
+    }
     distance = distances.pop()
     if distances or distance is None:
         return None
     return first.as_strided((len(matrices), *first.shape), (distance, *first.stride()))
 
 
-def _distance(first: Tensor, second: Tensor) -> int | None:
+def _storage_distance(first: Tensor, second: Tensor) -> int | None:
     """Return the offset in numbers between two tensors of one storage, or None."""
     if first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr():
         return None
@@ -139,8 +141,8 @@ class DenseWeights:
         """
         gated = len(network.architecture.gated_shapes)
         stacks = ((network.value, gated + 1), (network.feature, gated))  # without the feature head
-        (first, behind), (second, others) = (_parameters(*stack) for stack in stacks)
-        self._groups = side_by_side([[*behind, first], [second, *others]])
+        (first, behind), (second, others) = (_split_parameters(*stack) for stack in stacks)
+        self._groups = flatten_weights([[*behind, first], [second, *others]])
         gradients = {
             id(parameter): gradient
             for group in self._groups
@@ -148,20 +150,20 @@ class DenseWeights:
         }
         self.value, self.feature = (DenseLayers(*stack, gradients) for stack in stacks)
         self.flat_value, self.flat_feature = self._groups
-        self.first = joined(self.value.weights[0], self.feature.weights[0])
-        self.first_gradient = joined(self.value.gradients[0], self.feature.gradients[0])
+        self.first = view_joined(self.value.weights[0], self.feature.weights[0])
+        self.first_gradient = view_joined(self.value.gradients[0], self.feature.gradients[0])
 
     @property
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Return whether all weights still lie in these buffers.
 
         Returns:
             False once any parameter was moved.
         """
-        return all(group.intact for group in self._groups)
+        return all(group.is_intact for group in self._groups)
 
 
-def _parameters(stack: Stack, count: int) -> tuple[nn.Parameter, list[nn.Parameter]]:
+def _split_parameters(stack: Stack, count: int) -> tuple[nn.Parameter, list[nn.Parameter]]:
     """Return the first layer's weight, and the other parameters of the first `count` layers."""
     first, *weights = list(stack.weights)[:count]
     biases = [bias for bias in list(stack.biases)[:count] if bias is not None]
@@ -188,7 +190,7 @@ class DenseLayers:
         self._of_biases = [None if b is None else gradients[id(b)] for b in biases]
         self.widths = [len(weight) for weight in self.weights]
 
-    def product(self, index: int, z: Tensor, out: Tensor) -> None:
+    def compute_pre(self, index: int, z: Tensor, out: Tensor) -> None:
         """Compute the pre-activation q_l = z W_lᵀ + b_l.
 
         Args:
@@ -202,7 +204,7 @@ class DenseLayers:
         else:
             torch.addmm(bias, z, self._turned[index], out=out)
 
-    def collect(self, index: int, delta: Tensor, fed: Tensor) -> None:
+    def collect_gradients(self, index: int, delta: Tensor, fed: Tensor) -> None:
         """Write the gradients of one layer: dL/dW_l = Δ_lᵀ z, dL/db_l = Σ Δ_l.
 
         Args:
@@ -275,9 +277,9 @@ class PassBuffers:
         self._deltas, self._fed = self.delta.layers[1:], self.given.layers[: gated - 1]
         self._gradients = layers.gradients[1:gated]
         groups = (self._deltas, self._fed, self._gradients)
-        self._together = [view for group in groups if (view := stacked(group)) is not None]
+        self._together = [view for group in groups if (view := view_stacked(group)) is not None]
 
-    def units(self) -> UnitBuffer:
+    def new_units(self) -> UnitBuffer:
         """Allocate another buffer of the same shape.
 
         Returns:

@@ -91,11 +91,11 @@ class DenseStep:
         Returns:
             Mean loss () and logits (m, C).
         """
-        chosen = self._pass(len(x))
+        chosen = self._get_pass(len(x))
         self.trained = chosen.trained
         return chosen(x, y)
 
-    def lay_weights(self) -> DenseWeights:
+    def ensure_flat(self) -> DenseWeights:
         """Move the weights into flat buffers unless they are there already.
 
         Steps never move them away, which captured steps rely on.
@@ -103,15 +103,15 @@ class DenseStep:
         Returns:
             The flat weights of both networks.
         """
-        if self._weights is None or not self._weights.intact:
+        if self._weights is None or not self._weights.is_intact:
             self._weights = DenseWeights(self._network)
             self._passes.clear()
         return self._weights
 
-    def _pass(self, examples: int) -> DensePass:
+    def _get_pass(self, examples: int) -> DensePass:
         """Return the pass for a batch size; rebuild all passes if settings or weights changed."""
         settings = self._network.settings
-        weights = self.lay_weights()
+        weights = self.ensure_flat()
         if settings != self._settings:
             self._settings = settings
             self._passes.clear()
@@ -173,11 +173,11 @@ class DensePass:
         """
         layers, given = self._value.layers, self._value.given.layers
         fed = self._gates.forward(x)
-        layers.product(self._gated, given[-1], self._logits)
+        layers.compute_pre(self._gated, given[-1], self._logits)
         value, delta = self._loss(self._logits, y)
         if self._trains_value:
-            layers.collect(self._gated, delta, given[-1])
-        self._backward(delta)
+            layers.collect_gradients(self._gated, delta, given[-1])
+        self._backward_value(delta)
         if self._trains_feature:
             self._gates.backward()
         if self._trains_value:
@@ -205,11 +205,11 @@ class DensePass:
             feature.layers.collect_bias(0, others)
             return
         if self._trains_value:
-            self._value.layers.collect(0, own, fed)
+            self._value.layers.collect_gradients(0, own, fed)
         if self._trains_feature and feature is not None:
-            feature.layers.collect(0, feature.delta.layers[0], x)
+            feature.layers.collect_gradients(0, feature.delta.layers[0], x)
 
-    def _backward(self, delta: Tensor) -> None:
+    def _backward_value(self, delta: Tensor) -> None:
         """Propagate from dL/dlogits through the gated layers of the value network."""
         value, slopes = self._value, self._gates.slopes
         for index in range(self._gated - 1, -1, -1):
@@ -219,20 +219,20 @@ class DensePass:
             torch.mul(into, slopes[index], out=delta)  # Δ_l = dL/dz_l ⊙ dz_l/dq_l
 
 
-class _Maker:
+class _GateMaker:
     """Gates from the pre-activations of one network: `made` G, and `opened` 1{q > 0}."""
 
     def __init__(self, buffers: PassBuffers, gate: Gate) -> None:
         self._pre, self._given, self._gate = buffers.pre, buffers.given, gate
         self.soft = gate.soft and not gate.open
-        self.opened = buffers.units()
-        self.made = buffers.units() if gate.soft or gate.open else self.opened
+        self.opened = buffers.new_units()
+        self.made = buffers.new_units() if gate.soft or gate.open else self.opened
         # σ(βq), before the factor 1 + ε of a soft gate.
-        self._share = buffers.units() if gate.epsilon else self.made
+        self._share = buffers.new_units() if gate.epsilon else self.made
         if gate.open:
             self.made.flat.fill_(1.0)
 
-    def open(self, rectified: bool) -> None:
+    def compute_open(self, rectified: bool) -> None:
         """Compute 1{q > 0} of all layers.
 
         Args:
@@ -243,7 +243,7 @@ class _Maker:
         else:
             torch.gt(self._pre.flat, 0.0, out=self.opened.flat)
 
-    def soften(self, index: int | None = None) -> None:
+    def soften_gates(self, index: int | None = None) -> None:
         """Compute soft gates G = (1 + ε) σ(βq).
 
         Args:
@@ -258,7 +258,7 @@ class _Maker:
         if self._gate.epsilon:
             torch.mul(share, 1.0 + self._gate.epsilon, out=gates)
 
-    def through(self, delta: Tensor, out: Tensor) -> None:
+    def backward_gates(self, delta: Tensor, out: Tensor) -> None:
         """Propagate through soft gates: dL/dq = β(1 + ε) s(1 - s) ⊙ dL/dG with s = σ(βq).
 
         Args:
@@ -276,9 +276,9 @@ class _SelfGating:
     feature = None
 
     def __init__(self, value: PassBuffers, gate: Gate) -> None:
-        self._value, self._maker = value, _Maker(value, gate)
+        self._value, self._maker = value, _GateMaker(value, gate)
         self._hard = not (gate.soft or gate.open)
-        self._slopes = value.units() if self._maker.soft else self._maker.made
+        self._slopes = value.new_units() if self._maker.soft else self._maker.made
         self.slopes = self._slopes.layers
 
     def forward(self, x: Tensor) -> Tensor:
@@ -293,19 +293,19 @@ class _SelfGating:
         value, z = self._value, x
         pairs = zip(value.pre.layers, value.given.layers, strict=True)
         for index, (pre, given) in enumerate(pairs):
-            value.layers.product(index, z, pre)
+            value.layers.compute_pre(index, z, pre)
             if self._hard:
                 torch.clamp_min(pre, 0.0, out=given)
             elif self._maker.soft:
-                self._maker.soften(index)
+                self._maker.soften_gates(index)
                 torch.mul(pre, self._maker.made.layers[index], out=given)
             else:
                 given.copy_(pre)
             z = given
         if self._hard:
-            self._maker.open(rectified=True)
+            self._maker.compute_open(rectified=True)
         elif self._maker.soft:
-            self._maker.through(value.pre.flat, self._slopes.flat)  # dz/dq = G + q ∂γ(q)
+            self._maker.backward_gates(value.pre.flat, self._slopes.flat)  # dz/dq = G + q ∂γ(q)
             self._slopes.flat.add_(self._maker.made.flat)
         return x
 
@@ -324,14 +324,14 @@ class _FeatureGating:
         feature: PassBuffers,
     ) -> None:
         self._network, self._value, self.feature = network, value, feature
-        self._maker = _Maker(feature, network.gate)
+        self._maker = _GateMaker(feature, network.gate)
         self.carry_gradients = self._maker.soft
         self._linear = network.feature_activation == "linear"
         self._wires = list(zip(network.wiring, network.routes, strict=True))
         self._moved = any(route != STRAIGHT for route in network.routes)
         self._as_made = not self._moved and network.wiring == tuple(range(len(self._wires)))
-        self._arrived = feature.units()  # dL/dG of the feature network's gates, before routing
-        self._passed = feature.units()
+        self._arrived = feature.new_units()  # dL/dG of the feature network's gates, before routing
+        self._passed = feature.new_units()
         self.slopes = [self._maker.made.layers[source] for source, _ in self._wires]
         self._both: Tensor | None = None
         if network.value_input == "image" and weights.first is not None:
@@ -350,14 +350,14 @@ class _FeatureGating:
         network, value = self._network, self._value
         fed = network.input_of_value(x if network.value_input == "image" else x[:1])
         self._first_layers(x, fed)
-        self._features()
+        self._forward_feature()
         if self._moved:
             gates = self._maker.made.layers
             self.slopes = [route(gates[source]) for source, route in self._wires]
         for index, gate in enumerate(self.slopes):
             pre, given = value.pre.layers[index], value.given.layers[index]
             if index:
-                value.layers.product(index, value.given.layers[index - 1], pre)
+                value.layers.compute_pre(index, value.given.layers[index - 1], pre)
             torch.mul(pre, gate, out=given)  # z_l = q_l ⊙ G_l
         return fed
 
@@ -365,13 +365,13 @@ class _FeatureGating:
         """Run the first layers, in one product if both networks see the same input."""
         sides = (self._value, self.feature)
         if self._both is None:
-            self.feature.layers.product(0, x, self.feature.pre.layers[0])
+            self.feature.layers.compute_pre(0, x, self.feature.pre.layers[0])
             pre = self._value.pre.layers[0]
             if len(fed) == len(pre):
-                self._value.layers.product(0, fed, pre)
+                self._value.layers.compute_pre(0, fed, pre)
             else:
                 row = pre[:1]
-                self._value.layers.product(0, fed, row)
+                self._value.layers.compute_pre(0, fed, row)
                 pre[1:] = row
             return
         torch.mm(x, self._turned, out=self._both)
@@ -383,23 +383,23 @@ class _FeatureGating:
             else:
                 torch.add(half, bias, out=side.pre.layers[0])
 
-    def _features(self) -> None:
+    def _forward_feature(self) -> None:
         feature = self.feature
         for index, pre in enumerate(feature.pre.layers):
             if index:
-                feature.layers.product(index, feature.given.layers[index - 1], pre)
+                feature.layers.compute_pre(index, feature.given.layers[index - 1], pre)
             if not self._linear:  # χ^f stays a ReLU when gates are soft (THEORY §1)
                 torch.clamp_min(pre, 0.0, out=feature.given.layers[index])
         if not self._linear or not self._maker.soft:
-            self._maker.open(rectified=not self._linear)
+            self._maker.compute_open(rectified=not self._linear)
         if self._maker.soft:
-            self._maker.soften()
+            self._maker.soften_gates()
 
     def backward(self) -> None:
         """Write the gradients of the feature network, except those of its first layer."""
         feature, delta = self.feature, self.feature.delta
-        self._arrive()  # dL/dG of the value layers, routed back
-        self._maker.through(self._arrived.flat, delta.flat)
+        self._route_gradients()  # dL/dG of the value layers, routed back
+        self._maker.backward_gates(self._arrived.flat, delta.flat)
         for index in range(len(delta.layers) - 2, -1, -1):
             passed = self._passed.layers[index]
             torch.mm(delta.layers[index + 1], feature.layers.weights[index + 1], out=passed)
@@ -409,7 +409,7 @@ class _FeatureGating:
                 delta.layers[index].addcmul_(passed, self._maker.opened.layers[index])
         feature.collect_hidden()
 
-    def _arrive(self) -> None:
+    def _route_gradients(self) -> None:
         """Route dL/dG of the value layers back to the feature layers that made the gates."""
         value = self._value
         if self._as_made:

@@ -34,7 +34,7 @@ class Graph(Protocol):
 class Card(Protocol):
     """A device that captures steps: CUDA, or a stand-in for tests."""
 
-    def aside(self) -> AbstractContextManager[None]:
+    def side_stream(self) -> AbstractContextManager[None]:
         """Run the work of the block on a side stream.
 
         It starts after everything queued before the block and finishes before what follows.
@@ -43,7 +43,7 @@ class Card(Protocol):
             A context manager.
         """
 
-    def captured(self, work: Callable[[], None]) -> Graph:
+    def capture_graph(self, work: Callable[[], None]) -> Graph:
         """Capture work as a graph, without running it.
 
         Args:
@@ -82,7 +82,7 @@ class CudaCard:
         return torch.cuda.Stream(self._device, priority=-1)  # type: ignore[no-untyped-call]  # torch's stub
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def side_stream(self) -> Iterator[None]:
         """Run the work of the block on the side stream, in order with the current stream.
 
         Yields:
@@ -96,7 +96,7 @@ class CudaCard:
         finally:
             here.wait_stream(self._side)
 
-    def captured(self, work: Callable[[], None]) -> Graph:
+    def capture_graph(self, work: Callable[[], None]) -> Graph:
         """Capture work as a graph, with garbage collection off.
 
         Args:
@@ -114,7 +114,7 @@ class CudaCard:
         free_memory()  # cached by other streams; a capture cannot reclaim it
         gc.disable()  # freeing CUDA objects during a capture is an error
         try:
-            with self.aside():
+            with self.side_stream():
                 # Other threads, such as the one that reads probes, may keep using CUDA.
                 graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 try:
@@ -123,15 +123,15 @@ class CudaCard:
                     with contextlib.suppress(
                         RuntimeError
                     ):  # would only repeat that the capture failed
-                        self._end(graph, pool)
+                        self._end_capture(graph, pool)
                     raise
-                self._end(graph, pool)
+                self._end_capture(graph, pool)
         finally:
             if collects:
                 gc.enable()
         return graph
 
-    def _end(self, graph: torch.cuda.CUDAGraph, pool: tuple[int, int]) -> None:
+    def _end_capture(self, graph: torch.cuda.CUDAGraph, pool: tuple[int, int]) -> None:
         """End the capture.
 
         After an invalid capture, torch before 2.12 keeps allocating from the pool and never frees
@@ -160,7 +160,7 @@ TOLERANCE = 0.05
 ROUNDINGS, AT_MOST = 5.0, 0.5
 
 
-class Stepped(Protocol):
+class Steppable(Protocol):
     """The network or stack that a `StepRunner` steps.
 
     Runners hold it weakly, so that it is freed as soon as it is dropped. All methods run in the
@@ -175,21 +175,21 @@ class Stepped(Protocol):
             Called at most once, with a sentence part.
         """
 
-    def take(self, rows: Tensor) -> None:
+    def take_step(self, rows: Tensor) -> None:
         """Take one step without waiting for the device.
 
         Args:
             rows: Indices of the training examples, (m,), or (B, m) of a stack.
         """
 
-    def structure(self) -> Hashable:
+    def capture_key(self) -> Hashable:
         """Return everything a captured step would not notice changing.
 
         Returns:
             A hashable key; a new value requires a new graph.
         """
 
-    def moved(self) -> Sequence[Tensor]:
+    def changed_tensors(self) -> Sequence[Tensor]:
         """Return every tensor that a step changes.
 
         Returns:
@@ -226,20 +226,20 @@ class StepRunner(Protocol):
             rows: Indices of the training examples, (m,), or (B, m) of a stack.
         """
 
-    def forget(self) -> None:
+    def drop_graphs(self) -> None:
         """Free the memory kept for later steps."""
 
 
 class EagerSteps:
     """Eager launches: one operation after another."""
 
-    def __init__(self, stepped: Stepped) -> None:
+    def __init__(self, stepped: Steppable) -> None:
         """Hold the network or stack weakly.
 
         Args:
             stepped: What to step.
         """
-        self._stepped: Stepped = weakref.proxy(stepped)
+        self._stepped: Steppable = weakref.proxy(stepped)
 
     def step(self, rows: Tensor) -> None:
         """Take one step eagerly.
@@ -247,9 +247,9 @@ class EagerSteps:
         Args:
             rows: Indices of the training examples, (m,) or (B, m).
         """
-        self._stepped.take(rows)
+        self._stepped.take_step(rows)
 
-    def forget(self) -> None:
+    def drop_graphs(self) -> None:
         """Do nothing: no memory is kept."""
 
 
@@ -278,14 +278,14 @@ class GraphSteps:
         exact: Whether every graph so far matched eager steps bit for bit.
     """
 
-    def __init__(self, stepped: Stepped, card: Card) -> None:
+    def __init__(self, stepped: Steppable, card: Card) -> None:
         """Hold the network or stack weakly; nothing is captured yet.
 
         Args:
             stepped: What to step.
             card: Captures the graphs.
         """
-        self._stepped: Stepped = weakref.proxy(stepped)
+        self._stepped: Steppable = weakref.proxy(stepped)
         self._card = card
         self._structure: Hashable = None
         self._sizes: dict[torch.Size, _Size] = {}
@@ -300,64 +300,64 @@ class GraphSteps:
             rows: Indices of the training examples, (m,) or (B, m).
         """
         if self.trouble:
-            return self._stepped.take(rows)
-        structure = self._stepped.structure()
+            return self._stepped.take_step(rows)
+        structure = self._stepped.capture_key()
         if structure != self._structure:
-            self.forget()
+            self.drop_graphs()
             self._structure = structure
         size = self._sizes.setdefault(rows.shape, _Size())
         if size.graph is None and size.warmed < WARM_UP:
-            with self._card.aside():
-                self._stepped.take(rows)
+            with self._card.side_stream():
+                self._stepped.take_step(rows)
             size.warmed += 1
             return None
         if size.graph is None:
             try:
-                self._capture(size, rows)
+                self._capture_size(size, rows)
             except Exception as error:
                 reason = str(error).strip().split("\n")[0].rstrip(".")
                 self._fall_back(f"{type(error).__name__}: {reason}")
         if self.trouble or size.rows is None or size.graph is None:
-            return self._stepped.take(rows)
+            return self._stepped.take_step(rows)
         size.rows.copy_(rows)
         return size.graph.replay()
 
-    def forget(self) -> None:
+    def drop_graphs(self) -> None:
         """Free the memory of all graphs."""
         if any(size.graph is not None for size in self._sizes.values()):
             self._card.wait()  # a graph must not be freed while it runs
         self._sizes.clear()
         self._structure = None
 
-    def _capture(self, size: _Size, rows: Tensor) -> None:
+    def _capture_size(self, size: _Size, rows: Tensor) -> None:
         """Capture a step and verify it; fall back to eager steps if the graph is wrong."""
         read = rows.clone()
-        graph = self._card.captured(lambda: self._stepped.take(read))
+        graph = self._card.capture_graph(lambda: self._stepped.take_step(read))
         size.rows, size.graph = read, graph
         self.captures += 1
-        if trouble := self._check(size, rows):
+        if trouble := self._check_graph(size, rows):
             self._fall_back(trouble)
 
-    def _check(self, size: _Size, rows: Tensor) -> str:
+    def _check_graph(self, size: _Size, rows: Tensor) -> str:
         """Return how a graph differs from eager steps, '' if it does not. Weights are unchanged."""
         assert size.rows is not None
         assert size.graph is not None
         read, graph = size.rows, size.graph
 
-        def replay(batch: Tensor) -> None:
+        def replay_batch(batch: Tensor) -> None:
             read.copy_(batch)
             graph.replay()
 
-        eager = self._two_steps(rows, self._stepped.take)
-        captured = self._two_steps(rows, replay)
-        shares = [_share(*pair) for pair in zip(eager, captured, strict=True)]
+        eager = self._two_steps(rows, self._stepped.take_step)
+        captured = self._two_steps(rows, replay_batch)
+        shares = [_relative_deviation(*pair) for pair in zip(eager, captured, strict=True)]
         self.exact = self.exact and not any(shares)
         off = max(shares, default=0.0)
         if off <= TOLERANCE:
             return ""
-        rounded = self._two_steps(rows, self._stepped.take, self._stepped.rounding)
+        rounded = self._two_steps(rows, self._stepped.take_step, self._stepped.rounding)
         for share, *pair in zip(shares, eager, rounded, strict=True):
-            if share > max(TOLERANCE, min(AT_MOST, ROUNDINGS * _share(*pair))):
+            if share > max(TOLERANCE, min(AT_MOST, ROUNDINGS * _relative_deviation(*pair))):
                 deviation = percent(off, 0)
                 return f"two captured steps deviate from eager steps by {deviation} of the distance"
         return ""
@@ -372,34 +372,34 @@ class GraphSteps:
             take: Takes a step.
             rounding: Perturb the weights by this relative amount first; 0 for the exact weights.
         """
-        tensors = self._stepped.moved()
+        tensors = self._stepped.changed_tensors()
         originals = [tensor.detach().clone() for tensor in tensors]
         try:
             if rounding:
-                _perturb(tensors, rounding)
+                _perturb_tensors(tensors, rounding)
             before = [tensor.detach().clone() for tensor in tensors] if rounding else originals
             for batch in (rows, (rows + 1) % self._stepped.examples):
                 take(batch)
             after = [tensor.detach().clone() for tensor in tensors]
         finally:
-            _put_back(tensors, originals)
+            _copy_back(tensors, originals)
         return list(zip(before, after, strict=True))
 
     def _fall_back(self, reason: str) -> None:
-        self.forget()
+        self.drop_graphs()
         self._stepped.drop_gradients()
         self.trouble = reason
         self._stepped.on_eager(reason)
 
 
 @torch.no_grad()
-def _put_back(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+def _copy_back(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     for tensor, value in zip(tensors, values, strict=True):
         tensor.copy_(value)
 
 
 @torch.no_grad()
-def _perturb(tensors: Sequence[Tensor], rounding: float) -> None:
+def _perturb_tensors(tensors: Sequence[Tensor], rounding: float) -> None:
     for tensor in tensors:
         if tensor.is_floating_point():
             own = torch.Generator(tensor.device).manual_seed(0)  # leaves the run's streams alone
@@ -407,7 +407,7 @@ def _perturb(tensors: Sequence[Tensor], rounding: float) -> None:
             tensor.mul_(noise.mul_(rounding).add_(1.0))
 
 
-def _share(eager: _Moved, other: _Moved) -> float:
+def _relative_deviation(eager: _Moved, other: _Moved) -> float:
     """Return how far the movements of a tensor differ, relative to the eager one.
 
     0 for equal bits, and if the eager result is not finite: the run detects that itself.

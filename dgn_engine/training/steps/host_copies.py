@@ -26,7 +26,7 @@ class HostCopy:
         self._arrived = arrived
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Return whether `tensor` would return without waiting.
 
         Returns:
@@ -47,7 +47,7 @@ class HostCopy:
         return self._host
 
 
-class Courier:
+class HostCopier:
     """Copies of tensors to the host, made while the training stream keeps running."""
 
     def __init__(self, device: torch.device) -> None:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from dgn_engine.config import Loss
 
 
-def signs(labels: Tensor, classes: int) -> Tensor:
+def sign_targets(labels: Tensor, classes: int) -> Tensor:
     """Return ±1 targets.
 
     Args:
@@ -26,7 +26,7 @@ def signs(labels: Tensor, classes: int) -> Tensor:
     return 2.0 * own.to(torch.get_default_dtype()) - 1.0
 
 
-def loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
+def compute_loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
     """Compute the mean loss of a batch.
 
     Squared loss is L = (1/n) Σ_i ½ Σ_c (ŷ_ic - y_ic)² against ±1 targets. With one logit, cross
@@ -42,10 +42,10 @@ def loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
     """
     classes = logits.shape[1]
     if kind == "squared":
-        error = logits - signs(labels, classes).to(logits.dtype)
+        error = logits - sign_targets(labels, classes).to(logits.dtype)
         return 0.5 * error.square().sum(dim=1).mean()
     if classes == 1:
-        return F.softplus(-signs(labels, 1).to(logits.dtype) * logits).mean()
+        return F.softplus(-sign_targets(labels, 1).to(logits.dtype) * logits).mean()
     return F.cross_entropy(logits, labels)
 
 
@@ -77,10 +77,10 @@ class LossSlope:
         """
         examples, classes = logits.shape
         if self._kind == "squared":
-            error = logits - signs(labels, classes).to(logits.dtype)
+            error = logits - sign_targets(labels, classes).to(logits.dtype)
             return 0.5 * error.square().sum(dim=1).mean(), error / examples  # dL/dŷ = e / n
         if classes == 1:
-            margins = -signs(labels, 1).to(logits.dtype)
+            margins = -sign_targets(labels, 1).to(logits.dtype)
             value = F.softplus(margins * logits).mean()
             return value, margins * torch.sigmoid(margins * logits) / examples  # -y σ(-yŷ) / n
         logs = torch.log_softmax(logits, dim=1)
@@ -90,7 +90,7 @@ class LossSlope:
         return F.nll_loss(logs, labels), slope
 
 
-def answered_right(logits: Tensor, labels: Tensor) -> Tensor:
+def correct_mask(logits: Tensor, labels: Tensor) -> Tensor:
     """Return which examples are classified correctly.
 
     Args:
@@ -105,7 +105,7 @@ def answered_right(logits: Tensor, labels: Tensor) -> Tensor:
     return logits.argmax(dim=1) == labels
 
 
-def correct(logits: Tensor, labels: Tensor) -> Tensor:
+def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
     """Count the correctly classified examples.
 
     Args:
@@ -115,4 +115,4 @@ def correct(logits: Tensor, labels: Tensor) -> Tensor:
     Returns:
         () int64, on the device of the logits.
     """
-    return answered_right(logits, labels).sum()
+    return correct_mask(logits, labels).sum()

@@ -16,7 +16,7 @@ from dgn_engine.training.metrics import RunningScore
 from dgn_engine.training.network_control import NetworkControl
 from dgn_engine.training.steps.choice import StepCase, choose_way
 from dgn_engine.training.steps.dense_step import DenseStep, is_dense_chain
-from dgn_engine.training.steps.losses import loss
+from dgn_engine.training.steps.losses import compute_loss
 
 ROUNDING: dict[Precision, float] = {"float32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-9}
 """Relative rounding error of the factors of a matrix product."""
@@ -75,31 +75,31 @@ class NetworkStep:
         """Compute all further steps by autograd, to compare against it."""
         self._compared = True
 
-    def take(self, rows: Tensor) -> None:
+    def take_step(self, rows: Tensor) -> None:
         """Train on a batch and add its loss to the running score.
 
         Args:
             rows: Indices of the training examples, (m,).
         """
         with step_precision(self._config.training.precision, rows.device):
-            x, y = self._batches.take(rows)
-            by_hand = self._choose()
+            x, y = self._batches.gather_batch(rows)
+            by_hand = self._choose_step()
             if by_hand is not None:
                 value, logits = by_hand(x, y)
-                self._control.optimizer.update(by_hand.trained)
+                self._control.optimizer.update_flat(by_hand.trained)
             else:
-                value, logits = self._by_autograd(x, y, rows)
-            self._score.add(value, logits, y)
+                value, logits = self._autograd_step(x, y, rows)
+            self._score.add_batch(value, logits, y)
 
-    def structure(self) -> tuple[object, ...]:
+    def capture_key(self) -> tuple[object, ...]:
         """Return everything a captured step would not notice changing.
 
         Returns:
             Regime, seed, settings, addresses of weights and data, optimiser layout.
         """
-        network, by_hand = self._control.network, self._choose()
+        network, by_hand = self._control.network, self._choose_step()
         if by_hand is not None:
-            by_hand.lay_weights()
+            by_hand.ensure_flat()
         return (
             self._control.regime.name,
             self._control.seed,  # drawn gates depend on it
@@ -107,11 +107,11 @@ class NetworkStep:
             network.value.weights[0].data_ptr(),
             network.feature.weights[0].data_ptr(),
             id(self._batches.data),
-            self._control.optimizer.layout,
+            self._control.optimizer.capture_layout,
             by_hand is None,
         )
 
-    def moved(self) -> list[Tensor]:
+    def changed_tensors(self) -> list[Tensor]:
         """Return every tensor that a step changes.
 
         Returns:
@@ -141,7 +141,7 @@ class NetworkStep:
         """
         return ROUNDING[self._config.training.precision]
 
-    def _choose(self) -> DenseStep | None:
+    def _choose_step(self) -> DenseStep | None:
         """Return the dense step, or None for autograd; re-decide if regime or Θ^f changed."""
         network, regime = self._control.network, self._control.regime
         asked = (regime, network.feature, self._compared)
@@ -158,7 +158,7 @@ class NetworkStep:
             self._by_hand = self._dense
         return self._by_hand
 
-    def _by_autograd(self, x: Tensor, y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _autograd_step(self, x: Tensor, y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Take a step by autograd; return the mean loss () and the logits (m, C)."""
         if x.dim() == 4 and self._takes_channels_last(x):
             # `clone`, since `contiguous` keeps the strides of one-channel images and thereby the
@@ -168,7 +168,7 @@ class NetworkStep:
         network.gather_statistics(True)
         logits = self._control.network_at(rows)(x)
         network.gather_statistics(False)
-        value = loss(self._config.training.loss, logits, y)
+        value = compute_loss(self._config.training.loss, logits, y)
         value.backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
         optimizer.step()
         return value.detach(), logits.detach()

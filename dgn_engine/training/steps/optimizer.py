@@ -39,7 +39,7 @@ class NetworkOptimizer:
             {"params": list(network.value.parameters())},
             {"params": list(network.feature.parameters())},
         ]
-        self.torch = optimiser_over(groups, config)
+        self.torch = make_optimiser(groups, config)
         self.learning_rate = config.learning_rate
         self._states = 0  # how often states were replaced or dropped outside of a step
         self._moments: dict[int, _Moments] = {}  # by id of their `FlatWeights`
@@ -64,7 +64,7 @@ class NetworkOptimizer:
                 group["lr"] = rate
 
     @property
-    def layout(self) -> tuple[object, ...]:
+    def capture_layout(self) -> tuple[object, ...]:
         """Return what requires a new graph when it changes.
 
         Returns:
@@ -75,7 +75,7 @@ class NetworkOptimizer:
 
     def step(self) -> None:
         """Update the weights that have a gradient, then clear the gradients."""
-        self._part_moments()
+        self._split_moments()
         groups = self.torch.param_groups if self._merges else []
         moved = [p for group in groups for p in group["params"] if p.grad is not None]
         ages = [self._age_of(parameter) for parameter in moved]
@@ -88,7 +88,7 @@ class NetworkOptimizer:
         self.torch.zero_grad(set_to_none=True)
 
     @torch.no_grad()
-    def update(self, groups: Sequence[FlatWeights]) -> None:
+    def update_flat(self, groups: Sequence[FlatWeights]) -> None:
         """Update flat weights whose gradients are in `slopes`; all other weights stay.
 
         Skips the bookkeeping of torch's own `step`, which takes longer than updating a narrow
@@ -112,7 +112,7 @@ class NetworkOptimizer:
         """Return the flat Adam moments of some weights, or None while any weight has no state."""
         states = [self.torch.state.get(parameter) for parameter in flat.parameters]
         known = self._moments.get(id(flat))
-        if known is not None and known.are(flat, states):
+        if known is not None and known.belongs_to(flat, states):
             return known
         existing = [state for state in states if state]
         if len(existing) < len(states) or len(set(map(self._age_of, flat.parameters))) > 1:
@@ -121,7 +121,7 @@ class NetworkOptimizer:
         age = next(self._new_age)
         for parameter, state in zip(flat.parameters, existing, strict=True):
             self._ages[parameter] = state, age
-        intact = {key: moments for key, moments in self._moments.items() if moments.intact}
+        intact = {key: moments for key, moments in self._moments.items() if moments.is_intact}
         self._moments = {**intact, id(flat): _Moments(flat, existing)}
         return self._moments[id(flat)]
 
@@ -150,13 +150,13 @@ class NetworkOptimizer:
         pairs = zip(states.items(), counts, strict=True)
         self._ages = {p: (state, ages[count]) for (p, state), count in pairs}
 
-    def _part_moments(self) -> None:
+    def _split_moments(self) -> None:
         """Give each weight its own step count again, as torch's `step` expects."""
         for moments in self._moments.values():
-            moments.part()
+            moments.split_counts()
         self._moments.clear()
 
-    def forget(self, network: nn.Module) -> None:
+    def forget_state(self, network: nn.Module) -> None:
         """Drop the state (moments, step counts) of redrawn weights.
 
         Args:
@@ -179,7 +179,7 @@ class NetworkOptimizer:
             self._ages.pop(parameter, None)
         self.torch.param_groups[1]["params"] = list(feature.parameters())
 
-    def tensors(self, network: GatedNetwork) -> dict[str, Tensor]:
+    def state_tensors(self, network: GatedNetwork) -> dict[str, Tensor]:
         """Return the optimiser state by name.
 
         Args:
@@ -190,12 +190,12 @@ class NetworkOptimizer:
         """
         return {
             f"optimiser.{name}.{key}": value
-            for name, parameter in _named(network)
+            for name, parameter in _named_parameters(network)
             for key, value in self.torch.state.get(parameter, {}).items()
             if isinstance(value, Tensor)
         }
 
-    def restore(self, network: GatedNetwork, tensors: Mapping[str, Tensor]) -> None:
+    def restore_state(self, network: GatedNetwork, tensors: Mapping[str, Tensor]) -> None:
         """Load a state returned by `state_tensors`.
 
         Args:
@@ -205,7 +205,7 @@ class NetworkOptimizer:
         self._states += 1
         group = self.torch.param_groups[0]
         resident = bool(group.get("fused") or group.get("capturable"))
-        for name, parameter in _named(network):
+        for name, parameter in _named_parameters(network):
             prefix = f"optimiser.{name}."
             state: dict[str, Tensor] = {}
             for full in tensors:
@@ -244,7 +244,7 @@ class _RMSprop(_WithoutCompiler, torch.optim.RMSprop):
     step = torch.no_grad()(inspect.unwrap(torch.optim.RMSprop.step))
 
 
-def optimiser_over(groups: list[dict[str, Any]], config: TrainingConfig) -> torch.optim.Optimizer:
+def make_optimiser(groups: list[dict[str, Any]], config: TrainingConfig) -> torch.optim.Optimizer:
     """Create the torch optimiser of a configuration.
 
     Args:
@@ -306,22 +306,22 @@ class _Moments:
         self.mean, self.square = (torch.zeros_like(flat.values) for _ in range(2))
         self.step = states[0]["step"].clone()
         for key, whole in (("exp_avg", self.mean), ("exp_avg_sq", self.square)):
-            for state, own in zip(states, flat.views(whole), strict=True):
+            for state, own in zip(states, flat.split_views(whole), strict=True):
                 own.copy_(state[key])
                 state[key] = own
         for state in states:
             state["step"] = self.step
 
-    def are(self, flat: FlatWeights, states: Sequence[dict[str, Tensor] | None]) -> bool:
+    def belongs_to(self, flat: FlatWeights, states: Sequence[dict[str, Tensor] | None]) -> bool:
         """Return whether the moments belong to these weights and no state was replaced."""
         return self._flat is flat and all(map(operator.is_, self._states, states))
 
     @property
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Return whether the weights still lie in their flat buffer."""
-        return self._flat.intact
+        return self._flat.is_intact
 
-    def part(self) -> None:
+    def split_counts(self) -> None:
         """Give each state a step count of its own."""
         for state in self._states:
             state["step"] = self.step.clone()
@@ -350,7 +350,7 @@ def _fused_adam(
     )
 
 
-def _named(network: GatedNetwork) -> Iterator[tuple[str, nn.Parameter]]:
+def _named_parameters(network: GatedNetwork) -> Iterator[tuple[str, nn.Parameter]]:
     for part, stack in (("value", network.value), ("feature", network.feature)):
         for name, parameter in stack.named_parameters():
             yield f"{part}.{name}", parameter

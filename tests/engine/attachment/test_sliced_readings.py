@@ -72,9 +72,9 @@ class Bench:
     def run(self, probe: str) -> list[JobSlice | JobOver]:
         """Slices with an hour of the loop's own steps between them; all answers."""
         self.begin(7, probe)
-        while self.sliced.waits:
+        while self.sliced.has_jobs:
             before, budget = self.now, WatchBudget(clock=lambda: self.now, busy=lambda: self.now)
-            assert self.sliced.latest(budget)
+            assert self.sliced.deliver_answers(budget)
             assert budget._open == {"refinements": pytest.approx(self.now - before)}
             self.now += 3600.0
         return self.answers
@@ -105,15 +105,15 @@ def test_a_reading_of_twice_the_examples_is_not_begun_where_it_takes_long() -> N
 def test_what_is_stopped_is_worked_on_no_more() -> None:
     bench = Bench([(16, 0.5)] * 3, 0.1)
     job = bench.begin(7, "sliced")
-    assert bench.sliced.awaited
-    bench.sliced.latest()
-    assert not bench.sliced.awaited
+    assert bench.sliced.awaits_picture
+    bench.sliced.deliver_answers()
+    assert not bench.sliced.awaits_picture
     bench.sliced.cancel(job)
-    assert not bench.sliced.waits
-    assert not bench.sliced.latest()
+    assert not bench.sliced.has_jobs
+    assert not bench.sliced.deliver_answers()
     bench.begin(8, "sliced")
     assert bench.sliced.close()
-    assert not bench.sliced.waits
+    assert not bench.sliced.has_jobs
     assert [type(answer) for answer in bench.answers] == [JobSlice]
     bench.begin(9, "sliced")
     assert bench.sliced.close("it is over")
@@ -124,7 +124,7 @@ def test_a_sliced_reading_is_of_the_step_at_which_it_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)  # every kernel is heavy
-    monkeypatch.setattr(WatchBudget, "in_credit", True)
+    monkeypatch.setattr(WatchBudget, "has_credit", True)
     model, (x, y) = normalised(), examples()
     x, y = 3.0 * x + 2.0, y.sort().values
     kernels = [kernel_by_autograd(model, x)]
@@ -163,13 +163,13 @@ def test_what_has_no_picture_at_the_end_says_so(
 def test_what_the_beginning_took_is_a_debt() -> None:
     now = [0.0]
     budget = WatchBudget(0.05, lambda: now[0], lambda: now[0])
-    assert budget.in_credit
-    budget.settle(running=True)
+    assert budget.has_credit
+    budget.update_account(running=True)
     budget.add_debt("start", 1.0)
     paid = 0.0
-    while not budget.in_credit:
+    while not budget.has_credit:
         now[0] += 0.5
-        budget.settle(running=True)
+        budget.update_account(running=True)
         paid = now[0]
     assert 1.0 / 0.05 - 2.0 <= paid <= 1.0 / 0.05  # of 19 seconds of training 5 % of 20
 

@@ -47,7 +47,11 @@ def assert_captured(made: Trainer | TrainerStack) -> None:
     assert isinstance(made.steps, GraphSteps)
     assert made.steps.trouble == ""
     assert made.steps.captures > 0
-    assert all(map(is_on_card, (made.network_step if isinstance(made, Trainer) else made).moved()))
+    assert all(
+        map(
+            is_on_card, (made.network_step if isinstance(made, Trainer) else made).changed_tensors()
+        )
+    )
 
 
 def numbers_of(config: RunConfig, script: Script, device: Device) -> dict[str, Tensor]:
@@ -55,7 +59,7 @@ def numbers_of(config: RunConfig, script: Script, device: Device) -> dict[str, T
     events: list[Event] = []
     run = begin_run(config, device, events)
     script(run)
-    run.settle()
+    run.wait_for_scores()
     if device == "cuda":
         assert_captured(run.trainer)
     scores = [

@@ -14,7 +14,7 @@ from dgn_engine.storage.checkpoints import checkpoint_reader
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture, go_back, restore
+from dgn_engine.training.run_snapshot import capture_run, load_earlier_state, restore_run
 from tests.engine.card.card_runs import UNTIL_CAPTURED, assert_same_on_card, small_config
 from tests.plugins import each
 
@@ -49,17 +49,17 @@ def test_a_run_on_a_card_gives_the_bits_of_one_on_the_cpu(
 
     def script(run: Run) -> None:
         take_steps(run, run.control.pretrain_steps + UNTIL_CAPTURED)
-        first = capture(run)
+        first = capture_run(run)
         assert first is not None
         folder = tmp_path / run.device.type
         folder.mkdir()
         stored = run_checkpoints.load(run_checkpoints.write(folder, first, 0, MARKS))
-        run.control.swap(after, restart_value=False)
+        run.control.swap_regime(after, restart_value=False)
         take_steps(run, 1)
-        go_back(run, first)
+        load_earlier_state(run, first)
         take_steps(run, 1)
-        restore(run, stored)
+        restore_run(run, stored)
         take_steps(run, 1)
-        run.save(folder / "weights.safetensors")
+        run.save_weights(folder / "weights.safetensors")
 
     assert_same_on_card(small_config(regime, net), script)

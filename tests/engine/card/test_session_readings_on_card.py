@@ -45,7 +45,7 @@ class Session:
         self.engine.advance()
         run = self.engine.run
         assert run is not None
-        while run.probe_schedule.busy:
+        while run.probe_schedule.is_refining:
             assert time.monotonic() < until
             self.engine.advance()
             time.sleep(0.001)

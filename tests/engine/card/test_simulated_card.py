@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from dgn_engine.training import metrics
-from dgn_engine.training.steps.losses import correct
+from dgn_engine.training.steps.losses import count_correct
 from tests.engine.card.card_runs import begin_run, small_config
 from tests.simulated_card import CardError, HostRead, SimulatedCard, is_on_card, simulated_card
 
@@ -53,9 +53,9 @@ def test_a_fault_that_is_planted_in_a_step_is_caught_at_its_line(
 ) -> None:
     def planted(logits: Tensor, labels: Tensor) -> Tensor:
         plant(logits)
-        return correct(logits, labels)
+        return count_correct(logits, labels)
 
-    monkeypatch.setattr(metrics, "correct", planted)
+    monkeypatch.setattr(metrics, "count_correct", planted)
     with simulated_card() as card:
         run = begin_run(small_config(regime, "fc"), "cuda", [])
         with pytest.raises(CardError) as raised:

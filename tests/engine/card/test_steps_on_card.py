@@ -13,7 +13,7 @@ from torch import Tensor
 from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.regimes import all_regimes
 from dgn_engine.training.batched.stacked_network import TrainerStack
-from dgn_engine.training.branch import carry_out
+from dgn_engine.training.branch import apply_changes
 from dgn_engine.training.run import Run
 from tests.engine.card.card_runs import (
     UNTIL_CAPTURED,
@@ -45,20 +45,20 @@ def new_weights(run: Run, part: str, biased: bool) -> tuple[list[Tensor], list[T
 
 
 CHANGES: dict[str, Callable[[Run], object]] = {
-    "swap": lambda run: carry_out(BranchChanges(regime="FR-II"), run),
-    "swap and draw anew": lambda run: carry_out(BranchChanges(regime="FR-DI", seed=5), run),
-    "swap to coins": lambda run: carry_out(BranchChanges(regime="FRG"), run),
-    "wiring": lambda run: run.control.rewire((1, 0)),
-    "rotation": lambda run: run.control.rotate((0, 2)),
+    "swap": lambda run: apply_changes(BranchChanges(regime="FR-II"), run),
+    "swap and draw anew": lambda run: apply_changes(BranchChanges(regime="FR-DI", seed=5), run),
+    "swap to coins": lambda run: apply_changes(BranchChanges(regime="FRG"), run),
+    "wiring": lambda run: run.control.rewire_gates((1, 0)),
+    "rotation": lambda run: run.control.rotate_gates((0, 2)),
     "value input": lambda run: run.control.set_value_input("random"),
     "ones": lambda run: run.control.set_value_input("ones"),
     "beta": lambda run: run.control.set_beta(3.0),
     "learning rate": lambda run: run.control.set_learning_rate(2.0**-5),
-    "seed": lambda run: run.trainer.reseed(9),
+    "seed": lambda run: run.trainer.set_seed(9),
     "gates": lambda run: run.trainer.control.take_gates(*new_weights(run, "feature", True)),
     "weights": lambda run: run.trainer.control.take_weights(*new_weights(run, "value", False)),
     "probe examples": lambda run: run.choose_probe_examples(4, "classes 3,8"),
-    "branch": lambda run: carry_out(
+    "branch": lambda run: apply_changes(
         BranchChanges("FL", True, (1, 0), (1, 0), (), "image", 2.0**-6, 2.0, 3), run
     ),
 }
@@ -130,7 +130,7 @@ def test_a_stack_on_a_card_is_the_stack_on_the_cpu(regime: str, optimiser: str) 
         stack = TrainerStack(trainers)
         for _ in range(2 * UNTIL_CAPTURED):
             stack.step()
-            assert stack.diverged(wait=False) == []
+            assert stack.find_diverged(wait=False) == []
         if device.type == "cuda":
             assert_captured(stack)
         losses = [[score.loss for score in stack.train_scores()]]

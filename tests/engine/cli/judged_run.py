@@ -74,7 +74,7 @@ def recorded(regime: str, net: str, seed: int, folder: Path) -> tuple[Run, Arran
     while run.trainer.regime.name != regime or not run.step_count:
         run.step()
     arranged = changed(run, seed)
-    if not run.finished:
+    if not run.is_finished:
         run.step()
     for event in heard:
         recording.on_event(event)

@@ -75,7 +75,7 @@ def test_the_output_says_which_weights_the_kernel_is_over(
     make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make_run("DL", small(FC))
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     out = tmp_path / "k.npz"
     kernels(tmp_path / "net.safetensors", out, "--examples", "probe")
     assert settings_in(out)["tangent_kernel"] in capsys.readouterr().out
@@ -90,7 +90,7 @@ def test_the_settings_hold_the_fingerprint_of_the_data_where_it_is_known(
     make_run: Make, tmp_path: Path
 ) -> None:
     run = make_run("DL", small(FC))
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     out = tmp_path / "k.npz"
     kernels(tmp_path / "net.safetensors", out, "--examples", "probe", "--only", "gates")
     assert settings_in(out)["data_fingerprint"] == run.trainer.data.fingerprint != ""
@@ -100,7 +100,7 @@ def test_the_settings_hold_the_fingerprint_of_the_data_where_it_is_known(
 
 def test_bernoulli_gates_are_refused_for_other_inputs(make_run: Make, tmp_path: Path) -> None:
     run = make_run("FRG", small(FC))
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     np.save(tmp_path / "x.npy", run.probed.context().x.numpy())
     words = [tmp_path / "net.safetensors", "--inputs", tmp_path / "x.npy"]
     refusal = refused_kind("drawn-gates", "kernels", *words, "--out", tmp_path / "k.npz")
@@ -113,7 +113,7 @@ def test_an_accuracy_behind_drawn_gates_is_of_all_examples(make_run: Make, tmp_p
     run = make_run("FRG", replace(small(FC), data=DataConfig(train_limit=150, test_limit=10)))
     for _ in range(20):
         run.step()
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     data, layers = run.trainer.data, range(3)
     usual = (tuple(layers), (0,) * 3, (0,) * 3, (1,) * 3)
     gating = run.config.gating
@@ -153,7 +153,7 @@ def test_a_run_folder_is_its_newest_checkpoint_and_is_found_by_its_name(
 def test_a_file_has_the_examples_of_its_run_and_of_no_other(make_run: Make, tmp_path: Path) -> None:
     run = make_run("FR-II", small(FC))
     object.__setattr__(run.trainer.data, "fingerprint", "another")
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     assert "other data" in str(
         refused_command("kernels", tmp_path / "net.safetensors", "--examples", "probe")
     )
@@ -168,7 +168,7 @@ def test_inputs_are_normalised_as_those_of_the_run_and_that_is_said(
     config = small(FC)
     run = make_run("ReLU", replace(config, data=replace(config.data, normalise="0.2/0.4")))
     source = tmp_path / "net.safetensors"
-    run.save(source)
+    run.save_weights(source)
     x = run.probed.context().x.numpy()
     np.save(tmp_path / "raw.npy", x * 0.4 + 0.2)
     np.save(tmp_path / "ready.npy", x)
@@ -203,7 +203,7 @@ def test_a_run_of_a_files_network_has_kernels_while_the_file_is_there(
     np.savez(layers, **{name: np.ones(shape) for name, shape in shapes.items()})
     run = make_run("DL", small(NetConfig(f"file:{layers}", (("activation", "relu"),))))
     run.step()
-    run.save(source)
+    run.save_weights(source)
     found = kernels(source, tmp_path / "k.npz", "--examples", "probe")
     assert "layers.npz" in capsys.readouterr().out
     context = run.probed.context()
@@ -221,7 +221,7 @@ def test_a_network_of_ours_is_inspected_on_the_test_examples_of_its_run(
 ) -> None:
     run = make_run("ReLU", replace(small(FC), data=DataConfig(split_seed=5)))
     run.step()
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     quick = [
         "inspect",
         tmp_path / "net.safetensors",

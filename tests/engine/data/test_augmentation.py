@@ -14,11 +14,11 @@ from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data._augmentation import Augmentation
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.batched import packable
+from dgn_engine.training.batched import group_into_packs
 from dgn_engine.training.device_data import epoch_order
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture, restore
-from dgn_engine.training.steps.losses import loss
+from dgn_engine.training.run_snapshot import capture_run, restore_run
+from dgn_engine.training.steps.losses import compute_loss
 from dgn_engine.training.steps.optimizer import NetworkOptimizer
 
 Make = Callable[..., Run]
@@ -100,7 +100,7 @@ def test_a_step_is_taken_on_the_images_as_they_are_shown(make_run: Make, config:
         network.gather_statistics(True)
         logits = network(x)
         network.gather_statistics(False)
-        loss("cross-entropy", logits, data.train_y[rows]).backward()  # type: ignore[no-untyped-call]
+        compute_loss("cross-entropy", logits, data.train_y[rows]).backward()  # type: ignore[no-untyped-call]
         optimisation.step()
         run.step()
     for name, tensor in network.state_dict().items():
@@ -110,9 +110,9 @@ def test_a_step_is_taken_on_the_images_as_they_are_shown(make_run: Make, config:
 def test_an_augmented_run_that_goes_on_is_the_one_that_was_not_interrupted(make_run: Make) -> None:
     whole = make_run("ReLU", TINY)
     whole.step()
-    snapshot = capture(whole)
+    snapshot = capture_run(whole)
     other = Run(1, whole.config, lambda _: None, lambda *_: None, live=False, recorded=True)
-    restore(other, snapshot)
+    restore_run(other, snapshot)
     for run in (whole, other):
         for _ in range(4):  # into the second epoch
             run.step()
@@ -139,4 +139,4 @@ def test_rows_of_numbers_and_specks_are_refused(make_run: Make) -> None:
 
 def test_augmented_runs_are_left_out_of_packs() -> None:
     dense = replace(TINY, net=NetConfig("fc"))
-    assert packable([dense, replace(dense, training=OFF.training)]).leftovers == (0,)
+    assert group_into_packs([dense, replace(dense, training=OFF.training)]).leftovers == (0,)

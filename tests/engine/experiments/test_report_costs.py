@@ -29,7 +29,7 @@ from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Calculation, Training, UnitFile
 from dgn_engine.training import step_cost
-from dgn_engine.training.step_cost import operations, seconds_a_step, time_steps
+from dgn_engine.training.step_cost import count_operations, seconds_a_step, time_steps
 from dgn_engine.training.trainer import Trainer
 from tests.engine.experiments.documents import result
 from tests.engine.experiments.made_up import near
@@ -111,7 +111,7 @@ def test_maps_are_counted_at_every_position_and_at_their_own_rate() -> None:
     net = NetConfig("cnn4", (("channels", 3),))
     once = 2 * (64 * 9 * (1 * 3 + 3 * 3 * 3) + 3 * 10)
     architecture = build_architecture(net, (1, 8, 8), 10)
-    assert operations(architecture) == once
+    assert count_operations(architecture) == once
     made = cost_of(task(of("ReLU", config=replace(CONFIG, net=net))))
     examples, passes = 8 * 3 * 32 + 2 * 50, 8 * 3 + 2
     nodes = passes * len(architecture.nodes) * 1e-4

@@ -269,7 +269,7 @@ def test_a_network_whose_gates_are_coins_of_its_examples_is_refused(
     file = tmp_path / "coins.safetensors"
     for regime in ("FR-II", "FRG"):
         run = make_run(regime)
-        run.save(file)
+        run.save_weights(file)
         examples = load_examples(run.config.data)
         if regime == "FR-II":
             assert network_for(read_tensors(file), examples).regime.name == regime

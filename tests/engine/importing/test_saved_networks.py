@@ -28,7 +28,7 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.regimes import Regime, all_regimes, find_regime
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture
+from dgn_engine.training.run_snapshot import capture_run
 from tests.plugins import each
 from tests.refusals import refused
 
@@ -108,10 +108,10 @@ def test_a_file_has_the_kernels_of_its_run(
     run = make_run(regime.name, small(net), pretrain_epochs=1, **gating, **wiring)
     for _ in range(4):
         run.step()
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     same_kernels(run, read(tmp_path / "net.safetensors"))
     run.step()  # its file is written anew
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     same_kernels(run, read(tmp_path / "net.safetensors"))
 
 
@@ -122,9 +122,9 @@ def test_what_was_changed_while_it_trained_stands_in_the_file(
     run.step()
     run.control.set_beta(2.5)
     run.control.set_value_input("ones")
-    run.control.rotate((1, 0, 0, 2), (0, 1, 0, 0))
-    run.control.rewire((3, 1, 2, 0))
-    run.save(tmp_path / "net.safetensors")
+    run.control.rotate_gates((1, 0, 0, 2), (0, 1, 0, 0))
+    run.control.rewire_gates((3, 1, 2, 0))
+    run.save_weights(tmp_path / "net.safetensors")
     listing = read(tmp_path / "net.safetensors")
     state = state_of(listing)
     assert (state.beta, state.value_input) == (2.5, "ones")
@@ -141,8 +141,8 @@ def test_a_checkpoint_has_the_kernels_of_its_run(make_run: Make) -> None:
     run = make_run("DL", small("fc"), tiling=(2, 1, 2))
     run.step()
     run.control.set_beta(2.5)
-    run.control.rotate((1, 0, 2))
-    snapshot = capture(run)
+    run.control.rotate_gates((1, 0, 2))
+    snapshot = capture_run(run)
     assert snapshot is not None
     state = NetworkState.of_checkpoint(snapshot.state, run.fingerprint)
     same_kernels(run, listing_of_checkpoint("run", snapshot.tensors, state))
@@ -150,7 +150,7 @@ def test_a_checkpoint_has_the_kernels_of_its_run(make_run: Make) -> None:
 
 def test_bernoulli_gates_exist_for_training_examples_only(make_run: Make, tmp_path: Path) -> None:
     run = make_run("FRG", small("fc"))
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     network = our_network(read(tmp_path / "net.safetensors"), (1, 8, 8), torch.float32)
     with refused("drawn-gates"):
         network(run.probed.context().x)
@@ -167,7 +167,7 @@ def test_an_old_file_is_read_by_its_configuration_and_says_so(
     make_run: Make, tmp_path: Path
 ) -> None:
     run = make_run("DL", small("fc"), beta=3.0, rotation=(1, 0, 2), value_input="ones")
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     listing = old(read(tmp_path / "net.safetensors"))
     assert len(state_of(listing).remarks) == 1
     same_kernels(run, listing)
@@ -177,8 +177,8 @@ def test_an_old_file_whose_turned_gates_were_wired_anew_is_refused(
     make_run: Make, tmp_path: Path
 ) -> None:
     run = make_run("DL", small("fc"), rotation=(1, 0, 2))
-    run.control.rewire((2, 0, 1))
-    run.save(tmp_path / "net.safetensors")
+    run.control.rewire_gates((2, 0, 1))
+    run.save_weights(tmp_path / "net.safetensors")
     listing = old(read(tmp_path / "net.safetensors"))
     with refused("not-recorded"):
         our_network(listing, (1, 8, 8), torch.float32)
@@ -201,7 +201,7 @@ def test_a_file_that_is_not_the_network_of_its_configuration_is_refused(
     make_run: Make, tmp_path: Path, name: str, array: Any, kind: str
 ) -> None:
     run = make_run("DL", small("fc"))
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     listing = read(tmp_path / "net.safetensors")
     arrays = {n: a for n, a in listing.arrays.items() if n != name or array is not None}
     if isinstance(array, float):
@@ -214,7 +214,7 @@ def test_a_file_that_is_not_the_network_of_its_configuration_is_refused(
 
 def test_statistics_that_are_no_numbers_are_refused(make_run: Make, tmp_path: Path) -> None:
     run = make_run("DL", small("davidnet"))
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     shape = run.probed.image_shape
     for name in ("feature.normalisation.mean_0", "feature.normalisation.scales.1"):
         listing = read(tmp_path / "net.safetensors")
@@ -235,7 +235,7 @@ def test_a_note_with_any_number_is_read_or_refused_and_what_is_read_computes(
     make_run: Make, tmp_path: Path, note: str
 ) -> None:
     run = make_run("DL", small("fc"))
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     listing = read(tmp_path / "net.safetensors")
     refused = 0
     for number in NUMBERS:
@@ -252,6 +252,6 @@ def test_a_note_with_any_number_is_read_or_refused_and_what_is_read_computes(
 
 def test_inputs_of_another_size_are_refused(make_run: Make, tmp_path: Path) -> None:
     run = make_run("DL", small("fc"))
-    run.save(tmp_path / "net.safetensors")
+    run.save_weights(tmp_path / "net.safetensors")
     with refused("other-inputs"):
         our_network(read(tmp_path / "net.safetensors"), (1, 9, 9), torch.float32)

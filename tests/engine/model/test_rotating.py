@@ -11,7 +11,7 @@ from dgn_engine.config import NetConfig
 from dgn_engine.protocol.training import Rewired
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import LogLine, decode_line, encode_line, event_of
-from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.run_snapshot import capture_run, restore_run
 from tests.refusals import refused
 
 
@@ -79,7 +79,7 @@ def test_a_run_that_is_put_back_says_how_its_gates_are_turned(make_run):
     run.control.rotate((0, 3, 0))
     run.step()
     again = make_run("FR-II")
-    restore(again, capture(run))
+    restore_run(again, capture_run(run))
     started = again.started(paused=True)
     assert (started.rotation, started.shift) == ((0, 3, 0), ())
 

@@ -67,7 +67,7 @@ class Schedule:
 
 class MadeUpRun:
     number, step_count, total_steps, diverged = 3, 10, 30, False
-    frame: Any = Run.frame
+    frame: Any = Run.make_frame
 
     def __init__(self) -> None:
         network = SimpleNamespace(wiring=(1, 0))

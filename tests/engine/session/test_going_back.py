@@ -150,8 +150,8 @@ def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
             desk.train(step - run.step_count)
         live[step] = desk.value()
         if not step % 5:
-            recording.checkpoint()
-            assert recording.mark().done.wait(60.0)
+            recording.write_checkpoint()
+            assert recording.mark_checkpoint().done.wait(60.0)
     assert run.put_backs == ((9, 5),)
     desk.engine.close()
     reader = RunReader(recording.path)
@@ -167,8 +167,8 @@ def test_an_older_checkpoint_is_gone_back_to_where_the_newest_is_damaged_since(
     kept.do(StartRun(small("DL"), paused=True))
     for _ in range(2):
         kept.train(5)
-        kept.recording.checkpoint()
-        assert kept.recording.mark().done.wait(60.0)
+        kept.recording.write_checkpoint()
+        assert kept.recording.mark_checkpoint().done.wait(60.0)
 
     def load_older(one: StoredCheckpoint) -> Snapshot:
         if one.step == 10:
@@ -259,14 +259,14 @@ def test_a_checkpoint_is_gone_back_to_where_it_is_newer(kept: Desk) -> None:
     desk.do(StartRun(small("DL"), paused=True))
     desk.train(5)
     recording = desk.recording
-    recording.checkpoint()
-    assert recording.mark().done.wait(60.0)
+    recording.write_checkpoint()
+    assert recording.mark_checkpoint().done.wait(60.0)
     desk.do(SetLearningRate(1e30))  # a copy of the same step is as good
     desk.engine._undo.forget()
     said = diverge(desk)
     assert (said.back_to, said.stored) == (5, True)
     folder = recording.path
-    assert recording.mark().done.wait(60.0)  # what it said is on disk
+    assert recording.mark_checkpoint().done.wait(60.0)  # what it said is on disk
     assert RunReader(folder).diverged_at == said.step
     desk.do(GoBack())
     desk.train(6)

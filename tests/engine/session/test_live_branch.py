@@ -55,7 +55,7 @@ from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.readings.overhead_meter import Overhead
 from dgn_engine.training.recording import Recording, continue_run
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.run_snapshot import capture_run, restore_run
 from tests.engine.session.conftest import Desk, alone, had_again, small
 
 LIMIT = 500.0  # seconds that a child may take on a machine with much else to do
@@ -125,7 +125,7 @@ class Trainer:
 
     def begin(self, changes: BranchChanges, steps: int, until: float = math.inf) -> None:
         headless = HeadlessRun(self, lambda: self.step >= until, checkpoint_every=1e9)
-        headless.branch_off(self.parent, None, changes, self.folder, steps)
+        headless.run_branch(self.parent, None, changes, self.folder, steps)
 
     def stepped(self, step: int) -> None:
         self.step = step
@@ -169,8 +169,8 @@ def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(de
     parent = folder.parent / status(desk).parent
     last = run_checkpoints.load(reader.checkpoint())
     again = Run(1, run.config, lambda _: None, lambda *_: None, live=False, recorded=True)
-    restore(again, run_checkpoints.load(RunReader(parent).checkpoint(at)))
-    again.control.swap("FR-II", restart_value=True)
+    restore_run(again, run_checkpoints.load(RunReader(parent).checkpoint(at)))
+    again.control.swap_regime("FR-II", restart_value=True)
     again.control.set_learning_rate(0.002)
     while again.step_count < last.step:
         again.step()
@@ -203,7 +203,7 @@ def test_what_the_branch_writes_is_shown_as_it_comes(
         run._emit = run.evaluation._emit = recording.on_event
         for _ in range(14):
             run.step()
-        recording.checkpoint()
+        recording.write_checkpoint()
         desk.until(lambda: desk.frames[-1].compared["gates"].step == 21, LIMIT)
         assert recording.close()
     assert first.step == 7
@@ -278,7 +278,7 @@ def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -
     desk.turn(4)
     desk.do(SwapRegime("FR-II"))
     recording = desk.recording
-    assert recording.mark().done.wait(LIMIT)
+    assert recording.mark_checkpoint().done.wait(LIMIT)
     desk.do(ListCheckpoints())
     listed = desk.all_of(CheckpointsListed)[-1]
     assert (3, "before FR-II") in listed.checkpoints
@@ -304,7 +304,7 @@ def test_the_map_of_two_steps_is_the_exclusive_or_of_their_gates(desk: Desk) -> 
     desk.turn(5)
     desk.do(SetLearningRate(0.1))
     recording = desk.recording
-    assert recording.mark().done.wait(LIMIT)
+    assert recording.mark_checkpoint().done.wait(LIMIT)
     desk.do(Advance(30))
     desk.turn(40)
     desk.do(Watch((ProbeRequest("gates"), ProbeRequest("agreement"))))
@@ -366,18 +366,18 @@ def test_any_step_is_had_after_changes_and_their_undo(paused: Desk) -> None:
         18: Redo(),
     }
     for step in range(22):
-        states[step] = capture(run)
+        states[step] = capture_run(run)
         if step == 12:  # from here on no checkpoint is written where weights change
-            recording.checkpoint("before more")
+            recording.write_checkpoint("before more")
             run.control.before_change = lambda _: None
         if step in later:
             paused.do(later[step])
         paused.train(1)
-    assert recording.mark().done.wait(LIMIT)
+    assert recording.mark_checkpoint().done.wait(LIMIT)
     listed = {one.step for one in RunReader(recording.path).checkpoints}
     assert listed & set(range(18)) == {8, 10, 12}  # those right after an undo have gone
     for step in (5, 9, 11, 14, 17, 21):
-        ours, theirs = capture(had_again(recording.path, step)), states[step]
+        ours, theirs = capture_run(had_again(recording.path, step)), states[step]
         assert ours is not None
         assert ours.state == theirs.state
         assert all(torch.equal(ours.tensors[n], t) for n, t in theirs.tensors.items())
@@ -388,13 +388,13 @@ def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(repl
     desk.do(StartRun(small(), paused=True))
     desk.train(2)
     recording = desk.recording
-    recording.checkpoint()
+    recording.write_checkpoint()
     desk.do(SetLearningRate(0.004))
-    recording.checkpoint()
+    recording.write_checkpoint()
     desk.do(StartBranch(BranchChanges()))
     desk.do(SetLearningRate(0.006))  # before its process has read where it begins
-    recording.checkpoint()
-    assert recording.mark().done.wait(LIMIT)
+    recording.write_checkpoint()
+    assert recording.mark_checkpoint().done.wait(LIMIT)
     for after_changes, rate in ((False, 1e-3), (True, 0.004)):
         again = had_again(recording.path, 2, after_changes=after_changes)
         assert again.trainer.optimizer.learning_rate == rate
@@ -411,8 +411,8 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
     def kept_after(steps: int) -> set[int]:
         for _ in range(steps):
             desk.train(1)
-            recording.checkpoint()
-        assert recording.mark().done.wait(LIMIT)
+            recording.write_checkpoint()
+        assert recording.mark_checkpoint().done.wait(LIMIT)
         return {one.step for one in RunReader(recording.path).checkpoints}
 
     kept_after(3)
@@ -433,7 +433,7 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
 def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(paused: Desk) -> None:
     paused.train(2)
     recording = paused.recording
-    assert recording.mark().done.wait(LIMIT)
+    assert recording.mark_checkpoint().done.wait(LIMIT)
     paused.do(HoldCheckpoint(2))
     left = weakref.ref(recording)
     del recording
@@ -479,8 +479,8 @@ def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(paused: Des
     paused.train(7)
     recording = paused.recording
     paused.do(SetProbeExamples(8))
-    recording.checkpoint()
-    assert recording.mark().done.wait(LIMIT)
+    recording.write_checkpoint()
+    assert recording.mark_checkpoint().done.wait(LIMIT)
     assert had_again(recording.path, 7).config.probe_examples == 20
 
 

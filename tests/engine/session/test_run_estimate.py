@@ -83,7 +83,7 @@ def test_start_refuses_what_the_estimate_refuses(
     wanted = replace(config, seed=5)
     needed = estimate_run(wanted, before, False, None).memory
     at_hand = 0 if other else before.memory.data
-    least = needed - before.memory.lasting - at_hand
+    least = needed - before.memory.reclaimed_at_end - at_hand
     for free, fits in ((least - 1, False), (least, True)):
         # What a second copy of the data would take is no longer free once they were loaded.
         monkeypatch.setattr(memory_needed, "free_memory", lambda free=free: free)

@@ -233,7 +233,7 @@ class RunMachine(RuleBasedStateMachine):
     def _same_state(self) -> None:
         run, slow = self.run, self.slow
         trainer, state = run.trainer, slow.state
-        assert (run.step_count, run.finished, run.diverged) == (
+        assert (run.step_count, run.is_finished, run.diverged) == (
             state.step,
             slow.finished,
             slow.diverged,

@@ -66,7 +66,7 @@ def test_b_is_headed_by_the_step_of_its_weights_and_not_of_the_newest_line(
     kept.do(SwapRegime("soft-ReLU"))  # the checkpoint before it stays
     kept.train(6)  # the log goes on
     folder = kept.recording.path
-    assert kept.recording.mark().done.wait(LIMIT)
+    assert kept.recording.mark_checkpoint().done.wait(LIMIT)
     for one in RunReader(folder).checkpoints:
         if one.step != 4:
             shutil.rmtree(one.path.whole)
@@ -75,8 +75,8 @@ def test_b_is_headed_by_the_step_of_its_weights_and_not_of_the_newest_line(
     kept.do(CompareRun(str(folder)), CompareRun(str(folder), 4))
     kept.train(2)
     kept.do(CompareFile(kept.open(weights).ticket))
-    kept.recording.checkpoint()
-    assert kept.recording.mark().done.wait(LIMIT)
+    kept.recording.write_checkpoint()
+    assert kept.recording.mark_checkpoint().done.wait(LIMIT)
     kept.do(CompareRun(str(folder)))
     opened = kept.all_of(ComparisonOpened)
     assert [(one.number, one.step) for one in opened] == [(1, 4), (2, 4), (3, 10), (4, 12)]
@@ -139,12 +139,12 @@ def test_an_undo_within_a_test_pass_leaves_no_score_of_two_networks(
     desk.train(2)
     desk.do(SetLearningRate(0.5), Advance(1))
     run = desk.run
-    while not run.evaluation.pending:
+    while not run.evaluation.has_pending_test:
         desk.turn(1)
     desk.turn(1)
-    assert (run.step_count, run.evaluation.pending) == (3, True)
+    assert (run.step_count, run.evaluation.has_pending_test) == (3, True)
     desk.do(Undo())
-    assert not run.evaluation.pending
+    assert not run.evaluation.has_pending_test
     desk.train(1)
     tested = {one.step: one for one in desk.all_of(Measured) if one.test_loss is not None}
     assert 3 not in tested

@@ -38,7 +38,7 @@ from dgn_engine.protocol.watching import SetProbeExamples
 from dgn_engine.session import undo
 from dgn_engine.storage.runs.run_checkpoints import read_state
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.run_snapshot import capture
+from dgn_engine.training.run_snapshot import capture_run
 from dgn_engine.training.trainer import Trainer
 from tests.engine.session.conftest import Desk, had_again, small
 
@@ -244,7 +244,7 @@ def test_a_setting_that_made_the_run_diverge_is_undone_and_it_trains_again(begun
     while begun.engine.running:
         begun.engine.advance()
     assert isinstance(begun.last(Diverged), Diverged)
-    assert capture(begun.run) is None
+    assert capture_run(begun.run) is None
     begun.do(UndoSetting())
     assert isinstance(begun.events[-1], Refused)  # there are no weights to keep
     begun.do(SetBeta(3.0), SetProbeExamples(30), Undo(), Undo())

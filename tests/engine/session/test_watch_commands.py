@@ -106,7 +106,7 @@ def test_in_a_quiet_stretch_steps_are_taken_and_nothing_is_read_or_published(
 ) -> None:
     monkeypatch.setattr(OverheadMeter, "is_quiet", lambda _meter: True)
     trains.frames.clear()
-    trains.run.probe_schedule.invalidate()  # it is due
+    trains.run.probe_schedule.invalidate_all()  # it is due
     before = trains.run.step_count
     while trains.run.step_count < before + 5:
         trains.turn(1)

@@ -47,4 +47,4 @@ def begun(
 def gone_on(run: Path | RunFolder, stop: Stops | None = None) -> Outcome:
     stop = stop or Stops()
     folder = RunFolder(run) if isinstance(run, Path) else run
-    return HeadlessRun(stop, stop.asked).go_on(folder)
+    return HeadlessRun(stop, stop.asked).continue_folder(folder)

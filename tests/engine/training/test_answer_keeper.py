@@ -55,7 +55,7 @@ def train(root: Path, config: RunConfig, until: float = math.inf) -> TrainedRun:
     folder, stop = one(root), StopAt(until)
     headless = HeadlessRun(stop, stop)
     if folder.exists():
-        headless.go_on(RunFolder(folder))
+        headless.continue_folder(RunFolder(folder))
     else:
         headless.train(config, RunFolder.create(folder, config))
     return UnitResults(root).trained("one")
@@ -80,7 +80,7 @@ def by_hand(config: RunConfig) -> dict[int, np.ndarray]:
     """By step: which test examples a twin answers right at each epoch's end."""
     run = Run(1, config, lambda _: None, lambda *_: None, live=False)
     found = {}
-    while not run.finished:
+    while not run.is_finished:
         run.step()
         if run.step_count % run.trainer.steps_per_epoch == 0:
             data = run.trainer.data
@@ -153,17 +153,17 @@ def test_answers_are_those_of_their_score_whatever_is_tested_in_the_same_memory(
         run.step()
     keeper, right = AnswerKeeper(tmp_path, run), run.evaluation.right
     expected = right.tolist()
-    keeper.measured(Measured(EPOCH, 1.0, 1.0, 0.5, 1.0, 0.5), math.nan)
+    keeper.process_scores(Measured(EPOCH, 1.0, 1.0, 0.5, 1.0, 0.5), math.nan)
     right.fill_(False)
-    keeper.write()
+    keeper.save_answers()
     assert read_answers(tmp_path).last[EPOCH].tolist() == expected
     assert True in expected
     # of a checkpoint right after its best score that score stays the best
     while run.step_count < EPOCH:
         run.step()
     again = AnswerKeeper(tmp_path, run)
-    again.measured(Measured(2 * EPOCH, 2.0, 1.0, 0.5, 1.0, 0.25), 0.5)
-    again.write()
+    again.process_scores(Measured(2 * EPOCH, 2.0, 1.0, 0.5, 1.0, 0.25), 0.5)
+    again.save_answers()
     assert list(read_answers(tmp_path).best) == [EPOCH]
 
 

@@ -23,7 +23,7 @@ from dgn_engine.training.branch import begin_branch
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.recording import begin_recording, continue_run
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import restore
+from dgn_engine.training.run_snapshot import restore_run
 from tests.engine.training.run_watchers import Nobody
 from tests.refusals import refused
 from tests.snapshots import Recorded
@@ -60,7 +60,7 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recording = begin_recording(folder, run, silent, every=1e9)
     for step in range(10):
         if step == AT:
-            recording.checkpoint("before a branch")
+            recording.write_checkpoint("before a branch")
             run.control.set_learning_rate(0.002)
         run.step()
     assert recording.close()
@@ -74,15 +74,15 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 def by_hand(parent: Path, changes: BranchChanges) -> Run:
     """The run as it went on from its checkpoint, with the same changes asked of it one by one."""
     run = Run(1, CONFIG, silent, silent, live=False, recorded=True)
-    restore(run, run_checkpoints.load(RunReader(parent).checkpoint(AT)))
+    restore_run(run, run_checkpoints.load(RunReader(parent).checkpoint(AT)))
     if changes.seed is not None:
-        run.trainer.reseed(changes.seed)
+        run.trainer.set_seed(changes.seed)
     if changes.regime:
-        run.control.swap(changes.regime, restart_value=True)
+        run.control.swap_regime(changes.regime, restart_value=True)
     if changes.wiring:
-        run.control.rewire(changes.wiring)
+        run.control.rewire_gates(changes.wiring)
     if changes.rotation:
-        run.control.rotate(changes.rotation)
+        run.control.rotate_gates(changes.rotation)
     if changes.value_input:
         run.control.set_value_input(changes.value_input)
     if changes.learning_rate:
@@ -99,7 +99,7 @@ def test_a_branch_equals_a_run_that_was_changed_at_that_step(
         other.step()
     out = tmp_path / "branch"
     headless = HeadlessRun(Nobody(), lambda: False, checkpoint_every=1e9)
-    outcome = headless.branch_off(parent, AT, changes, out, steps=10)
+    outcome = headless.run_branch(parent, AT, changes, out, steps=10)
     assert outcome.step == AT + 10
     last = run_checkpoints.load(RunReader(out).checkpoint())
     expected = weights(other)

@@ -65,7 +65,7 @@ def test_where_nothing_generalises_train_scores_come_as_seldom_as_elsewhere(
     """A test that was due when FRG began is never taken: it must not bring a score a step."""
     run = make_run("DL", TINY)
     run.evaluation = EvaluationSchedule(run.trainer, events.append, live=True)
-    run.control.swap("FRG", restart_value=False)
+    run.control.swap_regime("FRG", restart_value=False)
     for _ in range(12):
         run.step()
     scores = [event for event in events if isinstance(event, Measured)]
@@ -78,7 +78,7 @@ def test_a_chunk_of_a_test_pass_is_no_step(make_run: Make, monkeypatch: pytest.M
     monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)
     run = make_run("DL", TINY)
     told = []
-    while run.step_count < 10 or run.evaluation.pending:
+    while run.step_count < 10 or run.evaluation.has_pending_test:
         before = run.step_count
         told.append((run.advance(), run.step_count - before))
     assert told == [(True, 1)] * 10 + [(False, 0)] * 2  # 40 test examples, 32 at once
@@ -200,17 +200,17 @@ def test_a_change_of_the_network_begins_patience_anew_and_tells_what_waited(
     run = make_run("DL", TINY)
     run.evaluation = EvaluationSchedule(run.trainer, events.append, live=False)
     run.evaluation.peaks[:] = [0.5, 0.6]
-    while not run.evaluation.pending:
+    while not run.evaluation.has_pending_test:
         run.advance()
-    waiting = run.evaluation.awaited
+    waiting = run.evaluation.pending_scores
     assert waiting is not None
     assert events[-1] != waiting
-    run.evaluation.restart()
+    run.evaluation.restart_test()
     assert events[-1] == waiting
-    assert run.evaluation.awaited is None
+    assert run.evaluation.pending_scores is None
     assert not run.evaluation.peaks
     count = len(events)
-    run.evaluation.restart()
+    run.evaluation.restart_test()
     assert len(events) == count
 
 

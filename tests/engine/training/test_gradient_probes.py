@@ -11,7 +11,7 @@ import torch
 
 from dgn_engine.training.probes import ProbeContext, all_probes
 from dgn_engine.training.run import Run
-from dgn_engine.training.steps.losses import loss
+from dgn_engine.training.steps.losses import compute_loss
 from tests.engine.training.probe_cases import NETS, in_float64, probed_config
 
 GRADIENTS, UPDATES = all_probes()["gradients"], all_probes()["updates"]
@@ -38,12 +38,14 @@ def test_the_gradient_is_the_slope_of_the_loss_along_each_layer(
                     ends = []
                     for change in (1e-6, -1e-6):
                         flat[at] += change
-                        ends.append(float(loss(assumed.loss, network(context.x), context.labels)))
+                        ends.append(
+                            float(compute_loss(assumed.loss, network(context.x), context.labels))
+                        )
                         flat[at] -= change
                     slopes[at] = (ends[0] - ends[1]) / 2e-6
                 seen = np.flatnonzero(slopes)
                 with torch.enable_grad():
-                    value = loss(assumed.loss, network(context.x), context.labels)
+                    value = compute_loss(assumed.loss, network(context.x), context.labels)
                     (slope,) = torch.autograd.grad(value, [weight], allow_unused=True)
                 own = np.zeros(weight.numel()) if slope is None else slope.flatten().numpy()
                 np.testing.assert_allclose(own[seen], slopes[seen], rtol=1e-4, atol=1e-6)

@@ -103,8 +103,8 @@ def result_of(config: RunConfig) -> tuple[list[bytes], object]:
     """Every weight that a run ends with, and all that it says."""
     said: list[Event] = []
     run = Run(1, config, said.append, lambda *_: None, False, examples=examples_of(config.data))
-    said.append(run.started(paused=False))
-    while not run.finished and not run.diverged:
+    said.append(run.started_event(paused=False))
+    while not run.is_finished and not run.diverged:
         run.advance()
     weights = [p.detach().numpy().tobytes() for p in run.trainer.network.parameters()]
     told = [
@@ -260,7 +260,7 @@ def test_an_initial_law_is_ignored_where_every_weight_comes_from_a_file(tmp_path
         other = with_setting(config, "net.init", "glorot")
         assert _used_weights(other) == _used_weights(config) if ignored else True
         run = Run(1, other, lambda _: None, lambda *_: None, live=False)
-        said = [one.place for one in run.ignored(live=False, recorded=True)]
+        said = [one.place for one in run.find_ignored(live=False, recorded=True)]
         assert said == (["net.init"] if ignored else [])
 
 

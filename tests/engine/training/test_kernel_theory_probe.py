@@ -36,7 +36,7 @@ def test_the_expectation_is_the_mean_over_all_signs_of_the_weights(
         with torch.no_grad():
             for weight, part, sigma in zip(weights, parts, sigmas, strict=True):
                 weight.copy_(sigma * part.view(weight.shape))
-        context.forget()
+        context.drop_kernels()
         found = PROBE.read(context, {}, None)
         assert not found.absent
         expected = found.arrays["expected"]

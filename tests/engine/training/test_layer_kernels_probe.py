@@ -51,7 +51,7 @@ def test_a_permutation_leaves_the_product_of_dense_layers_and_says_so(
 ) -> None:
     run = make_run("DL", config(DENSE))
     before = PROBE.read(run.probed.context(), {}, None)
-    run.control.rewire((2, 0, 1))
+    run.control.rewire_gates((2, 0, 1))
     after = PROBE.read(run.probed.context(), {}, None)
     assert after.scalars["change"] < 1e-12
     np.testing.assert_allclose(after.arrays["product"], before.arrays["product"], rtol=1e-12)
@@ -67,7 +67,7 @@ def test_what_a_permutation_changes_of_maps_is_that_of_all_paths(
     net = NetConfig("cnn4", (("channels", 1),))
     run = make_run("FR-II", config(net))
     straight = [gates.double() for gates in run.probed.context().gates]
-    run.control.rewire((3, 1, 0, 2))
+    run.control.rewire_gates((3, 1, 0, 2))
     context = run.probed.context()
     found = PROBE.read(context, {}, None)
     ones = torch.ones_like(context.x).double()

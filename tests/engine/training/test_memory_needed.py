@@ -38,7 +38,7 @@ from dgn_engine.training.memory_needed import (
     memory_needed,
 )
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture
+from dgn_engine.training.run_snapshot import capture_run
 from dgn_engine.training.trainer import Trainer
 from tests.engine.training.run_watchers import Nobody
 from tests.plugins import each
@@ -175,7 +175,7 @@ def test_moments_are_those_of_the_optimiser(training: dict[str, object], moments
     trainer.step()
     held = sum(
         t.nbytes
-        for name, t in trainer.optimizer.tensors(trainer.network).items()
+        for name, t in trainer.optimizer.state_tensors(trainer.network).items()
         if not name.endswith(".step")
     )
     needed = needed_by(config)
@@ -209,7 +209,7 @@ def test_a_checkpoint_takes_what_is_estimated_while_it_is_written(tmp_path: Path
     config = small("fc", "DL")
     run = Run(1, config, lambda _: None, lambda *_: None, live=False)
     run.step()
-    snapshot = capture(run)
+    snapshot = capture_run(run)
     assert snapshot is not None
     saved = sum(tensor.nbytes for tensor in snapshot.tensors.values())
     # The output layer of the feature network, which makes no gates, has no moments.
@@ -298,7 +298,14 @@ def test_memory_that_the_run_before_gives_back_counts(monkeypatch: pytest.Monkey
     free(monkeypatch, first.memory.total - first.memory.data - 1)
     with pytest.raises(DoesNotFitError):
         Run(2, config, lambda _: None, lambda *_: None, live=False)
-    Run(2, config, lambda _: None, lambda *_: None, live=False, reclaimed=first.memory.lasting)
+    Run(
+        2,
+        config,
+        lambda _: None,
+        lambda *_: None,
+        live=False,
+        reclaimed=first.memory.reclaimed_at_end,
+    )
 
 
 def test_the_command_refuses_and_leaves_no_folder(

@@ -164,8 +164,8 @@ def on_card(count: int, values: int | None = None, **told: Any) -> tuple[Any, li
         score = test_pass.advance()
         waits = card.host_reads.total() - before
     assert score is not None
-    assert test_pass.right.device.type == "cpu"
-    assert float(test_pass.right.double().mean()) == pytest.approx(score.accuracy)
+    assert test_pass.right_answers.device.type == "cpu"
+    assert float(test_pass.right_answers.double().mean()) == pytest.approx(score.accuracy)
     return score, network.asked, waits
 
 

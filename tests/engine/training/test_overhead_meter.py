@@ -98,20 +98,20 @@ class World:
                 continue
             if self.wall >= self.round_at:
                 self._round()
-            self.budget.settle(running=True)
+            self.budget.update_account(running=True)
             self.budget.overhead.begin_if_due()
             look_at = self.wall + LOOK
         return self
 
     def _round(self) -> None:
         self.work(self.reading)
-        self.budget.took("probe", "readings", self.reading)
+        self.budget.record_reading("probe", "readings", self.reading)
         held_up = self.drawing * (1.0 + self.load)  # whoever draws is preempted just as well
         self.wall += held_up
         self.others += self.drawing
         self.budget.charge(DRAWING, self.drawing, own=False)
         self.cold_until = self.wall + 0.01
-        wait = self.budget.interval("probe") if self.every is None else self.every
+        wait = self.budget.reading_interval("probe") if self.every is None else self.every
         self.round_at = self.wall + wait
 
     @property
@@ -199,7 +199,7 @@ def test_nothing_is_said_before_there_are_enough_pairs_or_of_a_run_that_waits() 
     world.run(30.0)
     assert said() == (True, "")
     for running, paced, reason in ((True, True, PACED), (False, False, RESTING)):
-        world.budget.settle(running, paced)
+        world.budget.update_account(running, paced)
         assert said() == (False, reason)
         world.run(30.0)
         assert said() == (True, "")
@@ -209,5 +209,5 @@ def test_a_test_pass_that_ends_an_epoch_is_not_the_viewers() -> None:
     world = World()
     for _ in range(40):
         world.run(1.0)
-        world.budget.overhead.leave_out(partial(world.pause, 0.5))
+        world.budget.overhead.exclude_work(partial(world.pause, 0.5))
     assert world.measured.lost <= 3.0 * world.measured.noise + 0.003

@@ -151,12 +151,12 @@ def test_a_picture_of_living_gates_does_not_stay_over_gates_that_have_died(
 ) -> None:
     names = ("overlap", "layer_kernels")
     run, schedule = make_run("ReLU"), watching(events, *names)
-    schedule.read(names, run.probed.context(), 7)
+    schedule.read_probes(names, run.probed.context(), 7)
     with torch.no_grad():  # digits have no negative pixel
         for layer in range(3 - layers, 3):
             run.trainer.network.value.weights[layer].fill_(-1.0)
     run.probed.invalidate_readings()
-    schedule.read(names, run.probed.context(), 9)
+    schedule.read_probes(names, run.probed.context(), 9)
     for name in names:
         found = schedule.readings[name]
         assert found.step == 9
@@ -234,7 +234,7 @@ def test_of_a_network_that_overflowed_it_is_said_that_it_has_and_what_to_do(
     with torch.no_grad():
         run.trainer.network.value.weights[0].fill_(number)
         run.trainer.network.feature.weights[0].fill_(number)
-    schedule.read(names, run.probed.context(), 7)
+    schedule.read_probes(names, run.probed.context(), 7)
     for name in names:
         reading = schedule.readings[name]
         assert reading.facts == {"fault": "overflow"}

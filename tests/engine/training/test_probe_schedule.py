@@ -49,7 +49,7 @@ class Bench:
         self.schedule.watch(tuple(ProbeRequest(n, tuple(options.items())) for n in names))
 
     def look(self, step: int = 1, standing: bool = False) -> Any:
-        self.schedule.read(("p",), StandInContext(), step, standing)  # type: ignore[arg-type]
+        self.schedule.read_probes(("p",), StandInContext(), step, standing)  # type: ignore[arg-type]
         return self.schedule.readings["p"]
 
 
@@ -62,16 +62,16 @@ def test_what_is_watched_is_due_at_once_and_then_as_seldom_as_the_budget_allows(
     bench: Bench,
 ) -> None:
     bench.watch("p")
-    assert bench.schedule.due(1) == ("p",)
+    assert bench.schedule.due_probes(1) == ("p",)
     bench.taken = 1 / 64
     reading = bench.look(step=1)
     assert (reading.seconds, reading.interval) == (pytest.approx(1.0), pytest.approx(20.0))
     bench.clock += 19.9
-    assert bench.schedule.due(2) == ()
+    assert bench.schedule.due_probes(2) == ()
     bench.clock += 0.2
-    assert bench.schedule.due(2) == ("p",)
-    assert bench.schedule.due(1) == (), "that step was read"
-    assert bench.schedule.due(1, catch_up=True) == ()
+    assert bench.schedule.due_probes(2) == ("p",)
+    assert bench.schedule.due_probes(1) == (), "that step was read"
+    assert bench.schedule.due_probes(1, catch_up=True) == ()
 
 
 def test_each_reading_but_the_last_is_told_when_it_is_made(bench: Bench) -> None:
@@ -81,7 +81,7 @@ def test_each_reading_but_the_last_is_told_when_it_is_made(bench: Bench) -> None
     def made() -> None:
         seen.append(set(bench.schedule.readings))
 
-    bench.schedule.read(("p", "q"), StandInContext(), 1, made=made)  # type: ignore[arg-type]
+    bench.schedule.read_probes(("p", "q"), StandInContext(), 1, after_reading=made)  # type: ignore[arg-type]
     assert seen == [{"p"}]
 
 
@@ -89,21 +89,21 @@ def test_a_quick_probe_is_read_four_times_a_second(bench: Bench) -> None:
     bench.watch("p")
     assert bench.look().interval == 0.25
     bench.clock += 0.24
-    assert bench.schedule.due(2) == ()
-    assert bench.schedule.due(2, catch_up=True) == ("p",)
+    assert bench.schedule.due_probes(2) == ()
+    assert bench.schedule.due_probes(2, catch_up=True) == ("p",)
     bench.clock += 0.02
-    assert bench.schedule.due(2) == ("p",)
+    assert bench.schedule.due_probes(2) == ("p",)
 
 
 def test_what_would_be_due_in_a_moment_is_read_with_what_is_due(bench: Bench) -> None:
     bench.watch("p", "q")
-    bench.schedule.read(("p",), StandInContext(), 1)  # type: ignore[arg-type]
+    bench.schedule.read_probes(("p",), StandInContext(), 1)  # type: ignore[arg-type]
     bench.clock += 0.05
-    bench.schedule.read(("q",), StandInContext(), 2)  # type: ignore[arg-type]
+    bench.schedule.read_probes(("q",), StandInContext(), 2)  # type: ignore[arg-type]
     bench.clock += 0.19
-    assert bench.schedule.due(3) == ()
+    assert bench.schedule.due_probes(3) == ()
     bench.clock += 0.02
-    assert bench.schedule.due(3) == ("p", "q"), "a quarter of a second after the first"
+    assert bench.schedule.due_probes(3) == ("p", "q"), "a quarter of a second after the first"
 
 
 def test_what_was_read_while_nothing_trained_is_free(bench: Bench) -> None:
@@ -117,21 +117,21 @@ def test_other_options_and_changes_of_the_gates_make_it_due(bench: Bench) -> Non
     bench.watch("p", layer=1)
     bench.look()
     bench.watch("p", layer=1)
-    assert bench.schedule.due(1) == ()
+    assert bench.schedule.due_probes(1) == ()
     bench.watch("p", layer=2)
-    assert bench.schedule.due(1) == ("p",)
+    assert bench.schedule.due_probes(1) == ("p",)
     bench.look()
     assert bench.read_at[-1][1] == {"layer": 2}
-    bench.schedule.invalidate()
-    assert bench.schedule.due(1) == ("p",)
+    bench.schedule.invalidate_all()
+    assert bench.schedule.due_probes(1) == ("p",)
 
 
 def test_a_new_comparison_makes_those_due_that_compare(bench: Bench) -> None:
     bench.watch("p", "q")
-    bench.schedule.read(("p", "q"), StandInContext(), 1)  # type: ignore[arg-type]
-    assert bench.schedule.due(1) == ()
+    bench.schedule.read_probes(("p", "q"), StandInContext(), 1)  # type: ignore[arg-type]
+    assert bench.schedule.due_probes(1) == ()
     bench.schedule.invalidate_comparing()
-    assert bench.schedule.due(1) == ("q",)
+    assert bench.schedule.due_probes(1) == ("q",)
     assert (list(bench.schedule.readings), bench.schedule.dropped) == (["p"], True)
 
 
@@ -157,9 +157,9 @@ def test_all_that_is_watched_took_so_long_together(bench: Bench) -> None:
     bench.watch("p", "q")
     bench.taken = 0.5 / 64
     bench.look()
-    assert bench.schedule.seconds == float("inf"), "one was never read"
-    bench.schedule.read(("q",), StandInContext(), 1)  # type: ignore[arg-type]
-    assert bench.schedule.seconds == pytest.approx(0.5)
+    assert bench.schedule.total_seconds == float("inf"), "one was never read"
+    bench.schedule.read_probes(("q",), StandInContext(), 1)  # type: ignore[arg-type]
+    assert bench.schedule.total_seconds == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_where_nothing_trains_a_reading_may_take_five_seconds(bench: Bench) -> N
     assert bench.read_at[-1][0] == 8, "not measured yet: half a second"
     bench.look()
     assert bench.read_at[-1][0] == 8, "16 would take a second: twice as many only below 0.75"
-    assert bench.schedule.due(1, catch_up=True) == ("p",)
+    assert bench.schedule.due_probes(1, catch_up=True) == ("p",)
     bench.look(standing=True)
     assert bench.read_at[-1][0] == 32
     bench.look()
@@ -226,21 +226,21 @@ def test_what_would_take_more_than_five_seconds_between_two_steps_is_not_begun(
 def test_a_reading_of_more_than_a_second_is_told_before_it_is_begun(bench: Bench) -> None:
     bench.watch("p")
     bench.estimated = bench.taken = 1.01 / 8
-    assert bench.schedule.long(("p", "q"), StandInContext()) == ("Pee",)  # type: ignore[arg-type]
+    assert bench.schedule.slow_titles(("p", "q"), StandInContext()) == ("Pee",)  # type: ignore[arg-type]
     bench.estimated = bench.taken = 1.0 / 8
-    assert bench.schedule.long(("p",), StandInContext()) == ()  # type: ignore[arg-type]
+    assert bench.schedule.slow_titles(("p",), StandInContext()) == ()  # type: ignore[arg-type]
 
 
 def test_other_probe_examples_are_read_anew_and_their_scalars_stand_apart(bench: Bench) -> None:
     bench.watch("p")
     bench.look()
-    bench.schedule.begin_anew(counted_as=32)
+    bench.schedule.reset_for_examples(counted_as=32)
     assert bench.schedule.readings == {}
-    assert bench.schedule.due(1) == ("p",)
+    assert bench.schedule.due_probes(1) == ("p",)
     bench.look()
     assert bench.read_at[-1][2] is None, "of others"
     assert bench.events[-1].examples == 32
-    bench.schedule.begin_anew(counted_as=0)
+    bench.schedule.reset_for_examples(counted_as=0)
     bench.look()
     assert bench.events[-1].examples == 0
 
@@ -257,7 +257,7 @@ def test_half_the_examples_are_read_where_memory_is_over(
     assert f"halved to {counts[-1]}:" in reading.remark
     bench.look()
     assert bench.read_at[-1][0] == counts[-1], "and not tried again"
-    bench.schedule.invalidate()
+    bench.schedule.invalidate_all()
     bench.look()
     assert bench.read_at[len(counts) + 1][0] == 64, "until the network changes"
 
@@ -270,7 +270,7 @@ def test_what_does_not_fit_at_all_says_so_and_a_probe_that_fails_says_it_once(
     reading = bench.look()
     assert reading.absent
     assert reading.arrays == {}
-    bench.schedule.invalidate()
+    bench.schedule.invalidate_all()
     bench.error = ValueError("It is odd.")
     for _ in range(2):
         assert bench.look().absent

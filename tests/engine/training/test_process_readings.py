@@ -99,7 +99,7 @@ def slice_of(ticket: int) -> JobSlice:
 
 
 def test_no_process_is_there_before_the_first_job_and_one_serves_all(bench: Bench) -> None:
-    assert not bench.worker.latest()
+    assert not bench.worker.deliver_answers()
     assert bench.children == []
     first, second = bench.begin_all(2)
     third = bench.begin(2)
@@ -120,11 +120,11 @@ def test_a_process_that_was_warmed_up_is_the_one_that_reads(bench: Bench) -> Non
 def test_slices_are_delivered_when_asked_for(bench: Bench) -> None:
     first, second = bench.begin(1), bench.begin(1)
     bench.child.answers += [slice_of(first), JobOver(first)]
-    assert bench.worker.latest()
+    assert bench.worker.deliver_answers()
     assert bench.heard == [slice_of(first), JobOver(first)]
-    assert not bench.worker.latest()
+    assert not bench.worker.deliver_answers()
     bench.child.answers.append(JobOver(second))
-    assert bench.worker.latest()
+    assert bench.worker.deliver_answers()
     bench.stop(second)
     assert not [order for order in bench.child.orders if isinstance(order, StopJob)]
 
@@ -135,10 +135,10 @@ def test_nothing_is_heard_of_a_job_that_was_stopped(bench: Bench) -> None:
     bench.stop(ticket)
     assert bench.child.orders.count(StopJob(ticket)) == 1
     bench.child.answers += [slice_of(ticket), JobOver(ticket)]
-    bench.worker.latest()
+    bench.worker.deliver_answers()
     assert bench.heard == []
     bench.now += 2 * STOP_PATIENCE
-    bench.worker.latest()
+    bench.worker.deliver_answers()
     assert not bench.child.killed
     bench.stop(ticket)
     assert len(bench.child.orders) == 2, "it is over: begin, stop"
@@ -148,25 +148,25 @@ def test_a_slice_that_does_not_end_after_the_stop_is_killed_and_the_others_go_on
     bench: Bench,
 ) -> None:
     stuck, other = bench.begin(1), bench.begin(2)
-    bench.worker.latest()
+    bench.worker.deliver_answers()
     bench.stop(stuck)
     bench.now += STOP_PATIENCE
-    bench.worker.latest()
+    bench.worker.deliver_answers()
     assert not bench.child.killed, "it has so long"
     bench.now += 0.1
-    bench.worker.latest()
+    bench.worker.deliver_answers()
     first, second = bench.children
     assert first.killed
     assert second.begun() == [other]
     second.answers.append(slice_of(other))
-    bench.worker.latest()
+    bench.worker.deliver_answers()
     assert bench.heard == [slice_of(other)]
 
 
 def test_where_only_stuck_jobs_were_no_other_process_is_started(bench: Bench) -> None:
     bench.stop(bench.begin())
     bench.now += 2 * STOP_PATIENCE
-    bench.worker.latest()
+    bench.worker.deliver_answers()
     assert bench.children[0].killed
     assert len(bench.children) == 1
     bench.begin()
@@ -179,7 +179,7 @@ def test_a_process_that_dies_ends_its_jobs_in_words_and_the_next_job_has_another
     ticket, stopped = bench.begin(), bench.begin()
     bench.stop(stopped)
     bench.child.dies = "signal 11"
-    assert bench.worker.latest()
+    assert bench.worker.deliver_answers()
     assert [(one.ticket, "(signal 11)" in one.trouble) for one in bench.heard] == [(ticket, True)]
     assert bench.worker.trouble == ""
     bench.begin()
@@ -190,7 +190,7 @@ def test_a_process_that_dies_ends_its_jobs_in_words_and_the_next_job_has_another
 def test_a_process_that_never_became_ready_is_not_tried_again(bench: Bench) -> None:
     ticket = bench.begin()
     bench.child.answers, bench.child.dies = [], "exit code 1"
-    bench.worker.latest()
+    bench.worker.deliver_answers()
     assert "(exit code 1)" in bench.worker.trouble
     assert bench.heard == [JobOver(ticket, bench.worker.trouble)]
     assert not bench.worker.start()
@@ -201,10 +201,10 @@ def test_where_no_process_can_be_started_that_is_said_of_each_job(bench: Bench) 
     bench.error = OSError(12, "Cannot allocate memory")
     ticket = bench.begin()
     assert bench.heard == [], "not before it is polled"
-    assert bench.worker.latest()
+    assert bench.worker.deliver_answers()
     assert "(Cannot allocate memory)" in bench.worker.trouble
     assert bench.heard == [JobOver(ticket, bench.worker.trouble)]
-    assert not bench.worker.latest()
+    assert not bench.worker.deliver_answers()
 
 
 def test_where_there_is_no_room_for_a_thread_the_child_is_ended_and_that_is_said(
@@ -237,7 +237,7 @@ def test_a_process_that_has_nothing_to_do_is_ended_where_nobody_will_need_it(
     bench.worker.end_unless_used()
     assert not bench.child.killed
     bench.child.answers.append(JobOver(ticket))
-    bench.worker.latest()
+    bench.worker.deliver_answers()
     bench.worker.end_unless_used()
     assert bench.child.killed
     bench.begin()
@@ -250,7 +250,7 @@ def test_a_worker_that_is_closed_has_no_process(bench: Bench) -> None:
     bench.worker.close()
     bench.worker.close()
     assert bench.child.killed
-    assert not bench.worker.latest()
+    assert not bench.worker.deliver_answers()
     assert bench.heard == []
 
 
@@ -275,7 +275,7 @@ def test_a_process_that_sends_what_is_no_message_is_ended_and_nobody_waits_for_i
     child = ReadingProcess()
     until = time.monotonic() + 60.0
     while not child.ended:
-        assert child.take() == []
+        assert child.take_answers() == []
         assert time.monotonic() < until
         time.sleep(0.01)
     assert "killed" in child.ended

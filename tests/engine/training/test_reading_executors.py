@@ -67,7 +67,7 @@ def wait_until(executor: ReadingExecutor, there: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not there():
         assert time.monotonic() < end
-        executor.latest()
+        executor.deliver_answers()
         time.sleep(0.001)
 
 
@@ -199,13 +199,13 @@ def test_a_probe_whose_reading_was_cancelled_is_read_again(
     schedule.use_executor(executor)
     schedule.watch((ProbeRequest("npk"),))
     contexts = StepContexts(run.probed.context(), 0)
-    schedule.refined.begin({"npk": {}}, contexts)
+    schedule.refined.begin_jobs({"npk": {}}, contexts)
     schedule.cancel("npk")
-    assert not schedule.busy
+    assert not schedule.is_refining
     schedule.resume("npk")
-    assert schedule.due(0) == ("npk",)
-    schedule.refined.begin({"npk": {}}, contexts)
-    wait_until(executor, lambda: not schedule.busy)
+    assert schedule.due_probes(0) == ("npk",)
+    schedule.refined.begin_jobs({"npk": {}}, contexts)
+    wait_until(executor, lambda: not schedule.is_refining)
     reading = schedule.readings["npk"]
     assert (reading.cancelled, reading.progress, reading.absent) == (False, 1.0, "")
     assert reading.arrays
@@ -218,7 +218,7 @@ def test_an_exact_reading_that_is_cancelled_is_waited_for_and_not_delivered(
     job = exact_job(answers)
     executor.submit([job], StepContexts(make_run("DL").probed.context(), 0))
     executor.cancel(job)
-    assert not executor.latest()
+    assert not executor.deliver_answers()
     assert answers == []
     executor.close()
 
@@ -228,10 +228,10 @@ def test_a_schedule_without_an_executor_that_refines_reads_everything_here(make_
     schedule = run.probe_schedule
     schedule.watch((ProbeRequest("npk"),))
     schedule.use_executor(InlineReadings())
-    schedule.read(schedule.due(0), run.probed.context(), 0)
-    assert not schedule.busy
+    schedule.read_probes(schedule.due_probes(0), run.probed.context(), 0)
+    assert not schedule.is_refining
     assert schedule.readings["npk"].step == 0
-    assert not schedule.refined.end("training needs the memory")
+    assert not schedule.refined.end_jobs("training needs the memory")
 
 
 def test_a_session_keeps_its_executor_while_networks_lie_on_the_same_kind_of_device(
@@ -239,7 +239,7 @@ def test_a_session_keeps_its_executor_while_networks_lie_on_the_same_kind_of_dev
 ) -> None:
     choice, run = ExecutorChoice(), make_run("DL")
     first = choice.executor
-    choice.choose(torch.device("cpu"), run.architecture)
+    choice.choose_executor(torch.device("cpu"), run.architecture)
     assert choice.executor is first
     assert isinstance(first, ProcessReadings)
     choice.executor.close()

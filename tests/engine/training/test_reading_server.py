@@ -11,7 +11,7 @@ import torch
 
 from dgn_engine.training.probes import Probe, ProbeResult, Refinement
 from dgn_engine.training.readings import reading_child
-from dgn_engine.training.readings.reading_child import ReadingServer, on_growing_subsets
+from dgn_engine.training.readings.reading_child import ReadingServer, read_growing_subsets
 from dgn_engine.training.readings.reading_jobs import (
     Answer,
     BeginJob,
@@ -60,7 +60,7 @@ class Bench:
 
     def begin(self, *names: str) -> None:
         jobs = tuple(BeginJob(len(name), 1, name, {}, 3) for name in names)
-        self.server.take(BeginJobs(b"64", jobs))
+        self.server.handle_order(BeginJobs(b"64", jobs))
 
 
 @pytest.fixture
@@ -70,13 +70,13 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def test_each_job_shows_something_first_and_then_all_have_the_same_time(bench: Bench) -> None:
     bench.begin("slow", "quick")
-    assert bench.server.awaited
-    bench.server.work()
-    assert bench.server.awaited
-    bench.server.work()
-    assert not bench.server.awaited
-    while bench.server.busy:
-        bench.server.work()
+    assert bench.server.awaits_picture
+    bench.server.run_slice()
+    assert bench.server.awaits_picture
+    bench.server.run_slice()
+    assert not bench.server.awaits_picture
+    while bench.server.has_jobs:
+        bench.server.run_slice()
     assert bench.worked == ["slow", "quick", *["quick"] * 3, *["slow"] * 3]
     assert bench.sent[0].elapsed == 4.0  # type: ignore[union-attr]
     over = [answer.ticket for answer in bench.sent if isinstance(answer, JobOver)]
@@ -86,7 +86,7 @@ def test_each_job_shows_something_first_and_then_all_have_the_same_time(bench: B
 def test_a_slice_is_sent_with_its_share_error_and_time_and_its_result_once(bench: Bench) -> None:
     bench.begin("quick")
     for _ in range(3):
-        bench.server.work()
+        bench.server.run_slice()
     first, second, third = bench.sent
     assert isinstance(first, JobSlice)
     assert first.result is not None
@@ -100,21 +100,21 @@ def test_a_slice_is_sent_with_its_share_error_and_time_and_its_result_once(bench
 
 def test_a_new_job_does_not_wait_until_the_old_ones_had_their_time(bench: Bench) -> None:
     bench.begin("slow")
-    bench.server.work()
-    bench.server.work()
+    bench.server.run_slice()
+    bench.server.run_slice()
     bench.begin("quick")
     for _ in range(3):
-        bench.server.work()
+        bench.server.run_slice()
     assert bench.worked == ["slow", "slow", "quick", "slow", "quick"]
 
 
 def test_a_job_that_is_stopped_is_over(bench: Bench) -> None:
     bench.begin("quick", "slow")
-    bench.server.work()
-    bench.server.take(StopJob(5))
+    bench.server.run_slice()
+    bench.server.handle_order(StopJob(5))
     assert bench.sent[-1] == JobOver(5)
-    bench.server.take(StopJob(4))
-    assert not bench.server.busy
+    bench.server.handle_order(StopJob(4))
+    assert not bench.server.has_jobs
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_a_fault_ends_its_job_and_no_other(
 ) -> None:
     bench.begin("quick", "slow")
     bench.fails = error
-    bench.server.work()
+    bench.server.run_slice()
     over = bench.sent[-1]
     assert isinstance(over, JobOver)
     assert (over.ticket, bool(over.details)) == (5, detailed)
     assert words in over.trouble
     bench.fails = None
-    bench.server.work()
+    bench.server.run_slice()
     assert isinstance(bench.sent[-1], JobSlice)
 
 
@@ -148,7 +148,7 @@ def test_a_probe_without_estimates_is_read_of_more_and_more_examples(
 ) -> None:
     probe = Probe("", lambda context, *_: labelled(len(context.x)), lambda _, n: float(n))
     context: Any = StandInContext(count)
-    found = list(on_growing_subsets(probe, context, {}))
+    found = list(read_growing_subsets(probe, context, {}))
     assert [len(one.result.arrays["labels"]) for one in found] == read
     shares = [sum(read[: place + 1]) / sum(read) for place in range(len(read))]
     assert [one.done for one in found] == pytest.approx(shares)
@@ -160,9 +160,9 @@ def test_of_fewer_examples_a_slice_says_how_many(
 ) -> None:
     read = Probe("", lambda context, *_: labelled(len(context.x)))
     server = ReadingServer(bench.sent.append, {"p": read})
-    server.take(BeginJobs(b"32", (BeginJob(1, 1, "p", {}, 0),)))
-    while server.busy:
-        server.work()
+    server.handle_order(BeginJobs(b"32", (BeginJob(1, 1, "p", {}, 0),)))
+    while server.has_jobs:
+        server.run_slice()
     assert [one.examples for one in bench.sent if isinstance(one, JobSlice)] == [8, 16, 0]
 
 

@@ -49,7 +49,7 @@ class Worker(ReadingExecutor):
     def cancel(self, job: ExactJob | RefinedJob) -> None:
         self.stopped.append(self.jobs.index(job) + 1)
 
-    def latest(self, budget: WatchBudget | None = None) -> bool:
+    def deliver_answers(self, budget: WatchBudget | None = None) -> bool:
         return False
 
     def close(self, trouble: str = "") -> bool:
@@ -83,9 +83,9 @@ class Bench:
 
     def look(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
         """Read what is due, and return what was."""
-        due = self.schedule.due(step, catch_up)
+        due = self.schedule.due_probes(step, catch_up)
         if due:
-            self.schedule.read(due, StandInContext(), step, standing=catch_up)  # type: ignore[arg-type]
+            self.schedule.read_probes(due, StandInContext(), step, while_paused=catch_up)  # type: ignore[arg-type]
         return due
 
     def answer(
@@ -122,7 +122,7 @@ def test_what_is_heavy_is_read_elsewhere_and_nothing_here(bench: Bench) -> None:
     assert (bench.reading.pending, bench.reading.absent, bench.reading.step) == (True, FIRST, 5)
     assert "raining" not in FIRST  # nothing may train: an inspected network, a paused run
     assert (bench.reading.progress, bench.reading.left) == (0.0, 0.0)
-    assert bench.schedule.busy
+    assert bench.schedule.is_refining
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_the_picture_gets_better_with_the_time_left_as_it_was_measured(bench: Be
     assert (bench.reading.progress, bench.reading.left) == (1.0, 0.0)
     assert bench.reading.remark == "64 probe examples, exact"
     assert (bench.reading.seconds, bench.reading.interval) == (10.0, 10.0)
-    assert not bench.schedule.busy
+    assert not bench.schedule.is_refining
 
 
 def test_a_slice_with_nothing_new_tells_how_far_it_is(bench: Bench) -> None:
@@ -212,7 +212,7 @@ def test_the_time_left_is_that_of_slices_that_have_run(
     slices: list[tuple[float, float]], left: float
 ) -> None:
     pace = JobPace()
-    assert [pace.left(*one) for one in slices][-1] == pytest.approx(left)
+    assert [pace.estimate_left(*one) for one in slices][-1] == pytest.approx(left)
 
 
 def test_scalars_are_recorded_of_the_last_reading_alone(bench: Bench) -> None:
@@ -299,7 +299,7 @@ def test_of_another_network_nothing_is_shown(bench: Bench) -> None:
     bench.look(5)
     bench.answer(0.5)
     assert not bench.schedule.dropped
-    bench.schedule.invalidate()
+    bench.schedule.invalidate_all()
     assert bench.schedule.dropped
     assert "p" not in bench.schedule.readings
     bench.answer(0.6)
@@ -363,7 +363,7 @@ def test_a_reading_cancelled_before_its_first_picture_says_so(bench: Bench) -> N
     bench.look(5)
     bench.schedule.cancel("p")
     assert (bench.reading.absent, bench.reading.pending) == (STOPPED, False)
-    bench.schedule.invalidate()
+    bench.schedule.invalidate_all()
     assert bench.look(6) == ("p",), "another network is read at once"
     assert bench.reading.pending
 
@@ -397,7 +397,7 @@ def test_without_a_process_fewer_examples_are_read_here_and_that_is_said(bench: 
     assert bench.here == [8]
     assert bench.reading.remark == f"8 of 64 probe examples, exact: {bench.worker.trouble}"
     bench.each = 1.0
-    bench.schedule.invalidate()
+    bench.schedule.invalidate_all()
     bench.schedule._sizes._speed.clear()
     bench.look(6)
     assert bench.reading.facts == {"fault": "too long"}
@@ -408,7 +408,7 @@ def test_a_schedule_that_is_released_has_no_jobs(bench: Bench) -> None:
     bench.look(5)
     bench.schedule.release()
     assert bench.worker.stopped == [1]
-    assert not bench.schedule.busy
+    assert not bench.schedule.is_refining
 
 
 def test_a_schedule_without_a_worker_can_be_told_all_the_same() -> None:
@@ -416,7 +416,7 @@ def test_a_schedule_without_a_worker_can_be_told_all_the_same() -> None:
     schedule.cancel("npk")
     schedule.resume("npk")
     schedule.release()
-    assert not schedule.busy
+    assert not schedule.is_refining
 
 
 @pytest.mark.parametrize(

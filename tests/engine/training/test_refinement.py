@@ -25,8 +25,8 @@ from dgn_engine.training.probes._refinement import (
     WorkSlice,
     _path_estimator,
     _tangent_estimator,
-    refinements,
-    widened,
+    iterate_refinements,
+    widen_errors,
 )
 from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
 
@@ -46,7 +46,9 @@ def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return 0.01 * next(ticks)
 
     for module in MODULES.values():
-        monkeypatch.setattr(module, "refinements", with_clock(refining.refinements, clock=clock))
+        monkeypatch.setattr(
+            module, "refinements", with_clock(refining.iterate_refinements, clock=clock)
+        )
 
 
 def with_clock(function: Callable[..., object], **more: object) -> Callable[..., object]:
@@ -180,26 +182,26 @@ def test_an_exact_picture_of_few_examples_stays_until_the_estimate_of_all_is_sha
 def test_an_estimate_that_stays_rough_never_takes_the_place_of_an_exact_picture() -> None:
     few, sharp = (a_slice(8, error) for error in (0.0, 0.1))
     rough, whole = a_slice(64, 0.5), a_slice(64, 0.0)
-    assert refining.takes_over(a_slice(8, 0.9), None)
-    assert refining.takes_over(few, a_slice(8, 0.9))
-    assert refining.takes_over(few, a_slice(16, 0.9))
-    assert not refining.takes_over(few, a_slice(16, 0.1))
+    assert refining.should_show(a_slice(8, 0.9), None)
+    assert refining.should_show(few, a_slice(8, 0.9))
+    assert refining.should_show(few, a_slice(16, 0.9))
+    assert not refining.should_show(few, a_slice(16, 0.1))
     for shown in (few, sharp):
-        assert not refining.takes_over(rough, shown)
-        assert refining.takes_over(a_slice(64, 0.2), shown)
-        assert refining.takes_over(whole, shown)
-    assert refining.takes_over(rough, a_slice(8, 0.9))
-    assert refining.takes_over(rough, a_slice(64, 0.1)), "of as many examples the newer one"
+        assert not refining.should_show(rough, shown)
+        assert refining.should_show(a_slice(64, 0.2), shown)
+        assert refining.should_show(whole, shown)
+    assert refining.should_show(rough, a_slice(8, 0.9))
+    assert refining.should_show(rough, a_slice(64, 0.1)), "of as many examples the newer one"
     steps = iter((rough, few, rough, a_slice(64, 0.3, left=0.0)))
-    last = list(refinements(lambda _: steps, CPU, lambda: 0.0))[-1]
+    last = list(iterate_refinements(lambda _: steps, CPU, lambda: 0.0))[-1]
     assert (last.result, last.error, last.done) == (few.result, 0.0, 1.0)
 
 
 def test_a_spectrum_of_few_examples_stays_until_eight_eigenvalues_stand_above_the_error() -> None:
     few = spectrum_slice(8, 8, 0.0)
     for shown, taken in ((2, False), (7, False), (8, True), (64, True)):
-        assert refining.takes_over(spectrum_slice(64, shown, 0.03), few) == taken
-    assert refining.takes_over(spectrum_slice(64, 5, 0.0), few), "an exact one may have rank 5"
+        assert refining.should_show(spectrum_slice(64, shown, 0.03), few) == taken
+    assert refining.should_show(spectrum_slice(64, 5, 0.0), few), "an exact one may have rank 5"
 
 
 def spectrum_slice(examples: int, above: int, error: float) -> WorkSlice:
@@ -235,7 +237,7 @@ def test_what_is_done_is_the_share_of_the_time() -> None:
         yield WorkSlice(9.0)
         yield WorkSlice(0.0, nothing)
 
-    found = list(refinements(steps, CPU, lambda: float(next(ticks))))
+    found = list(iterate_refinements(steps, CPU, lambda: float(next(ticks))))
     assert [one.done for one in found] == [0.25, 0.5, 0.5, 1.0]
     assert [one.error for one in found] == [0.5, 0.5, 0.5, 0.0]
 
@@ -297,7 +299,7 @@ def test_errors_of_two_draws_hold_as_often_as_those_of_many() -> None:
             average = KernelAverage()
             for _ in range(draws):
                 average.add_sample(torch.randn(1, 1, generator=random, dtype=torch.float64))
-            found = widened(average.mean_estimate())
+            found = widen_errors(average.mean_estimate())
             held.append(abs(float(found.kernel)) <= float(found.error))
         assert abs(np.mean(held) - 0.6827) < 4 * (0.6827 * 0.3173 / 400) ** 0.5
 
@@ -305,10 +307,10 @@ def test_errors_of_two_draws_hold_as_often_as_those_of_many() -> None:
 def test_pictures_of_two_draws_have_widened_errors() -> None:
     network = a_network()
     context = context_of(network)
-    inputs = npk_probe._inputs(context)
+    inputs = npk_probe._path_inputs(context)
     plain = k.PathEstimator(network.architecture, inputs, torch.Generator().manual_seed(0))
     plain.add_draws(2)
-    found, error = npk_probe._estimated(context, plain)
+    found, error = npk_probe._estimated_result(context, plain)
     expected = plain.kernel("trace")
     factor = 1.0 + 0.5 + 0.25 + 0.0625  # Student's 1.84, to two percent
     np.testing.assert_allclose(found.arrays["npk_error"], factor * expected.error.numpy())

@@ -104,6 +104,6 @@ def test_a_grid_spans_all_points() -> None:
     assert regions.lies_in_plane(x)
     assert not regions.lies_in_plane(x + 1)
     assert not regions.lies_in_plane(torch.zeros(4, 1, 8, 8))
-    across, up = regions._axes(x, 5)
+    across, up = regions._grid_axes(x, 5)
     assert across[0] < -1.0 < 2.0 < across[-1]
     np.testing.assert_allclose(across[-1] - across[0], up[-1] - up[0])

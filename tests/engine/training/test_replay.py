@@ -30,7 +30,7 @@ from dgn_engine.training.branch import begin_branch
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture
+from dgn_engine.training.run_snapshot import capture_run
 from tests.refusals import refused, refused_command
 
 DENSE = RunConfig(
@@ -56,12 +56,12 @@ def change(run: Run) -> None:
         case 6:
             run.control.set_learning_rate(0.003)
         case 8:
-            run.control.swap("FR-II", restart_value=True)
+            run.control.swap_regime("FR-II", restart_value=True)
         case 9:
             shapes, order = run.architecture.gated_shapes, list(run.trainer.network.wiring)
             at = next(n for n, shape in enumerate(shapes[1:]) if shape == shapes[n])
             order[at], order[at + 1] = order[at + 1], order[at]
-            run.control.rewire(tuple(order))
+            run.control.rewire_gates(tuple(order))
         case 17:
             run.control.set_value_input("ones")
 
@@ -76,7 +76,7 @@ def record(path: Path, config: RunConfig) -> Path:
     run.control.before_change = silent
     while run.step_count < RESUMED:
         if run.step_count == 4:
-            recording.checkpoint("before a change")
+            recording.write_checkpoint("before a change")
         change(run)
         run.step()
     assert recording.close()
@@ -89,7 +89,7 @@ def record(path: Path, config: RunConfig) -> Path:
         assert isinstance(continued, RunContinued)
         while run.step_count < END:
             if run.step_count == 20:
-                recording.checkpoint("before another")
+                recording.write_checkpoint("before another")
             change(run)
             run.step()
         assert recording.close()
@@ -116,7 +116,7 @@ def twin_at(step: int, config: RunConfig) -> Run:
 
 def same(one: Run, other: Run) -> bool:
     """Weights, optimiser, counters, dials, order: all that a checkpoint holds."""
-    ours, theirs = capture(one), capture(other)
+    ours, theirs = capture_run(one), capture_run(other)
     assert isinstance(ours, Snapshot)
     assert isinstance(theirs, Snapshot)
     assert ours.state == theirs.state

@@ -64,7 +64,7 @@ def test_gates_of_a_file_begin_fl_and_end_the_epochs_that_would_have_learnt_them
 
 def test_a_swap_ends_pre_training(make_run: Make, events: list[Event]) -> None:
     run = make_run("FL", pretrain_epochs=1)
-    run.control.swap("FR-II", restart_value=True)
+    run.control.swap_regime("FR-II", restart_value=True)
     for _ in range(3):
         run.step()
     (told,) = swaps(events)
@@ -77,7 +77,7 @@ def test_what_was_there_before_a_change_is_announced_before_it(make_run: Make) -
     run = make_run("DL")
     said: list[tuple[str, str]] = []
     run.control.before_change = lambda change: said.append((change, run.trainer.regime.name))
-    run.control.swap("FR-II", restart_value=True)
+    run.control.swap_regime("FR-II", restart_value=True)
     run.control.take_gates(match(3), "net.pt", restart_value=False)
     run.control.take_weights(match(2), "other.pt")
     assert said == [("FR-II", "DL"), ("FL", "FR-II"), ("weights of other.pt", "FL")]
@@ -121,9 +121,9 @@ def test_a_dial_out_of_bounds_is_refused_and_changes_nothing(
 
 def test_what_a_run_is_stands_in_its_first_event(make_run: Make) -> None:
     run = make_run("FR-II", wiring=(2, 0, 1), rotation=(0, 1, 0))
-    told = run.started(paused=True)
+    told = run.started_event(paused=True)
     assert told.paused
-    assert not run.started(paused=False).paused
+    assert not run.started_event(paused=False).paused
     assert (told.run, told.regime, told.device) == (1, "FR-II", "cpu")
     assert (told.wiring, told.rotation, told.shift) == ((2, 0, 1), (0, 1, 0), ())
     weights = 64 * 16 + 16 * 16 * 2 + 16 * 10
@@ -145,7 +145,7 @@ def test_gates_are_learnt_for_as_many_epochs_as_asked_or_as_follow(
     config = replace(base, training=replace(base.training, epochs=epochs))
     run = make_run("FL", config, pretrain_epochs=pretrain)
     assert (run.control.pretrain_steps, run.total_steps) == (steps, total)
-    assert not run.finished
+    assert not run.is_finished
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (8, 7), (None, 1)])

@@ -14,7 +14,7 @@ from torch import Tensor
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_checkpoints import FORMAT, Snapshot
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture, go_back, restore
+from dgn_engine.training.run_snapshot import capture_run, load_earlier_state, restore_run
 from tests.engine.card.card_runs import small_config
 from tests.refusals import refused
 
@@ -22,7 +22,7 @@ Make = Callable[..., Run]
 
 
 def taken(run: Run) -> Snapshot:
-    snapshot = capture(run)
+    snapshot = capture_run(run)
     assert snapshot is not None
     return snapshot
 
@@ -33,7 +33,7 @@ def test_a_state_of_another_format_is_refused_by_its_number(make_run: Make) -> N
     assert snapshot.state["format"] == FORMAT
     later = replace(snapshot, state={**snapshot.state, "format": FORMAT + 1})
     with refused("other-format", value=FORMAT + 1):
-        restore(run, later)
+        restore_run(run, later)
 
 
 @pytest.mark.parametrize("name", ["dials", "wiring", "pretrain_steps", "total_steps", "awaited"])
@@ -42,7 +42,7 @@ def test_a_state_without_a_part_is_refused(make_run: Make, name: str) -> None:
     snapshot = taken(run)
     state = {key: value for key, value in snapshot.state.items() if key != name}
     with refused("other-run"):
-        restore(run, replace(snapshot, state=state))
+        restore_run(run, replace(snapshot, state=state))
 
 
 def test_all_that_can_be_changed_in_a_run_is_put_back(make_run: Make) -> None:
@@ -55,7 +55,7 @@ def test_all_that_can_be_changed_in_a_run_is_put_back(make_run: Make) -> None:
         first.step()
     first.evaluation.peaks = [0.25, 0.5]
     second = make_run("FR-II")
-    restore(second, taken(first))
+    restore_run(second, taken(first))
     one, two = first.trainer.network, second.trainer.network
     assert second.trainer.regime.name == "DL"
     assert (two.wiring, two.routes, two.gate) == (one.wiring, one.routes, one.gate)
@@ -118,12 +118,12 @@ def test_all_that_a_step_changes_is_in_copies_in_files_and_comes_back_twice(
         for snapshot in (copy, stored):
             other = begun()
             other.step()
-            restore(other, snapshot)
+            restore_run(other, snapshot)
             assert same(held_by(other), then)
             for _ in range(2):
                 other.step()
             assert same(held_by(other), later)
-        go_back(run, copy)
+        load_earlier_state(run, copy)
         assert same(held_by(run), then)
         for _ in range(2):
             run.step()
@@ -133,12 +133,12 @@ def test_all_that_a_step_changes_is_in_copies_in_files_and_comes_back_twice(
 
 def test_scores_that_wait_for_a_test_are_told_after_it(make_run: Make) -> None:
     first = make_run("DL")
-    while not first.evaluation.pending:
+    while not first.evaluation.has_pending_test:
         first.advance()
     second = make_run("DL")
-    restore(second, taken(first))
-    assert second.evaluation.awaited == first.evaluation.awaited
-    assert second.evaluation.pending
+    restore_run(second, taken(first))
+    assert second.evaluation.pending_scores == first.evaluation.pending_scores
+    assert second.evaluation.has_pending_test
 
 
 def test_what_is_no_longer_finite_is_not_kept(make_run: Make) -> None:
@@ -149,15 +149,15 @@ def test_what_is_no_longer_finite_is_not_kept(make_run: Make) -> None:
         run.trainer.network.value.weights[0].fill_(float("nan"))
     assert all(bool(torch.isfinite(tensor.float()).all()) for tensor in copies.values()), "copies"
     run.step()
-    assert capture(run) is None
+    assert capture_run(run) is None
     run.diverged = True
-    assert capture(run) is None
+    assert capture_run(run) is None
 
 
 def test_a_state_is_copied_once_while_a_change_is_carried_out(make_run: Make) -> None:
     run = make_run("DL")
     run.control.snapshot = taken(run)
-    assert capture(run) is run.control.snapshot
+    assert capture_run(run) is run.control.snapshot
 
 
 @pytest.mark.parametrize(("regime", "left"), [("FL", True), ("DL", False)])
@@ -173,6 +173,6 @@ def test_an_undo_leaves_as_much_of_the_pre_training_as_there_was(
     assert bool(ends) == left
     for _ in range(3):
         run.step()
-    go_back(run, before)
+    load_earlier_state(run, before)
     assert (run.step_count, run.control.pretrain_steps) == (5, ends + 3 if left else 0)
     assert run.evaluation.peaks == [], "of the steps that were undone, too"

@@ -118,7 +118,7 @@ def trained(config: RunConfig) -> tuple[Run, SlowRun]:
     """A run to its end, and one that is computed slowly."""
     data = data_of(False, IMAGE if config.net.name == "cnn4" else (INPUTS,))
     run, slow = run_of(config, examples=examples_of(data)), SlowRun(config, data, lambda: 0.0, None)
-    while not run.finished:
+    while not run.is_finished:
         run.step()
     slow.resume()
     while slow.running:
@@ -202,7 +202,7 @@ def test_a_step_in_bf16_is_that_of_rounded_numbers_and_tf32_needs_a_card() -> No
     coarse = changed(config, training={"precision": "bf16"})
     assert first_loss(config, x, rows, torch.float32) != first_loss(coarse, x, rows, torch.bfloat16)
     run = run_of(changed(config, training={"precision": "tf32"}))
-    ignored = {one.place for one in run.ignored(live=False, recorded=True)}
+    ignored = {one.place for one in run.find_ignored(live=False, recorded=True)}
     assert "training.precision" in ignored
 
 

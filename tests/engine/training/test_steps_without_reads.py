@@ -21,12 +21,12 @@ def take_steps(made: Trainer, count: int = 3) -> None:
 
 
 def swap(made: Trainer) -> None:
-    made.control.swap(find_regime("FR-II"), restart_value=True)
+    made.control.enter_regime(find_regime("FR-II"), restart_value=True)
 
 
 def restore(made: Trainer) -> None:
     tensors = {name: tensor.clone() for name, tensor in made.tensors().items()}
-    made.restore(tensors, made.counters())
+    made.restore_state(tensors, made.counters())
 
 
 def import_weights(made: Trainer) -> None:
@@ -45,7 +45,7 @@ def leave_stack(made: Trainer) -> None:
 
 
 def reseed(made: Trainer) -> None:
-    made.reseed(made.seed + 1)
+    made.set_seed(made.seed + 1)
 
 
 CHANGES: dict[str, Callable[[Trainer], None]] = {
@@ -74,7 +74,7 @@ def test_weights_that_took_other_steps_are_never_counted_together() -> None:
     take_steps(made)
     state = made.optimizer.torch.state
     first, second, *_ = made.network.value.parameters()
-    made.optimizer.forget(made.network.feature)
+    made.optimizer.forget_state(made.network.feature)
     state[first] = {key: value.clone() for key, value in state[first].items()}
     state[first]["step"] += 5
     take_steps(made, 4)

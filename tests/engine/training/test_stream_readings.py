@@ -109,7 +109,7 @@ def bench() -> Iterator[Bench]:
 
 
 def advance(bench: Bench, budget: Budget | None) -> None:
-    bench.card.latest(budget)  # type: ignore[arg-type]
+    bench.card.deliver_answers(budget)  # type: ignore[arg-type]
 
 
 def test_beside_training_each_slice_is_begun_by_the_loop_and_charged(bench: Bench) -> None:
@@ -209,7 +209,7 @@ def test_a_fault_beside_the_probes_ends_the_jobs_and_the_next_one_is_made(
 
     bench.begin(1, "a")
     with monkeypatch.context() as patch:
-        patch.setattr(bench.card._server, "begin", fail)
+        patch.setattr(bench.card._server, "begin_job", fail)
         advance(bench, None)
         wait([bench.card._work])  # type: ignore[list-item]
         advance(bench, None)
@@ -245,19 +245,19 @@ def test_refinements_have_a_sure_part_of_the_budget_beside_light_readings() -> N
     now, busy = [0.0], [0.0]
     budget = WatchBudget(clock=lambda: now[0], busy=lambda: busy[0])
     slices, ended, light_at = 0, 0.0, 0.0
-    budget.settle(running=True)
+    budget.update_account(running=True)
     budget.charge("refinements", 1.0)  # a first picture on credit
     while now[0] < 600.0:
         now[0] += 0.01
         busy[0] += 0.01
         if now[0] >= light_at:  # light readings spend whatever is left
-            budget.took("gates", "readings", 0.1)
-            light_at = now[0] + budget.interval("gates")
+            budget.record_reading("gates", "readings", 0.1)
+            light_at = now[0] + budget.reading_interval("gates")
         if budget.may_refine(0.25, now[0] - ended):
             budget.charge("refinements", 0.25)
             slices, ended = slices + 1, now[0]
-        budget.settle(running=True)
-    assert slices >= 600.0 / budget.spacing(0.25, SURE) / 2
+        budget.update_account(running=True)
+    assert slices >= 600.0 / budget.minimum_spacing(0.25, SURE) / 2
 
 
 # In a run
@@ -269,24 +269,24 @@ def test_a_step_without_memory_ends_the_readings_beside_it_and_is_taken_again(
     monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
     run, twin = make_run("DL"), make_run("DL")
     card = StreamReadings(torch.device("cpu"))
-    schedule, take = run.probe_schedule, run.trainer.network_step.take
+    schedule, take = run.probe_schedule, run.trainer.network_step.take_step
     schedule.use_executor(card)
     schedule.watch((ProbeRequest("npk"),))
-    schedule.read(schedule.due(0), run.probed.context(), 0)
+    schedule.read_probes(schedule.due_probes(0), run.probed.context(), 0)
 
     def full(rows: torch.Tensor) -> None:
-        if schedule.busy:
+        if schedule.is_refining:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         take(rows)
 
-    monkeypatch.setattr(run.trainer.network_step, "take", full)
+    monkeypatch.setattr(run.trainer.network_step, "take_step", full)
     run.step()
     twin.step()
     assert newest(run).cancelled
-    assert not schedule.busy
+    assert not schedule.is_refining
     for name, tensor in twin.trainer.tensors().items():
         assert torch.equal(run.trainer.tensors()[name], tensor), name
-    monkeypatch.setattr(run.trainer.network_step, "take", lambda _: full_for_good())
+    monkeypatch.setattr(run.trainer.network_step, "take_step", lambda _: full_for_good())
     with pytest.raises(DoesNotFitError):
         run.step()
     schedule.release()
@@ -341,10 +341,10 @@ def run(make_run: Make, stream: StreamReadings) -> Iterator[Run]:
 
 def read_due(run: Run, standing: bool = False) -> None:
     schedule = run.probe_schedule
-    schedule.refined.executor.latest()
-    due = schedule.due(run.step_count, catch_up=standing)
+    schedule.refined.executor.deliver_answers()
+    due = schedule.due_probes(run.step_count, catch_up=standing)
     if due:
-        schedule.read(due, run.probed.context(), run.step_count, standing)
+        schedule.read_probes(due, run.probed.context(), run.step_count, standing)
 
 
 def wait_until_read(run: Run) -> None:
@@ -358,7 +358,7 @@ def test_what_was_being_read_of_another_network_is_not_told(run: Run) -> None:
     door = hold(run.probe_schedule, "npk")
     read_due(run)
     run.step()
-    run.control.swap("FR-II", restart_value=False)
+    run.control.swap_regime("FR-II", restart_value=False)
     read_due(run)  # it waits for the thread, not with it
     door.open.set()
     wait_until_read(run)
@@ -377,7 +377,7 @@ def test_a_probe_that_fails_aside_is_told_once_and_training_goes_on(
     known = run.probe_schedule._probes["npk"]
     run.probe_schedule._probes["npk"] = replace(known, read=read)
     for _ in range(3):
-        run.probe_schedule.invalidate()
+        run.probe_schedule.invalidate_all()
         read_due(run)
         wait_until_read(run)
         read_due(run)

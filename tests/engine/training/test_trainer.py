@@ -132,11 +132,11 @@ def test_what_a_swap_overwrites_loses_its_optimiser_state_and_nothing_else(
 ) -> None:
     for before in ("ReLU", "DL"):
         made = stepped(trainer("DL"))
-        made.control.swap(REGIMES[before], False)
+        made.control.enter_regime(REGIMES[before], False)
         stepped(made)
         remembered, value = with_state(made), weights(made.network.value)
         feature = weights(made.network.feature)
-        change = made.control.swap(REGIMES[after], restart)
+        change = made.control.enter_regime(REGIMES[after], restart)
         overwritten = enters(REGIMES[before], REGIMES[after], restart)
         assert with_state(made) == remembered - overwritten
         assert same(value, weights(made.network.value)) == ("value" not in overwritten)
@@ -153,7 +153,7 @@ def test_what_a_swap_overwrites_loses_its_optimiser_state_and_nothing_else(
 @pytest.mark.parametrize("name", each(REGIMES))
 def test_a_change_says_of_each_group_what_became_of_it(name: str) -> None:
     regime = REGIMES[name]
-    change = trainer("DL").control.swap(regime, False)
+    change = trainer("DL").control.enter_regime(regime, False)
     unused = regime.on_entry == "aside"
     overwritten = enters(REGIMES["DL"], regime, restart=False)
     kept = [] if "value" in overwritten else ["value weights"]
@@ -225,23 +225,23 @@ def test_gates_of_a_file_may_bring_biases_along() -> None:
 
 def test_rewiring_carries_each_gate_layers_turn_along() -> None:
     made = trainer(gating={"wiring": (0, 1, 2), "rotation": (0, 1, 3)})
-    made.control.rewire((2, 0, 1))
+    made.control.set_wiring((2, 0, 1))
     assert made.network.wiring == (2, 0, 1)
     assert [route.rotate for route in made.network.routes] == [3, 0, 1]
-    made.control.rewire((1, 2, 0))
+    made.control.set_wiring((1, 2, 0))
     assert [route.rotate for route in made.network.routes] == [1, 3, 0]
-    made.control.reroute((), ())
+    made.control.set_routes((), ())
     assert [route.rotate for route in made.network.routes] == [0, 0, 0]
     with pytest.raises(UserError):
-        made.control.rewire((0, 1))
+        made.control.set_wiring((0, 1))
     with pytest.raises(UserError):
-        made.control.reroute((), (1, 0, 0))
+        made.control.set_routes((), (1, 0, 0))
     assert [route.shift for route in made.network.routes] == [(0, 0)] * 3
 
 
 def test_maps_are_turned_in_space_and_carry_it_along() -> None:
     made = trainer(architecture=MAPS, gating={"shift": (1, 0), "rotation": (0, 1)})
-    made.control.rewire((1, 0))
+    made.control.set_wiring((1, 0))
     assert [(r.rotate, r.shift) for r in made.network.routes] == [(1, (0, 0)), (0, (1, 1))]
 
 
@@ -261,7 +261,7 @@ def test_only_drawn_gates_differ_from_example_to_example() -> None:
     assert gates is not None
     assert again is not None
     assert all(torch.equal(one[1], two[0]) for one, two in zip(gates, again, strict=True))
-    drawn.reseed(9)
+    drawn.set_seed(9)
     others = drawn.control.network_at(rows).given_gates
     assert others is not None
     assert not same(list(gates), list(others)), "another seed draws others"
@@ -276,7 +276,7 @@ def test_a_trainer_goes_on_from_the_state_of_another_to_the_last_bit() -> None:
         tensors = {name: tensor.clone() for name, tensor in first.tensors().items()}
         counters = first.counters()
         second = trainer(regime, training={"learning_rate": 0.01})
-        second.restore(tensors, counters)
+        second.restore_state(tensors, counters)
         assert second.counters() == counters
         assert second.step_count == 4
         ones, twos = stepped(first).train_score(), stepped(second).train_score()
@@ -289,15 +289,15 @@ def test_a_state_of_other_shapes_is_refused() -> None:
     made = trainer()
     tensors = {**made.tensors(), "value.weights.1": torch.zeros(4, 5)}
     with pytest.raises(RuntimeError, match=r"value\.weights\.1 has another shape"):
-        trainer().restore(tensors, made.counters())
+        trainer().restore_state(tensors, made.counters())
     del tensors["value.weights.1"]
     with pytest.raises(KeyError):
-        trainer().restore(tensors, made.counters())
+        trainer().restore_state(tensors, made.counters())
 
 
 def test_sums_that_were_gathered_elsewhere_are_taken_over() -> None:
     made = trainer()
-    made.train_sums.set(torch.tensor([10.0, 3.0]), 8)
+    made.train_sums.set_sums(torch.tensor([10.0, 3.0]), 8)
     score = made.train_score()
     assert score.examples == 8
     assert (score.loss, score.accuracy) == (1.25, 0.375)

@@ -12,7 +12,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.training import Diverged
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.training.device_data import epoch_order
-from dgn_engine.training.steps.losses import correct, loss, signs
+from dgn_engine.training.steps.losses import compute_loss, count_correct, sign_targets
 
 
 def final_weights(run, steps):
@@ -67,14 +67,16 @@ def test_training_lowers_the_loss_in_every_net(make_run):
 
 def test_the_first_class_of_a_pair_is_minus_one():
     labels = torch.tensor([0, 1])
-    assert signs(labels, 1).flatten().tolist() == [-1.0, 1.0]
-    assert int(correct(torch.tensor([[-0.3], [0.2]]), labels)) == 2
+    assert sign_targets(labels, 1).flatten().tolist() == [-1.0, 1.0]
+    assert int(count_correct(torch.tensor([[-0.3], [0.2]]), labels)) == 2
 
 
 def test_the_logistic_loss_of_one_logit_equals_cross_entropy_of_two():
     logit, labels = torch.tensor([[0.7], [-1.3]]), torch.tensor([1, 1])
     two = torch.cat([torch.zeros(2, 1), logit], dim=1)
-    assert torch.allclose(loss("cross-entropy", logit, labels), loss("cross-entropy", two, labels))
+    assert torch.allclose(
+        compute_loss("cross-entropy", logit, labels), compute_loss("cross-entropy", two, labels)
+    )
 
 
 @pytest.mark.wide

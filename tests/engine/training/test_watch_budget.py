@@ -69,7 +69,7 @@ class Simulation:
                 self.wall = max(self.wall, before + 1 / self.pace)
             self._read()
             self._report(self.wall - before)
-            self.budget.settle(running=True, paced=self.pace > 0)
+            self.budget.update_account(running=True, paced=self.pace > 0)
         return self
 
     def _read(self) -> None:
@@ -80,14 +80,14 @@ class Simulation:
             cost = self.costs[self.names.index(name)]
             self.work(cost)
             self.spent += cost
-            self.budget.took(name, "readings", cost)
+            self.budget.record_reading(name, "readings", cost)
             self._drawn += self.drawing / len(self.names)
         for name in due:
             self.read_at[name].append(self.wall)
         self._due.clear()
 
     def _waited(self, name: str) -> bool:
-        return self.wall >= self.read_at[name][-1] + self.budget.interval(name)
+        return self.wall >= self.read_at[name][-1] + self.budget.reading_interval(name)
 
     def _report(self, seconds: float) -> None:
         self._other += self.window * seconds
@@ -198,9 +198,9 @@ def test_while_nothing_trains_nothing_is_charged() -> None:
     made = Simulation([0.01]).run(30.0)
     before = made.budget.every
     made.budget.charge("readings", 1000.0)
-    made.budget.settle(running=False)
+    made.budget.update_account(running=False)
     made.wall += 100.0
-    made.budget.settle(running=True)
+    made.budget.update_account(running=True)
     made.run(1.0)
     assert made.budget.every == pytest.approx(before, rel=0.2)
 
@@ -215,8 +215,8 @@ def test_another_share_holds_at_once() -> None:
 
 def test_what_is_watched_no_more_costs_nothing_more() -> None:
     made = Simulation([0.002, 0.05]).run(60.0)
-    made.budget.forget(["probe 1"])
-    assert made.budget.interval("probe 0") == made.budget.every == SHORTEST
+    made.budget.forget_costs(["probe 1"])
+    assert made.budget.reading_interval("probe 0") == made.budget.every == SHORTEST
 
 
 def test_the_account_names_what_takes_how_much() -> None:
@@ -235,22 +235,22 @@ def test_half_an_hour_without_a_reading_does_not_put_the_next_one_off_for_ever(
     """Somebody looks back all the while, which takes a third of the time."""
     simulation = Simulation([0.01])
     budget = simulation.budget
-    budget.took("probe 0", "readings", 0.01)
+    budget.record_reading("probe 0", "readings", 0.01)
     for _ in range(1800):
         simulation.work(1.0)
         budget.charge(expense, 0.33, own=False)
-        budget.settle(True)
-    assert budget.interval("probe 0") <= longest
+        budget.update_account(True)
+    assert budget.reading_interval("probe 0") <= longest
 
 
 def test_a_second_of_another_thread_counts_as_what_training_loses_by_it() -> None:
     wall = busy = 0.0
     budget = WatchBudget(0.05, lambda: wall, lambda: busy)
-    budget.settle(running=True)
+    budget.update_account(running=True)
     wall, busy = 10.0, 9.0
     budget.charge("window", 0.2, own=False)
     budget.charge("readings", 0.3)
-    budget.settle(running=True)
+    budget.update_account(running=True)
     assert budget.account.parts == {
         "readings": pytest.approx(0.3 / 9.3),
         "window": pytest.approx(SHARED * 0.2 / 9.3),
@@ -261,14 +261,14 @@ def test_a_debt_is_paid_back_in_full_where_the_budget_says_so() -> None:
     """One slice of 5 s, of which 2 % of the time are allowed: 245 s of training."""
     wall = 0.0
     budget = WatchBudget(0.02, lambda: wall, lambda: wall, debt=1800.0)
-    budget.settle(running=True)
+    budget.update_account(running=True)
     budget.charge("refinements", 5.0)
     wall += 5.0
     credit = []
     for _ in range(300):
         wall += 1.0
-        budget.settle(running=True)
-        credit.append(budget.in_credit)
+        budget.update_account(running=True)
+        credit.append(budget.has_credit)
     assert credit.index(True) == pytest.approx(245, abs=2)
 
 

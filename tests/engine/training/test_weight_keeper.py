@@ -66,7 +66,7 @@ def test_chosen_epochs_and_the_best_are_kept(tmp_path):
 
 def test_last_weights_that_were_written_at_the_second_try_belong_to_the_run(tmp_path, monkeypatch):
     """The folder's manifest, which is written last, has them."""
-    tries, save = [], Run.save
+    tries, save = [], Run.save_weights
 
     def fail_once(run, path):
         tries.append(path)
@@ -74,7 +74,7 @@ def test_last_weights_that_were_written_at_the_second_try_belong_to_the_run(tmp_
             raise UserError("The disk is full.")
         save(run, path)
 
-    monkeypatch.setattr(Run, "save", fail_once)
+    monkeypatch.setattr(Run, "save_weights", fail_once)
     outcome = trained(tmp_path / "run", relu(CONFIG, keep_best=False, keep_epochs=()))
     assert (len(tries), outcome.unsaved) == (2, "")
     assert (tmp_path / "run" / WEIGHTS).exists()

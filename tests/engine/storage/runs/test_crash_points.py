@@ -186,7 +186,7 @@ def test_a_run_that_crashed_anywhere_ends_as_if_it_had_not(disk, tmp_path, monke
             continue
         seen.add(key)
         path = write_tree(crash.tree, tmp_path / "crashed") / "run"
-        headless().go_on(RunFolder(path))
+        headless().continue_folder(RunFolder(path))
         assert result(path) == expected, (disk.operations[: crash.after][-3:], crash.how)
         shutil.rmtree(path.parent)
     assert len(seen) > 4 // every

@@ -16,7 +16,7 @@ from dgn_engine.storage.runs import folder_layout, frame_content, run_checkpoint
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_writer import save_session
-from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.run_snapshot import capture_run, restore_run
 from tests.engine.storage.runs import short_run
 
 WAITING = Measured(1, 0.5, math.nan, math.inf)  # for its test
@@ -34,7 +34,7 @@ def test_every_json_file_of_a_run_is_json(tmp_path, make_run):
     folder.info.begin(run.started(paused=False), "0", 1)
     for value in (math.nan, math.inf, -math.inf):
         folder.note("Measured", to_plain(Measured(1, 0.0, value, value, value, value)))
-    folder.checkpoint(capture(run), "final")
+    folder.checkpoint(capture_run(run), "final")
     folder.close()
     files = [path for path in folder.path.rglob("*.json*") if path.is_file()]
     assert {path.name for path in files} >= {
@@ -55,19 +55,19 @@ def test_a_score_without_a_number_that_waits_for_its_test_comes_back(tmp_path, m
     run, again = make_run("DL"), make_run("DL")
     run.evaluation.resume(WAITING, (0.0, 0))
     written = run_checkpoints.write(
-        tmp_path, capture(run), 0, {"kept": "", "lines": 0, "frames": 0}
+        tmp_path, capture_run(run), 0, {"kept": "", "lines": 0, "frames": 0}
     )
-    restore(again, run_checkpoints.load(written))
+    restore_run(again, run_checkpoints.load(written))
     assert repr(again.evaluation.awaited) == repr(run.evaluation.awaited)
 
 
 def test_a_score_that_an_older_version_wrote_as_a_bare_word_is_read(make_run):
     run, again = make_run("DL"), make_run("DL")
     run.evaluation.resume(WAITING, (0.0, 0))
-    snapshot = capture(run)
+    snapshot = capture_run(run)
     older = json.loads(json.dumps(dict(snapshot.state)))
     assert math.isnan(older["awaited"]["train_loss"])
-    restore(again, replace(snapshot, state=older))
+    restore_run(again, replace(snapshot, state=older))
     assert repr(again.evaluation.awaited) == repr(run.evaluation.awaited)
 
 

@@ -31,7 +31,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun, planned_steps
 from dgn_engine.training.readings.watch_budget import WatchBudget
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.run_snapshot import capture_run, restore_run
 from tests.daily import nightly
 from tests.engine.conftest import SMALL
 from tests.engine.storage.trained_runs import Stops, begun, gone_on
@@ -107,7 +107,7 @@ NPK = ("npk",)
 @pytest.fixture
 def timeless(monkeypatch):
     """A recorder whose clock stands still: no frame is due by time."""
-    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
+    monkeypatch.setattr(WatchBudget, "reading_interval", lambda *_: math.inf)
 
 
 def steps_of_frames(path):
@@ -154,7 +154,7 @@ def test_frames_are_those_of_the_plan_however_often_a_run_goes_on(
 
 
 def test_time_makes_no_more_frames_where_their_steps_are_given(tmp_path, monkeypatch):
-    monkeypatch.setattr(WatchBudget, "interval", lambda *_: 0.0)
+    monkeypatch.setattr(WatchBudget, "reading_interval", lambda *_: 0.0)
     begun(tmp_path / "run", TEN_STEPS, None, NPK, record_every=4)
     assert steps_of_frames(tmp_path / "run") == [0, 4, 8, 10]
 
@@ -182,7 +182,7 @@ def test_a_branch_keeps_frames_from_where_it_began(tmp_path):
     begun(parent, HUNDRED_STEPS)
     for number in range(2):  # a second branch is as the first
         branch = HeadlessRun(Stops(), lambda: False, NPK)
-        branch.branch_off(parent, 100, BranchChanges(seed=1), out.with_name(f"{number}"), 20)
+        branch.run_branch(parent, 100, BranchChanges(seed=1), out.with_name(f"{number}"), 20)
     for number in range(2):
         assert steps_of_frames(out.with_name(f"{number}")) == list(planned_steps(100, 120))
 
@@ -315,11 +315,11 @@ def test_a_restored_run_takes_the_same_steps(regime, optimiser):
     whole = fresh(config)
     for _ in range(15):
         whole.step()
-    snapshot = capture(whole)
+    snapshot = capture_run(whole)
     for _ in range(20):  # into the second epoch, and for FL over the end of its pre-training
         whole.step()
     other = fresh(config, recorded=True)
-    restore(other, snapshot)
+    restore_run(other, snapshot)
     for _ in range(20):
         other.step()
     assert_same(whole, other)
@@ -336,13 +336,13 @@ def test_dials_wiring_and_draws_come_back(make_run):
     run.control.swap("FR-II", restart_value=False)
     run.step()
     other = fresh(run.config, recorded=True)
-    restore(other, capture(run))
+    restore_run(other, capture_run(run))
     assert other.trainer.network.gate == run.trainer.network.gate
     assert other.trainer.network.wiring == (2, 0, 1)
     for one in (run, other):
         for _ in range(4):
             one.step()
-        one.control.swap("FR-DI", restart_value=False)
+        one.control.swap_regime("FR-DI", restart_value=False)
         one.step()
     assert_same(run, other)
 
@@ -351,13 +351,13 @@ def test_a_pending_test_pass_is_taken_again(make_run, events):
     run = make_run("DL")
     while not run.evaluation.pending:
         run.advance()
-    snapshot = capture(run)
+    snapshot = capture_run(run)
     other_events = []
     other = Run(1, run.config, other_events.append, lambda *_: None, live=False, recorded=True)
-    restore(other, snapshot)
-    assert other.evaluation.pending
+    restore_run(other, snapshot)
+    assert other.evaluation.has_pending_test
     for one in (run, other):
-        while one.evaluation.pending:
+        while one.evaluation.has_pending_test:
             one.advance()
     assert events[-1] == other_events[-1]
     assert isinstance(events[-1], Measured)

@@ -10,8 +10,8 @@ import torch
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
 from dgn_engine.regimes import all_regimes, find_regime
-from dgn_engine.training.batched import packable, why_not
-from dgn_engine.training.batched.stack_groups import stacks_of
+from dgn_engine.training.batched import group_into_packs, reason_not_packed
+from dgn_engine.training.batched.stack_groups import group_into_stacks
 from dgn_engine.training.batched.stack_member import SharedData
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.device_data import DeviceData
@@ -36,7 +36,7 @@ def gates_file(tmp_path_factory):
     run = begun(gated(BASE, "DL"))
     for _ in range(60):
         run.trainer.step()
-    run.save(path)
+    run.save_weights(path)
     return str(path)
 
 
@@ -46,9 +46,9 @@ def gated(config, regime, **gating):
 
 def begun(config, dtype=torch.float32):
     """A run whose numbers are of this type; networks of one data set share its images."""
-    examples = SOURCES.examples(config.data)
+    examples = SOURCES.get_examples(config.data)
     run = Run(1, config, lambda _: None, lambda *_: None, live=False, examples=examples)
-    data = SOURCES.shared(config.data, run.trainer.data)
+    data = SOURCES.share_images(config.data, run.trainer.data)
     if dtype is torch.float64:
         data = DeviceData(doubled(data.train_x), data.train_y, doubled(data.test_x), data.test_y)
         run.trainer.network.double()
@@ -87,7 +87,7 @@ def gates_of(run):
 
 def packed_and_alone(configs, dtype, steps=STEPS):
     """Runs trained in stacks, and their twins trained one by one."""
-    for places in stacks_of(configs):
+    for places in group_into_stacks(configs):
         runs = [begun(configs[place], dtype) for place in places]
         pack = TrainerStack([run.trainer for run in runs])
         for _ in range(steps):
@@ -135,7 +135,7 @@ def test_in_float32_a_stack_is_equal_to_1e_3_and_in_999_of_1000_gates(gates_file
 def test_random_pixels_of_each_network_are_its_own():
     noise = [replace(BASE.data, pixels="random", variant_seed=seed) for seed in (0, 1)]
     configs = [replace(gated(BASE, "FR-II"), data=data) for data in (*noise, BASE.data)]
-    assert len(stacks_of(configs)) == 1
+    assert len(group_into_stacks(configs)) == 1
     for run, _, twin in packed_and_alone(configs, torch.float64):
         assert worst(run, twin) < 1e-10
 
@@ -147,16 +147,18 @@ def test_configurations_are_split_into_packs_and_the_rest():
     conv = replace(BASE, net=NetConfig(name="gconv"))
     two_stages, coins = gated(BASE, "FL"), gated(BASE, "FRG")
     endless = changed(BASE, training={"epochs": 0})
-    groups = packable([dl, conv, wider, two_stages, spelt, coins, endless, gated(BASE, "ReLU")])
+    groups = group_into_packs(
+        [dl, conv, wider, two_stages, spelt, coins, endless, gated(BASE, "ReLU")]
+    )
     assert groups.packs == ((0, 4, 7), (2,))
     assert groups.leftovers == (1, 3, 5, 6)
-    assert "gconv" in why_not(conv)
-    assert "two stages" in why_not(two_stages)
+    assert "gconv" in reason_not_packed(conv)
+    assert "two stages" in reason_not_packed(two_stages)
 
 
 def test_variants_of_one_data_set_share_its_images():
     noisy = replace(BASE.data, label_noise=0.5)
-    clean, other = SOURCES.examples(BASE.data), SOURCES.examples(noisy)
+    clean, other = SOURCES.get_examples(BASE.data), SOURCES.get_examples(noisy)
     assert other.train_x is clean.train_x
     assert (other.train_y != clean.train_y).any()
     assert (other.train_y == load_examples(noisy).train_y).all()

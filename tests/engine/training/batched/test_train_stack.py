@@ -183,7 +183,7 @@ def test_networks_of_a_pack_stop_when_flat_as_by_themselves_also_after_a_stop(tm
     folder = RunFolder.create(tmp_path / "stopped", configs[0])
     HeadlessRun(Nobody(), after_steps(whole[0] - 3)).train(configs[0], folder)
     folder.close()
-    again = HeadlessRun(Nobody(), lambda: False).go_on(RunFolder(tmp_path / "stopped"))
+    again = HeadlessRun(Nobody(), lambda: False).continue_folder(RunFolder(tmp_path / "stopped"))
     assert again.step == whole[0]
 
 

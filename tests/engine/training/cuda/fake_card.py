@@ -222,11 +222,11 @@ class FakeCard:
         self.waits = 0
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def side_stream(self) -> Iterator[None]:
         self.aside_count += 1
         yield
 
-    def captured(self, work: Callable[[], None]) -> FakeGraph:
+    def capture_graph(self, work: Callable[[], None]) -> FakeGraph:
         graph = FakeGraph()
         with recording(graph):
             work()

@@ -17,8 +17,8 @@ from dgn_engine.random_streams import send_to_device
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.metrics import RunningScore
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture
-from dgn_engine.training.steps.host_copies import Courier, HostCopy
+from dgn_engine.training.run_snapshot import capture_run
+from dgn_engine.training.steps.host_copies import HostCopier, HostCopy
 from tests.engine.conftest import SMALL
 
 Make = Callable[..., Run]
@@ -41,7 +41,7 @@ class Arrival:
             self._waited.append("waited")
 
 
-class LateCourier(Courier):
+class LateCourier(HostCopier):
     """As of a card that is `questions` steps behind."""
 
     def __init__(self, questions: int) -> None:
@@ -94,11 +94,11 @@ def test_a_run_that_is_left_or_recorded_has_its_scores_first(
     late(run)
     for _ in range(5):
         run.step()
-    run.settle()
+    run.wait_for_scores()
     assert [score.step for score in scores(events)] == [5]
     for _ in range(20):
         run.step()
-    snapshot = capture(run)
+    snapshot = capture_run(run)
     assert snapshot is not None
     assert [score.step for score in scores(events)] == [5, 10, 15, 20, 25]
     assert snapshot.state["epoch_train"][1] == 160
@@ -111,7 +111,7 @@ def test_a_swap_is_told_after_the_scores_of_the_steps_before_it(
     late(run)
     for _ in range(5):
         run.step()
-    run.control.swap("FR-II", restart_value=False)
+    run.control.swap_regime("FR-II", restart_value=False)
     assert [type(event).__name__ for event in events[-2:]] == ["Measured", "RegimeSwapped"]
 
 
@@ -120,24 +120,24 @@ def test_a_loss_that_is_no_number_ends_the_run_once_when_it_has_arrived(
 ) -> None:
     run = make_run("DL", TINY)
     late(run)
-    monkeypatch.setattr(RunningScore, "finite", True)  # as on a card, which is not waited for
+    monkeypatch.setattr(RunningScore, "is_finite", True)  # as on a card, which is not waited for
     with torch.no_grad():
         run.trainer.network.value.weights[-1].fill_(float("nan"))
     steps = 0
     while not run.diverged:
         run.step()
         steps += 1
-    run.settle()
+    run.wait_for_scores()
     assert steps == 8
     assert len([event for event in events if isinstance(event, Diverged)]) == 1
-    assert capture(run) is None
+    assert capture_run(run) is None
 
 
 def test_numbers_are_those_of_the_moment_they_were_asked_for() -> None:
     numbers = torch.ones(2)
-    copy = Courier(torch.device("cpu")).fetch(numbers)
+    copy = HostCopier(torch.device("cpu")).fetch(numbers)
     numbers.zero_()
-    assert copy.ready
+    assert copy.is_ready
     assert copy.tensor.tolist() == [1.0, 1.0]
     assert send_to_device(numbers, torch.device("cpu")) is numbers
 
@@ -153,7 +153,7 @@ def test_a_stack_on_a_card_finds_what_diverged_without_waiting_but_at_an_epochs_
     pack = stack(make_run, "ReLU")
     pack._courier = courier = LateCourier(2)
     pack._sums[1, 0] = float("nan")
-    assert [pack.diverged(wait=False) for _ in range(3)] == [[], [], [1]]
+    assert [pack.find_diverged(wait=False) for _ in range(3)] == [[], [], [1]]
     assert courier.waited == []
-    assert pack.diverged() == [1]
+    assert pack.find_diverged() == [1]
     assert courier.waited == ["waited"]

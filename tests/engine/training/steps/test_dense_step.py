@@ -15,7 +15,7 @@ from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAvera
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
 from dgn_engine.regimes import find_regime
-from dgn_engine.training.steps.dense_buffers import side_by_side
+from dgn_engine.training.steps.dense_buffers import flatten_weights
 from dgn_engine.training.steps.dense_step import is_dense_chain
 from dgn_engine.training.steps.optimizer import NetworkOptimizer
 from dgn_engine.training.trainer import Trainer
@@ -112,7 +112,7 @@ def test_a_network_whose_steps_are_not_numbers_is_seen_as_such() -> None:
     with torch.no_grad():
         made.network.value.weights[-1].fill_(math.inf)
     made.step()
-    assert not made.train_sums.finite
+    assert not made.train_sums.is_finite
 
 
 class Leaky(Stack):
@@ -140,13 +140,13 @@ def test_an_update_by_given_gradients_is_torchs_step(optimiser: str, dtype: torc
     config = TrainingConfig(optimiser=optimiser, momentum=0.5)
     network = GatedNetwork(CHAIN, True).to(dtype)
     twin = copy.deepcopy(network)
-    flat = side_by_side([list(network.value.parameters()), list(network.feature.parameters())])
+    flat = flatten_weights([list(network.value.parameters()), list(network.feature.parameters())])
     ours, theirs = NetworkOptimizer(config, network), NetworkOptimizer(config, twin)
     generator = torch.Generator().manual_seed(1)
     for step in range(9):
         if step in (2, 7):
-            ours.forget(network.value)
-            theirs.forget(twin.value)
+            ours.forget_state(network.value)
+            theirs.forget_state(twin.value)
         for group in flat:
             group.slopes.copy_(torch.randn(group.slopes.shape, generator=generator).to(dtype))
         pairs = zip(network.parameters(), twin.parameters(), strict=True)
@@ -155,11 +155,11 @@ def test_an_update_by_given_gradients_is_torchs_step(optimiser: str, dtype: torc
             other.grad = gradient.clone()
             parameter.grad = gradient if step == 5 else None
         theirs.step()
-        ours.step() if step == 5 else ours.update(flat)
+        ours.step() if step == 5 else ours.update_flat(flat)
         for parameter, other in zip(network.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(parameter, other, **TOLERANCE[dtype])
         assert all(parameter.grad is None for parameter in network.parameters())
-    ours_state, theirs_state = ours.tensors(network), theirs.tensors(twin)
+    ours_state, theirs_state = ours.state_tensors(network), theirs.state_tensors(twin)
     assert ours_state.keys() == theirs_state.keys()
     for name, tensor in theirs_state.items():
         torch.testing.assert_close(ours_state[name], tensor, **TOLERANCE[dtype], msg=name)

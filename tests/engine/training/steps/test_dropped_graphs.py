@@ -37,8 +37,8 @@ CONFIG = RunConfig(
 class WrongCard(FakeCard):
     """Its graphs do half of what they were given."""
 
-    def captured(self, work: Callable[[], None]) -> Any:
-        graph = super().captured(work)
+    def capture_graph(self, work: Callable[[], None]) -> Any:
+        graph = super().capture_graph(work)
         graph.calls = graph.calls[: len(graph.calls) // 2]
         return graph
 

@@ -69,7 +69,7 @@ def test_a_capture_is_on_a_side_stream_of_this_thread_with_memory_of_its_own(
         assert not gc.isenabled()
         asked.append("work")
 
-    CudaCard(CARD).captured(work)
+    CudaCard(CARD).capture_graph(work)
     assert gc.isenabled()
     assert asked == [
         "wait",
@@ -89,14 +89,14 @@ def test_work_that_fails_ends_the_capture_and_is_what_is_said(asked: list[str]) 
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     with pytest.raises(torch.OutOfMemoryError):
-        CudaCard(CARD).captured(work)
+        CudaCard(CARD).capture_graph(work)
     assert gc.isenabled()
     assert asked[-3:] == ["end", f"no more for 0 {POOL}", "main waits for side"]
 
 
 def test_a_capture_that_cuda_calls_invalid_leaves_the_allocator_free(asked: list[str]) -> None:
     with pytest.raises(RuntimeError, match="previous error"):
-        CudaCard(CARD).captured(lambda: asked.append("end fails"))
+        CudaCard(CARD).capture_graph(lambda: asked.append("end fails"))
     assert f"no more for 0 {POOL}" in asked
 
 

@@ -10,7 +10,7 @@ from dgn_engine.config import TrainingConfig
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
-from dgn_engine.training.steps.optimizer import NetworkOptimizer, optimiser_over
+from dgn_engine.training.steps.optimizer import NetworkOptimizer, make_optimiser
 
 CHAIN = Architecture((3,), (Dense(3, 4), Dense(4, 2, gated=False)))
 
@@ -26,7 +26,7 @@ def test_steps_are_those_of_torch_bit_for_bit(word: str) -> None:
     ours, theirs = (nn.Parameter(torch.randn(5, 3)) for _ in range(2))
     theirs.data.copy_(ours.data)
     config = TrainingConfig(optimiser=word, learning_rate=0.1, momentum=0.9)  # type: ignore[arg-type]
-    mine = optimiser_over([{"params": [ours]}], config)
+    mine = make_optimiser([{"params": [ours]}], config)
     usual = {
         "adam": lambda: torch.optim.Adam([theirs], lr=0.1, fused=True),
         "sgd": lambda: torch.optim.SGD([theirs], lr=0.1, momentum=0.9, fused=True),
@@ -44,13 +44,13 @@ def test_steps_are_those_of_torch_bit_for_bit(word: str) -> None:
 
 def test_there_is_no_quick_form_where_torch_has_none() -> None:
     weight = nn.Parameter(torch.zeros(2, device="meta"))
-    found = optimiser_over([{"params": [weight]}], TrainingConfig(optimiser="adam"))
+    found = make_optimiser([{"params": [weight]}], TrainingConfig(optimiser="adam"))
     assert found.param_groups[0]["fused"] is False
 
 
 def test_a_rate_of_a_group_may_be_another() -> None:
     weight = nn.Parameter(torch.zeros(2))
-    found = optimiser_over([{"params": [weight], "lr": 7.0}], TrainingConfig(learning_rate=0.5))
+    found = make_optimiser([{"params": [weight], "lr": 7.0}], TrainingConfig(learning_rate=0.5))
     assert found.param_groups[0]["lr"] == 7.0
 
 
@@ -77,14 +77,14 @@ def test_a_new_feature_network_is_trained_in_the_place_of_the_old_one() -> None:
 def test_a_state_goes_over_by_name_and_what_it_does_not_name_starts_afresh(word: str) -> None:
     network, optimizer = made(optimiser=word, momentum=0.9)
     stepped(network, optimizer)
-    tensors = optimizer.tensors(network)
+    tensors = optimizer.state_tensors(network)
     assert all(name.startswith(("optimiser.value.", "optimiser.feature.")) for name in tensors)
     other, fresh = made(optimiser=word, momentum=0.9)
     stepped(other, fresh)
     stepped(other, fresh)
     some = {name: t for name, t in tensors.items() if name.startswith("optimiser.value.")}
-    fresh.restore(other, some)
-    assert set(fresh.tensors(other)) == set(some)
-    for name, tensor in fresh.tensors(other).items():
+    fresh.restore_state(other, some)
+    assert set(fresh.state_tensors(other)) == set(some)
+    for name, tensor in fresh.state_tensors(other).items():
         assert torch.equal(tensor, some[name])
         assert tensor.data_ptr() != some[name].data_ptr(), "a copy"

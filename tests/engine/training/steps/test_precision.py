@@ -18,7 +18,7 @@ from dgn_engine.config import Precision, RunConfig
 from dgn_engine.kernels import precision
 from dgn_engine.kernels.precision import float32_products, use_full_products
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.training.batched.stack_groups import pack_key, why_not
+from dgn_engine.training.batched.stack_groups import pack_key, reason_not_packed
 from dgn_engine.training.run import Run
 from dgn_engine.training.steps.network_step import step_precision
 from tests.engine.conftest import SMALL
@@ -165,8 +165,8 @@ def test_a_pack_has_one_precision_and_not_bf16() -> None:
         return replace(SMALL, training=replace(SMALL.training, precision=kind))
 
     assert pack_key(config("tf32")) != pack_key(config("float32"))
-    assert why_not(config("tf32")) == ""
-    assert why_not(config("bf16")).startswith("bf16 steps")
+    assert reason_not_packed(config("tf32")) == ""
+    assert reason_not_packed(config("bf16")).startswith("bf16 steps")
 
 
 def test_by_hand_or_not_a_chain_in_float64_takes_no_notice() -> None:

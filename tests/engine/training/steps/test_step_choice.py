@@ -70,7 +70,7 @@ def test_a_trainer_asks_again_after_a_swap_and_after_new_feature_biases(
     made = trainer("DL")
     for regime in ("FRG", "FR-II"):
         made.step()
-        made.control.swap(find_regime(regime), restart_value=False)
+        made.control.enter_regime(find_regime(regime), restart_value=False)
     assert len(asked) == 1
     made.step()
     assert len(set(map(id, asked))) == 1  # its buffers are those of before

@@ -94,8 +94,8 @@ def test_captured_steps_of_every_network_are_the_eager_ones(name: str, regime: s
 def test_what_is_captured_is_replayed_and_not_done_again() -> None:
     made = captured(chain_trainer("DL"))
     taken: list[Tensor] = []
-    take = made.network_step.take
-    made.network_step.take = lambda rows: (taken.append(rows), take(rows))[1]  # type: ignore[method-assign]
+    take = made.network_step.take_step
+    made.network_step.take_step = lambda rows: (taken.append(rows), take(rows))[1]  # type: ignore[method-assign]
     for _ in range(3 * EPOCH):
         made.step()
     assert len(taken) == WARM_UP + 3 + WARM_UP  # captured and proved; the last batch warms up
@@ -112,16 +112,20 @@ def gates(made: Trainer) -> None:
 
 
 CHANGES: dict[str, Change] = {
-    "swap to FL": lambda made: made.control.swap(find_regime("FL"), restart_value=False),
-    "swap to FR-II": lambda made: made.control.swap(find_regime("FR-II"), restart_value=True),
-    "swap to ReLU": lambda made: made.control.swap(find_regime("ReLU"), restart_value=False),
-    "swap to FRG": lambda made: made.control.swap(find_regime("FRG"), restart_value=False),
-    "permute": lambda made: made.control.rewire((1, 2, 0)),
-    "rotate": lambda made: made.control.reroute((0, 2, 1), ()),
+    "swap to FL": lambda made: made.control.enter_regime(find_regime("FL"), restart_value=False),
+    "swap to FR-II": lambda made: made.control.enter_regime(
+        find_regime("FR-II"), restart_value=True
+    ),
+    "swap to ReLU": lambda made: made.control.enter_regime(
+        find_regime("ReLU"), restart_value=False
+    ),
+    "swap to FRG": lambda made: made.control.enter_regime(find_regime("FRG"), restart_value=False),
+    "permute": lambda made: made.control.set_wiring((1, 2, 0)),
+    "rotate": lambda made: made.control.set_routes((0, 2, 1), ()),
     "beta": lambda made: made.network.set_gate(beta=2.0, epsilon=0.3),
     "value input": lambda made: setattr(made.network, "value_input", "ones"),
     "imported gates": gates,
-    "restored": lambda made: made.restore(
+    "restored": lambda made: made.restore_state(
         {name: tensor.clone() for name, tensor in made.tensors().items()}, made.counters()
     ),
 }
@@ -159,7 +163,7 @@ def test_gates_that_are_drawn_by_another_seed_are_seen_by_the_graph() -> None:
     ours, theirs = captured(chain_trainer("FRG")), chain_trainer("FRG")
     step_both(ours, theirs, 6)
     for made in (ours, theirs):
-        made.reseed(9)
+        made.set_seed(9)
     step_both(ours, theirs, 7)
     assert graphs(ours).trouble == ""
 
@@ -170,8 +174,8 @@ def test_a_graph_that_does_something_else_is_found_and_steps_are_eager_from_then
     ours.network_step.on_eager = said.append
 
     class Broken(FakeCard):
-        def captured(self, work: Callable[[], None]) -> Any:
-            graph = super().captured(work)
+        def capture_graph(self, work: Callable[[], None]) -> Any:
+            graph = super().capture_graph(work)
             graph.calls = graph.calls[: len(graph.calls) // 2]
             return graph
 
@@ -210,8 +214,8 @@ class Rounding(FakeCard):
         super().__init__()
         self.made, self.share = made, share
 
-    def captured(self, work: Callable[[], None]) -> Any:
-        graph = super().captured(work)
+    def capture_graph(self, work: Callable[[], None]) -> Any:
+        graph = super().capture_graph(work)
         replay = graph.replay
 
         def rounded() -> None:
@@ -246,17 +250,17 @@ def test_a_capture_that_fails_is_said_once_and_costs_nothing() -> None:
     ours.network_step.on_eager = said.append
 
     class Failing(FakeCard):
-        def captured(self, work: Callable[[], None]) -> Any:
+        def capture_graph(self, work: Callable[[], None]) -> Any:
             def half() -> None:
                 work()
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore.")
 
-            return super().captured(half)
+            return super().capture_graph(half)
 
     ours.capture_steps(Failing())
     step_both(ours, theirs, 9)
-    ours.control.swap(find_regime("DL"), restart_value=False)
-    theirs.control.swap(find_regime("DL"), restart_value=False)
+    ours.control.enter_regime(find_regime("DL"), restart_value=False)
+    theirs.control.enter_regime(find_regime("DL"), restart_value=False)
     step_both(ours, theirs, 9)
     assert said == ["OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"]
     assert all(parameter.grad is None for parameter in ours.network.parameters())
@@ -269,13 +273,13 @@ def test_a_run_that_diverges_is_not_taken_for_a_graph_that_is_wrong() -> None:
     for _ in range(6):
         made.step()
     assert graphs(made).trouble == ""
-    assert not made.train_sums.finite
+    assert not made.train_sums.is_finite
 
 
 def test_what_graphs_hold_is_given_back_when_asked_for() -> None:
     ours, theirs = captured(chain_trainer("DL")), chain_trainer("DL")
     step_both(ours, theirs, 5)
-    ours.steps.forget()
+    ours.steps.drop_graphs()
     assert card_of(ours).waits == 1
     assert graphs(ours)._sizes == {}
     step_both(ours, theirs, 5)
@@ -304,12 +308,12 @@ WAITS: dict[str, Callable[[Tensor], object]] = {
 def test_the_fake_card_refuses_what_waits_for_a_card(name: str) -> None:
     x = torch.arange(4.0)
     with pytest.raises(CaptureError, match="not permitted when stream is capturing"):
-        FakeCard().captured(lambda: WAITS[name](x))
+        FakeCard().capture_graph(lambda: WAITS[name](x))
 
 
 def test_the_fake_card_does_nothing_before_a_replay_and_keeps_its_numbers() -> None:
     x, rate = torch.ones(3), 2.0
-    graph = FakeCard().captured(lambda: x.mul_(rate).add_(x[1].clone()))
+    graph = FakeCard().capture_graph(lambda: x.mul_(rate).add_(x[1].clone()))
     assert x.tolist() == [1.0, 1.0, 1.0]
     rate = 5.0
     graph.replay()
