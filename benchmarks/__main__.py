@@ -13,13 +13,13 @@ from benchmarks import machine, report
 from benchmarks.case import Case
 from benchmarks.measure import measure
 from benchmarks.timing import pin
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 
 
 def main() -> int:
     """Measure, print, write; 2 for an unknown name, 1 where methods disagree."""
     pin()  # first of all: the choice of the faster product is timed
-    cases = discover("benchmarks.cases", "CASE", Case)
+    cases = discover_plugins("benchmarks.cases", "CASE", Case)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", action="append", choices=list(cases), help="one case; repeatable")
     parser.add_argument("--quick", action="store_true", help="fewer examples, three rounds")

@@ -74,7 +74,7 @@ def drawn_frames(window: InWindow, seconds: float) -> DrawnFrames:
     engine, display = window.viewer.engine, window.viewer.window.display
     assert isinstance(engine, ThreadSession)
     mailbox, draw = engine._mailbox, display._draw
-    arrived = mailbox._arrived
+    arrived = mailbox._wake_viewer
     shown = dict[tuple[str, str], int]()
 
     def arrives() -> None:
@@ -106,9 +106,9 @@ def drawn_frames(window: InWindow, seconds: float) -> DrawnFrames:
 
     hooked: list[QObject] = []
     window.resume()
-    mailbox._arrived, display._draw = arrives, draws  # type: ignore[method-assign]  # measured
+    mailbox._wake_viewer, display._draw = arrives, draws  # type: ignore[method-assign]  # measured
     window.wait(seconds)
-    mailbox._arrived, display._draw = arrived, draw  # type: ignore[method-assign]
+    mailbox._wake_viewer, display._draw = arrived, draw  # type: ignore[method-assign]
     for canvas in hooked:
         canvas.removeEventFilter(painted)
     window.pause()

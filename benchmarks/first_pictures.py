@@ -30,13 +30,13 @@ def watch(config: RunConfig, watched: tuple[str, ...], seconds: float, paused: b
         session.send(command)
     began, last = 0.0, None
     while not began or time.monotonic() - began < seconds:
-        for event in session.drain():
+        for event in session.drain_events():
             if isinstance(event, RunStarted):
                 began = time.monotonic()
             if isinstance(event, (Failed, Refused)):
                 print(event)
                 began = began or time.monotonic()
-        frame = session.latest()
+        frame = session.take_latest_frame()
         if frame is not None and began:
             last = frame
             _tell(frame, time.monotonic() - began, seen)

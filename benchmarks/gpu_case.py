@@ -18,12 +18,12 @@ from benchmarks import report
 from benchmarks.case import Case
 from benchmarks.measure import measure
 from benchmarks.training_epochs import EAGER
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 
 
 def cases() -> dict[str, Case]:
     """By name, in the order in which they are measured: the lowest rank first."""
-    found = discover("benchmarks.gpu_cases", "CASE", Case)
+    found = discover_plugins("benchmarks.gpu_cases", "CASE", Case)
     return dict(sorted(found.items(), key=lambda pair: (pair[1].rank, pair[0])))
 
 

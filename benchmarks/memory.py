@@ -15,7 +15,7 @@ import torch
 from benchmarks.case import Case, Work
 from benchmarks.timing import pin
 from dgn_engine.confinement.child_process import python_command, python_environment
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -57,7 +57,7 @@ def _resident(field: str) -> int:
 
 def _measure(case: str, method: int, n: int, device: torch.device) -> int:
     pin()
-    prepare = discover("benchmarks.cases", "CASE", Case)[case].methods[method].prepare
+    prepare = discover_plugins("benchmarks.cases", "CASE", Case)[case].methods[method].prepare
     prepare(device, 2)()
     work = prepare(device, n)
     RESET.write_text("5", encoding="ascii")

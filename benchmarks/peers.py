@@ -14,13 +14,13 @@ from benchmarks.case import Case
 from benchmarks.measure import measure
 from benchmarks.peer import is_here, peer
 from benchmarks.timing import pin
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 
 
 def main() -> int:
     """Measure, print, write; a word and 0 where the environment is absent."""
     pin()  # first of all: the choice of the faster product is timed
-    cases = discover("benchmarks.peer_cases", "CASE", Case)
+    cases = discover_plugins("benchmarks.peer_cases", "CASE", Case)
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--only", action="append", choices=list(cases), help="one case; repeatable")
     parser.add_argument("--out", type=Path, help="write everything as JSON")

@@ -155,7 +155,7 @@ def probe_examples(rounds: int) -> Curve:
         run.step()
     for place in range(rounds + 1):
         for n, run in runs.items():
-            context = run.probed.context()
+            context = run.probed.probe_context()
             for name in PROBES:
                 began = time.thread_time()
                 probes[name].read(context, {}, None)

@@ -78,7 +78,7 @@ class Scrubber:
         self._seen: list[tuple[float, int]] = []  # when frames arrived, and their steps
         self.viewer.pump.frame_arrived.connect(self._note)
         self.viewer.start()
-        self.until(lambda: self.window.run_state.ready)
+        self.until(lambda: self.window.run_state.is_ready)
         self.window.inspector.leave()
         self.window.context.send(ShowRun(str(run)))
         self.until(lambda: not self.window.time.cursor.why_not)
@@ -96,7 +96,7 @@ class Scrubber:
         self.window.context.send(ContinueRun(str(run), discard=True))
         self.until(lambda: self.window.run_state.recorded is None)
         self.window.context.send(Resume())
-        self.until(lambda: self.window.run_state.running)
+        self.until(lambda: self.window.run_state.is_running)
         self.wait(SETTLE)
 
     def rate(self, seconds: float, scrubbing: bool, steps: random.Random) -> float:

@@ -53,7 +53,9 @@ class Headless:
         while time.perf_counter() - began < seconds:
             run.step()
             if self._probes:
-                run.probe_schedule.read_probes(self._probes, run.probed.context(), run.step_count)
+                run.probe_schedule.read_probes(
+                    self._probes, run.probed.probe_context(), run.step_count
+                )
         steps = run.step_count - before
         wall = time.perf_counter() - began
         return Block(steps / wall, (time.process_time() - busy) / steps)
@@ -138,12 +140,12 @@ class InWindow:
 
     def resume(self) -> None:
         self.viewer.pump.send(Resume())
-        self._until(lambda: self.viewer.window.run_state.running)
+        self._until(lambda: self.viewer.window.run_state.is_running)
         self.wait(SETTLE)
 
     def pause(self) -> None:
         self.viewer.pump.send(Pause())
-        self._until(lambda: not self.viewer.window.run_state.running)
+        self._until(lambda: not self.viewer.window.run_state.is_running)
         self.wait(0.5)
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class MarkedSentence(str):
 
     def __new__(cls, *parts: str) -> Self:
         flat = [p for part in parts for p in (part.parts if isinstance(part, cls) else [part])]
-        sentence = super().__new__(cls, _cut(printable("".join(flat))))
+        sentence = super().__new__(cls, _cut_middle(printable("".join(flat))))
         sentence.parts = tuple(flat)
         return sentence
 
@@ -86,7 +86,11 @@ class UserError(Exception):
         value: object = None,
         way_out: str = "",
     ) -> None:
-        text = sentence if isinstance(sentence, MarkedSentence) else _cut(printable(str(sentence)))
+        text = (
+            sentence
+            if isinstance(sentence, MarkedSentence)
+            else _cut_middle(printable(str(sentence)))
+        )
         super().__init__(text, *more)
         self.kind, self.value, self.way_out = kind, value, way_out
         self.place = next((str(p) for p in getattr(text, "parts", ()) if type(p) is Where), "")
@@ -96,7 +100,7 @@ class UserError(Exception):
         """The message, as a `MarkedSentence` if it has places."""
         return self.args[0] if self.args and isinstance(self.args[0], MarkedSentence) else str(self)
 
-    def renamed(self, name_of: Callable[[str], str]) -> Self:
+    def rename_places(self, name_of: Callable[[str], str]) -> Self:
         """Rename the places in the message, and return this error."""
         self.args = (with_names(self.sentence, name_of), *self.args[1:])
         return self
@@ -143,16 +147,16 @@ def did_you_mean(
     offered = {known_name: known_name for known_name in known} | dict(aliases)
     by_letters: dict[str, str] = {}
     for typed, suggestion in offered.items():
-        by_letters.setdefault(_letters(typed), suggestion)
-    matches = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=ALIKE)
+        by_letters.setdefault(_plain_letters(typed), suggestion)
+    matches = difflib.get_close_matches(_plain_letters(name), by_letters, n=1, cutoff=ALIKE)
     return f" Did you mean '{by_letters[matches[0]]}'?" if matches else ""
 
 
-def _cut(sentence: str) -> str:
+def _cut_middle(sentence: str) -> str:
     if len(sentence) <= MOST:
         return sentence
     return f"{sentence[: MOST - 1000]}…{sentence[-999:]}"
 
 
-def _letters(name: str) -> str:
+def _plain_letters(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter not in " -_")

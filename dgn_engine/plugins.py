@@ -53,7 +53,7 @@ def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(m.name for m in modules if not m.ispkg and not m.name.startswith("_")))
 
 
-def plugin(package: str, name: str, constant: str, kind: type[T]) -> T:
+def import_plugin(package: str, name: str, constant: str, kind: type[T]) -> T:
     """Import one plug-in and return its `constant`; raises `LookupError` if it has none."""
     value = getattr(importlib.import_module(f"{package}.{name}"), constant, None)
     if not isinstance(value, kind):
@@ -63,12 +63,12 @@ def plugin(package: str, name: str, constant: str, kind: type[T]) -> T:
     return value
 
 
-def discover(package: str, constant: str, kind: type[T]) -> dict[str, T]:
+def discover_plugins(package: str, constant: str, kind: type[T]) -> dict[str, T]:
     """Import every plug-in of `package` and return their constants, sorted by file name.
 
     Raises `LookupError` for an empty folder, or a module without its constant.
     """
-    plugins = {name: plugin(package, name, constant, kind) for name in plugin_names(package)}
+    plugins = {name: import_plugin(package, name, constant, kind) for name in plugin_names(package)}
     if not plugins:
         raise LookupError(f"{package} contains no plug-ins. Reinstall dgn-viewer.")
     return plugins
@@ -92,7 +92,7 @@ def lazy_names(
         for name in node.names
     }
 
-    def get(name: str) -> object:
+    def get_lazily(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = vars(importlib.import_module(package))[name] = getattr(
@@ -100,4 +100,8 @@ def lazy_names(
         )
         return value
 
-    return get, lambda: sorted({*vars(importlib.import_module(package)), *modules}), sorted(modules)
+    return (
+        get_lazily,
+        lambda: sorted({*vars(importlib.import_module(package)), *modules}),
+        sorted(modules),
+    )

@@ -25,7 +25,7 @@ from dgn_engine.experiments.report.formatting import (
 from dgn_engine.experiments.report.formatting import table as columns
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.protocol.experiments import Claim
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 from documentation.generated_page import GeneratedPage, GeneratedPicture, table
 from documentation.results_page import HOW, SCALES, kept
 
@@ -168,7 +168,7 @@ def _page(entry: ExperimentEntry, results: Sequence[Document]) -> Iterator[str]:
         how = f"{HOW[result.scale].capitalize()}, {result.protocol.replace('-', ' ')}"
         only = str(result.request.get("only") or "")
         yield f"## {how}{f', {only}' if only else ''}\n"
-        yield f"`dgn {shlex.join(result.command)}`: {duration(result.seconds)} of computing.\n"
+        yield f"`dgn {shlex.join(result.command)}`: {format_duration(result.seconds)} of computing.\n"
         yield from (f"{sentence}\n" for sentence in result.notices)
         if _drawn(result):
             caption = "Measured means with their 95 % intervals"

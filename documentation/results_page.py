@@ -35,7 +35,7 @@ from dgn_engine.experiments.report.formatting import (
 )
 from dgn_engine.protocol.experiments import Claim
 from dgn_engine.sweep.statistics import holm
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 
 ROOT = Path(__file__).parents[1]
 PAGE, KEPT = ROOT / "docs" / "results.md", ROOT / "docs" / "results"
@@ -171,7 +171,7 @@ def _generated(results: Sequence[Document]) -> Iterator[str]:
     quick = [result for result in results if result.scale == "quick"]
     yield from _table(
         ("experiment", "time of its runs", "claims"),
-        [(r.name, duration(r.seconds), _counted(r.claims)) for r in quick],
+        [(r.name, format_duration(r.seconds), _counted(r.claims)) for r in quick],
     )
     for result in results:
         if result.scale != "quick":
@@ -264,13 +264,13 @@ def _how(result: Document | None, rows: Sequence[ReportRow]) -> str:
     parts = [result.protocol, f"n = {max(len(row.values) for row in rows)} seeds"]
     if result.scale in ("reduced", "changed"):
         parts += [sentence.removesuffix(".") for sentence in result.notices]
-    return "; ".join([*parts, duration(seconds)])
+    return "; ".join([*parts, format_duration(seconds)])
 
 
 def _section(result: Document) -> Iterator[str]:
     how = f"{result.protocol.replace('-', ' ')}, {HOW[result.scale]}"
     yield f"\n## {result.paper}: {result.title} ({how})\n"
-    yield f"`dgn {shlex.join(result.command)}`: {duration(result.seconds)} of computing.\n"
+    yield f"`dgn {shlex.join(result.command)}`: {format_duration(result.seconds)} of computing.\n"
     yield from _table(*table(ROW_HEADS, [row_cells(result, row) for row in result.rows]))
     yield f"\n{ROW_NOTE}"
     if any(row.printed is not None for row in result.rows):

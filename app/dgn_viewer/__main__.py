@@ -21,7 +21,7 @@ from dgn_engine.storage.program_log import program_log
 from dgn_engine.storage.remote import SCHEME
 from dgn_engine.storage.runs.folder_layout import find_run, runs_root
 from dgn_engine.storage.user_folders import carry_everything
-from dgn_engine.text.printable import complain
+from dgn_engine.text.printable import print_error
 from dgn_viewer import system_libraries
 from dgn_viewer.interruption import held_back
 
@@ -127,7 +127,7 @@ def _run(given: argparse.Namespace, log: logging.Logger) -> int:
         return _open(given)
     except UserError as refusal:
         log.info("refused: %s", refusal)
-        complain(f"dgn-viewer: {refusal}")
+        print_error(f"dgn-viewer: {refusal}")
         return REFUSED
     except KeyboardInterrupt:  # before there was a window to close
         return INTERRUPTED

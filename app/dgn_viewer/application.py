@@ -26,7 +26,7 @@ from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.session.unused_memory import use_one_heap
-from dgn_engine.text.printable import complain, say_lines
+from dgn_engine.text.printable import print_error, print_lines
 from dgn_engine.views.event_notices import Notice
 from dgn_viewer.faults import Faults
 from dgn_viewer.interruption import held_back
@@ -231,7 +231,7 @@ class Viewer:
             return
         from dgn_engine.session.process_session import ProcessSession
 
-        folder = self.engine.left if isinstance(self.engine, ProcessSession) else ""
+        folder = self.engine.resumable_folder if isinstance(self.engine, ProcessSession) else ""
         self.engine.close(PATIENCE)
         self.engine = new_engine(self._options)
         self.pump.take_over(self.engine)
@@ -281,10 +281,10 @@ def run_to_end(viewer: Viewer, patience: float) -> int:
     """
     with StopSignals(viewer.close_soon) as stop:
         try:
-            viewer.run(stop.requested)
+            viewer.run(stop.stop_requested)
         finally:
             ended = viewer.close(patience)
-        code = stop.exit_code if stop.requested() else 0
+        code = stop.exit_code if stop.stop_requested() else 0
         if not ended:
             leave(code)
     return code
@@ -293,7 +293,7 @@ def run_to_end(viewer: Viewer, patience: float) -> int:
 def leave(code: int) -> NoReturn:
     """Exit the process now: a daemon thread inside torch must not outlive the interpreter."""
     _log.info("The engine did not stop in time and was abandoned; exit code %d.", code)
-    complain("dgn-viewer: the engine did not stop in time and was abandoned.")
+    print_error("dgn-viewer: the engine did not stop in time and was abandoned.")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -302,5 +302,5 @@ def leave(code: int) -> NoReturn:
 def _print_failure(event: Event) -> None:
     if isinstance(event, Failed):
         _log.info("failed: %s\n%s", event.what, event.traceback)
-        complain(event.what)
-        say_lines(event.traceback, stream=sys.stderr)
+        print_error(event.what)
+        print_lines(event.traceback, stream=sys.stderr)

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, Signal, qInstallMessageHandler
 
-from dgn_engine.text.printable import complain
+from dgn_engine.text.printable import print_error
 
 _CHATTER = (
     "This plugin does not support propagateSizeHints()",
@@ -75,7 +75,7 @@ class Faults(QObject):
         if callable(self._message_handler):
             self._message_handler(kind, context, message)
         else:
-            complain(f"Qt: {message}")
+            print_error(f"Qt: {message}")
         if kind in (QtMsgType.QtCriticalMsg, QtMsgType.QtFatalMsg):
             self.caught.emit(f"Qt: {message}", f"{context.file}:{context.line}\n{message}\n")
 

@@ -141,7 +141,7 @@ class Notices(QObject):
         before, self._listed = self._listed, listed
         last, self._last = self._last, None
         from_event, self._said = self._said, None
-        if from_event is not None and (from_event is self._fresh or not listed.setting):
+        if from_event is not None and (from_event is self._fresh or not listed.last_setting):
             self._fresh = from_event  # other events may have arrived in between
             return
         done, previous = listed.done, before.done
@@ -237,7 +237,7 @@ class Notices(QObject):
             action = "Redo" if undone and state.redo else "Undo" if state.undo else ""
         if not action:
             return offers
-        setting = state.changes.setting if state.changes is not None else ""
+        setting = state.changes.last_setting if state.changes is not None else ""
         has_revert = action == "Undo" and setting and state.diverged is None
         revert_setting = partial(self._send, UndoSetting())
         revert = (NoticeButton(f"Revert {setting} only", revert_setting),) if has_revert else ()

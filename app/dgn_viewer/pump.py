@@ -32,16 +32,16 @@ class EngineClient(Protocol):
     def send(self, command: Command) -> None:
         """Queue a command and return immediately."""
 
-    def notify(self, tell: Callable[[], None]) -> None:
+    def set_wakeup(self, tell: Callable[[], None]) -> None:
         """Call `tell`, from any thread, when a frame or an event other than a sample arrives.
 
         It is called once until the news are fetched, and replaces the previous callback.
         """
 
-    def drain(self) -> list[Event]:
+    def drain_events(self) -> list[Event]:
         """Return all events since the last call, in order."""
 
-    def latest(self) -> Frame | None:
+    def take_latest_frame(self) -> Frame | None:
         """Return the newest frame, unless it has already been fetched."""
 
     def close(self, timeout: float) -> bool:
@@ -69,18 +69,18 @@ class Pump(QObject):
         self.stopped = False  # the engine has sent its last event
 
     def start(self) -> None:
-        self._engine.notify(self._news.emit)
+        self._engine.set_wakeup(self._news.emit)
         self._timer.start()
 
     def take_over(self, engine: EngineClient) -> None:
-        self._engine.notify(_nobody)
+        self._engine.set_wakeup(_nobody)
         self._engine = engine
         self.stopped = False
-        engine.notify(self._news.emit)
+        engine.set_wakeup(self._news.emit)
 
     def stop(self) -> None:
         """Stop fetching, after delivering what has arrived."""
-        self._engine.notify(_nobody)
+        self._engine.set_wakeup(_nobody)
         self._timer.stop()
         self.tick()
 
@@ -93,9 +93,9 @@ class Pump(QObject):
         The frame is fetched before the events are drained, so that events behind it are not
         delivered later than the frame.
         """
-        frame = self._engine.latest()
+        frame = self._engine.take_latest_frame()
         samples: list[Event] = []
-        for event in self._engine.drain():
+        for event in self._engine.drain_events():
             if isinstance(event, SAMPLES):
                 samples.append(event)
                 continue

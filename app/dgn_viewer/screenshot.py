@@ -20,8 +20,8 @@ from dgn_engine.protocol.messages import Event, Failed, Refused, Stopped
 from dgn_engine.protocol.training import Advance, Diverged, Finished, Paused
 from dgn_engine.scene.elements import Array, Scene, finite_range
 from dgn_engine.storage.atomic_write import require_replaceable, write_file
-from dgn_engine.text.printable import complain, say, say_lines
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.printable import print_error, print_line, print_lines
+from dgn_engine.text.written_numbers import format_duration
 from dgn_viewer.application import Options, Viewer, build, leave
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.interruption import interrupted_by
@@ -96,11 +96,11 @@ class Screenshot:
             self._viewer.pump.send(Advance(self._shot.steps))
             self._wait_until(lambda: self._arrived and self._complete())
         if self._interrupted:
-            complain("dgn-viewer: interrupted; nothing was written.")
+            print_error("dgn-viewer: interrupted; nothing was written.")
             return INTERRUPTED
         self._save()
         picture, facts = self._shot.picture, self._shot.facts
-        say(f"{picture}: step {self._viewer.window.history.step:,}, facts in {facts.name}")
+        print_line(f"{picture}: step {self._viewer.window.history.step:,}, facts in {facts.name}")
         return 0
 
     def _wait_until(self, done: Callable[[], bool]) -> None:
@@ -110,7 +110,9 @@ class Screenshot:
             if self._trouble:
                 raise UserError(self._trouble)
             if time.monotonic() - self._heard > SILENCE:
-                raise UserError(f"The engine has not responded for {duration(SILENCE)}; giving up.")
+                raise UserError(
+                    f"The engine has not responded for {format_duration(SILENCE)}; giving up."
+                )
 
     def _interrupt(self) -> None:
         self._interrupted = True
@@ -126,7 +128,7 @@ class Screenshot:
             case Refused(what=what, reason=reason):
                 self._trouble = f"Cannot {what}: {reason}"
             case Failed(what=what, traceback=traceback):
-                say_lines(traceback, stream=sys.stderr)
+                print_lines(traceback, stream=sys.stderr)
                 self._trouble = what
             case Stopped():
                 self._trouble = "The engine stopped before the screenshot was taken."

@@ -38,8 +38,8 @@ class _Steps:
         self._engine = Engine(self._record, lambda _: None)
         config = replace(CONFIG, device="cuda" if device.type == "cuda" else "cpu")
         if watched:
-            self._engine.obey(Watch(tuple(ProbeRequest(name) for name in all_probes())))
-        self._engine.obey(StartRun(config))
+            self._engine.handle_command(Watch(tuple(ProbeRequest(name) for name in all_probes())))
+        self._engine.handle_command(StartRun(config))
 
     def _record(self, event: Event) -> None:
         self._said.append(event)

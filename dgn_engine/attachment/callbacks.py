@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from dgn_engine.attachment.isolation import is_interrupt
-from dgn_engine.attachment.watcher import Watcher, error_kind, warn
+from dgn_engine.attachment.watcher import Watcher, error_kind, warn_user
 from dgn_engine.errors import ArgumentError, UserError
 
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
@@ -40,7 +40,7 @@ def lightning_callback(
     Raises:
         UserError: Lightning is not installed.
     """
-    base = _base(_LIGHTNING, "Callback", "lightning")
+    base = _callback_base(_LIGHTNING, "Callback", "lightning")
     callback = type("DgnWatch", (_LightningHooks, base), {})()
     callback.attach(probe, out, module, options)
     return callback
@@ -66,7 +66,7 @@ def hugging_face_callback(
     Raises:
         UserError: transformers is not installed.
     """
-    base = _base(("transformers",), "TrainerCallback", "transformers")
+    base = _callback_base(("transformers",), "TrainerCallback", "transformers")
     callback = type("DgnWatch", (_TrainerHooks, base), {})()
     callback.attach(probe, out, module, options)
     return callback
@@ -88,13 +88,13 @@ class _Attached:
         self._part = module
         self._watcher: Watcher | None = None
 
-    def _begin(self, model: nn.Module, step: int) -> None:
+    def _start_watcher(self, model: nn.Module, step: int) -> None:
         probe, out, options = self._given
-        watcher = Watcher(_part_of(model, self._part), probe, out, **options)  # type: ignore[arg-type]
+        watcher = Watcher(_submodule_at(model, self._part), probe, out, **options)  # type: ignore[arg-type]
         watcher.steps = step
         self._watcher = watcher.start()
 
-    def give_up(self, error: BaseException) -> None:
+    def stop_after_error(self, error: BaseException) -> None:
         """Stop watching after an exception in a hook; see `Watcher.stop_after_error`.
 
         Args:
@@ -105,19 +105,19 @@ class _Attached:
         """
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
-            watcher.give_up(error)
+            watcher.stop_after_error(error)
         elif is_interrupt(error):
             raise error
         else:
-            warn(f"Nothing is recorded: the callback raised {error_kind(error)}.")
+            warn_user(f"Nothing is recorded: the callback raised {error_kind(error)}.")
 
-    def _end(self, error: BaseException | None = None) -> None:
+    def _close_watcher(self, error: BaseException | None = None) -> None:
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.close(error)
 
 
-def _shielded(hook: Callable[..., None]) -> Callable[..., None]:
+def _guard_hook(hook: Callable[..., None]) -> Callable[..., None]:
     """Wrap a hook so that its exceptions never end the training.
 
     An example is a hook that expects an attribute the trainer does not have. A `UserError` is
@@ -125,21 +125,21 @@ def _shielded(hook: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(hook)
-    def call(self: _Attached, *args: Any, **kwargs: Any) -> None:
+    def guarded_hook(self: _Attached, *args: Any, **kwargs: Any) -> None:
         try:
             hook(self, *args, **kwargs)
         except UserError:  # a wrong argument is reported before the first step
             raise
         except BaseException as error:
-            self.give_up(error)
+            self.stop_after_error(error)
 
-    return call
+    return guarded_hook
 
 
 class _LightningHooks(_Attached):
     """The hooks of `lightning.pytorch.Callback` that drive a watcher."""
 
-    @_shielded
+    @_guard_hook
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Start watching, in the main process only.
 
@@ -148,9 +148,9 @@ class _LightningHooks(_Attached):
             pl_module: The LightningModule that it trains.
         """
         if trainer.is_global_zero:
-            self._begin(pl_module, int(trainer.global_step))
+            self._start_watcher(pl_module, int(trainer.global_step))
 
-    @_shielded
+    @_guard_hook
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, *_batch: Any, **_more: Any
     ) -> None:
@@ -172,7 +172,7 @@ class _LightningHooks(_Attached):
         else:
             watcher.log(loss)
 
-    @_shielded
+    @_guard_hook
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Record 'val_loss' and 'val_acc', if they were logged.
 
@@ -184,7 +184,7 @@ class _LightningHooks(_Attached):
             metrics = trainer.callback_metrics
             self._watcher.test(metrics.get("val_loss"), metrics.get("val_acc"))
 
-    @_shielded
+    @_guard_hook
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Stop watching: the training failed.
 
@@ -193,9 +193,9 @@ class _LightningHooks(_Attached):
             pl_module: The LightningModule that it trains.
             exception: What ended the training.
         """
-        self._end(exception)
+        self._close_watcher(exception)
 
-    @_shielded
+    @_guard_hook
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Finish the run.
 
@@ -203,13 +203,13 @@ class _LightningHooks(_Attached):
             trainer: Lightning's trainer.
             pl_module: The LightningModule that it trains.
         """
-        self._end()
+        self._close_watcher()
 
 
 class _TrainerHooks(_Attached):
     """The hooks of `transformers.TrainerCallback` that drive a watcher."""
 
-    @_shielded
+    @_guard_hook
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **_more: Any
     ) -> None:
@@ -222,9 +222,9 @@ class _TrainerHooks(_Attached):
             model: The model that is trained.
         """
         if state.is_world_process_zero:
-            self._begin(model, int(state.global_step))
+            self._start_watcher(model, int(state.global_step))
 
-    @_shielded
+    @_guard_hook
     def on_step_end(self, args: Any, state: Any, control: Any, **_more: Any) -> None:
         """Count a step.
 
@@ -236,7 +236,7 @@ class _TrainerHooks(_Attached):
         if self._watcher is not None:
             self._watcher.step()
 
-    @_shielded
+    @_guard_hook
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_more: Any) -> None:
         """Record the training loss, if it was logged.
 
@@ -249,7 +249,7 @@ class _TrainerHooks(_Attached):
         if self._watcher is not None and logs and "loss" in logs:
             self._watcher.log(logs["loss"])
 
-    @_shielded
+    @_guard_hook
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **_more: Any
     ) -> None:
@@ -264,7 +264,7 @@ class _TrainerHooks(_Attached):
         if self._watcher is not None and metrics:
             self._watcher.test(metrics.get("eval_loss"), metrics.get("eval_accuracy"))
 
-    @_shielded
+    @_guard_hook
     def on_train_end(self, args: Any, state: Any, control: Any, **_more: Any) -> None:
         """Finish the run.
 
@@ -273,10 +273,10 @@ class _TrainerHooks(_Attached):
             state: The `TrainerState`.
             control: The `TrainerControl`.
         """
-        self._end()
+        self._close_watcher()
 
 
-def _part_of(model: Any, name: str) -> nn.Module:
+def _submodule_at(model: Any, name: str) -> nn.Module:
     part = model
     for attribute in name.split(".") if name else ():
         part = getattr(part, attribute, None)
@@ -290,7 +290,7 @@ def _part_of(model: Any, name: str) -> nn.Module:
     return part
 
 
-def _base(modules: tuple[str, ...], name: str, package: str) -> Any:
+def _callback_base(modules: tuple[str, ...], name: str, package: str) -> Any:
     """Import the class that callbacks of a package derive from, or raise `UserError`."""
     for module in modules:
         try:

@@ -33,7 +33,7 @@ class GivenScores:
         self.diverged: int | None = None
         self._accuracies: list[float] = []
 
-    def add(
+    def add_scores(
         self, loss: object, accuracy: object, unknown: Mapping[str, object], step: int = 0
     ) -> None:
         """Add the scores of one step. A loss on a GPU is not waited for.
@@ -45,14 +45,14 @@ class GivenScores:
             unknown: Scores under other names, which cause a warning.
             step: The number of the step.
         """
-        self.refuse(unknown)
-        if loss is not None and (score := self._kept(loss)) is not None:
+        self.warn_of_unknown(unknown)
+        if loss is not None and (score := self._detach_loss(loss)) is not None:
             self._losses.append(score)
             self._steps.append(step)
-        if (value := self.share(accuracy)) is not None:
+        if (value := self.parse_accuracy(accuracy)) is not None:
             self._accuracies.append(value)
 
-    def take(self) -> tuple[float, float] | None:
+    def take_means(self) -> tuple[float, float] | None:
         """Return the mean loss and accuracy since the last call, and start over.
 
         Returns:
@@ -68,9 +68,9 @@ class GivenScores:
             )
             self.diverged = next(non_finite, None)
         accuracies, self._accuracies = self._accuracies, []
-        return _mean(losses), _mean(accuracies)
+        return _stable_mean(losses), _stable_mean(accuracies)
 
-    def loss(self, given: object) -> float | None:
+    def parse_loss(self, given: object) -> float | None:
         """Return a loss as a float.
 
         Args:
@@ -79,10 +79,10 @@ class GivenScores:
         Returns:
             The loss, which may be infinite or NaN if training diverges; None if it is not a number.
         """
-        score = None if given is None else self._kept(given)
+        score = None if given is None else self._detach_loss(given)
         return None if score is None else float(score)
 
-    def share(self, given: object) -> float | None:
+    def parse_accuracy(self, given: object) -> float | None:
         """Return an accuracy as a float from 0 to 1.
 
         Args:
@@ -93,44 +93,44 @@ class GivenScores:
         """
         if given is None:
             return None
-        number = _number(given)
+        number = _as_number(given)
         if number is None:
-            self._leave_out("accuracy", f"is {_kind(given)}; pass one number from 0 to 1")
+            self._warn_once("accuracy", f"is {_describe_type(given)}; pass one number from 0 to 1")
             return None
         if number != number:  # NaN
             return None
         if not 0.0 <= number <= 1.0 + _ROUNDING:
             hint = f": write {number / 100:g} for {number:g} %" if 1.0 < number <= 100.0 else ""
-            self._leave_out("accuracy", f"is {number:g}; pass a fraction from 0 to 1{hint}")
+            self._warn_once("accuracy", f"is {number:g}; pass a fraction from 0 to 1{hint}")
             return None
         return min(number, 1.0)
 
-    def refuse(self, unknown: Mapping[str, object]) -> None:
+    def warn_of_unknown(self, unknown: Mapping[str, object]) -> None:
         """Warn of scores under names that are not recorded.
 
         Args:
             unknown: The scores by name.
         """
         for name in unknown:
-            self._leave_out(name, "is not a known score; the scores are loss and accuracy")
+            self._warn_once(name, "is not a known score; the scores are loss and accuracy")
 
-    def _kept(self, given: object) -> Score | None:
+    def _detach_loss(self, given: object) -> Score | None:
         """Detach a loss from its graph; one on a GPU is copied there and read later, without a
         sync."""
         if isinstance(given, Tensor) and given.device.type != "cpu" and given.numel() == 1:
             return given.detach().clone()
-        number = _number(given)
+        number = _as_number(given)
         if number is None:
-            self._leave_out("loss", f"is {_kind(given)}; pass one number")
+            self._warn_once("loss", f"is {_describe_type(given)}; pass one number")
         return number
 
-    def _leave_out(self, name: str, why: str) -> None:
+    def _warn_once(self, name: str, why: str) -> None:
         if name not in self._told:
             self._told.add(name)
             self._tell(f"{name} {why}. It is left out; everything else is recorded.")
 
 
-def _number(given: object) -> float | None:
+def _as_number(given: object) -> float | None:
     if isinstance(given, (str, bytes)):
         return None
     try:
@@ -141,14 +141,14 @@ def _number(given: object) -> float | None:
         return None
 
 
-def _kind(given: object) -> str:
+def _describe_type(given: object) -> str:
     shape = getattr(given, "shape", None)
     if shape is not None:
         return f"a {type(given).__name__} of shape {tuple(shape)}"
     return f"of type {type(given).__name__}"
 
 
-def _mean(values: Sequence[float]) -> float:
+def _stable_mean(values: Sequence[float]) -> float:
     """Return the mean, NaN of nothing; the sum may overflow, a finite mean does not."""
     count = len(values)
     total = sum(values)

@@ -37,7 +37,7 @@ class OtherThreadReadsError(Exception):
 
 
 @contextmanager
-def isolated(patience: float = PATIENCE) -> Iterator[None]:
+def isolate_computation(patience: float = PATIENCE) -> Iterator[None]:
     """Compute with gradients in full precision, without the user's hooks and torch modes.
 
     Disabled for the duration: autocast, inference mode, saved-tensor hooks, torch function and
@@ -58,25 +58,25 @@ def isolated(patience: float = PATIENCE) -> Iterator[None]:
         raise OtherThreadReadsError("a watcher in another thread is still reading")
     with ExitStack() as stack:
         stack.callback(_TURN.release)
-        stack.enter_context(_handlers_heeded())
+        stack.enter_context(_reraise_handler_errors())
         switched = ExitStack()
         try:
-            with signals_deferred():
-                switched.enter_context(_left_as_it_is())
-                switched.enter_context(modes_set_aside())
-                switched.enter_context(_saved_tensor_hooks_set_aside())
-                switched.enter_context(_module_hooks_set_aside())
-                switched.enter_context(_no_autocast())
+            with defer_signals():
+                switched.enter_context(_restore_torch_settings())
+                switched.enter_context(disable_torch_modes())
+                switched.enter_context(_disable_saved_tensor_hooks())
+                switched.enter_context(_disable_module_hooks())
+                switched.enter_context(_disable_autocast())
                 switched.enter_context(torch.inference_mode(False))
                 switched.enter_context(torch.enable_grad())
             yield
         finally:
-            with signals_deferred():
+            with defer_signals():
                 switched.close()
 
 
 @contextmanager
-def signals_deferred() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Delay the user's signal handlers, within `isolate_computation`, until the end of this block.
 
     An exception from a handler would otherwise leave settings half switched or half restored.
@@ -104,7 +104,7 @@ _pending: list[Callable[[], object]] = []
 
 
 @contextmanager
-def _left_as_it_is() -> Iterator[None]:
+def _restore_torch_settings() -> Iterator[None]:
     """Restore settings that an interrupted reading left switched, and the environment variables
     that importing parts of torch adds."""
     functorch = torch._C._functorch
@@ -148,7 +148,9 @@ def _dispatch_modes() -> list[Any]:
     ]
 
 
-def _backend(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], object]]:
+def _attribute_accessors(
+    owner: Any, name: str
+) -> tuple[Callable[[], Any], Callable[[Any], object]]:
     return functools.partial(getattr, owner, name), functools.partial(setattr, owner, name)
 
 
@@ -159,14 +161,14 @@ _SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], object]]] = [
     (_CUDA.math_sdp_enabled, _CUDA.enable_math_sdp),
     (_CUDA.cudnn_sdp_enabled, _CUDA.enable_cudnn_sdp),
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    _backend(_CUDNN, "enabled"),
-    _backend(_CUDNN, "benchmark"),
-    _backend(_CUDNN, "deterministic"),
+    _attribute_accessors(_CUDNN, "enabled"),
+    _attribute_accessors(_CUDNN, "benchmark"),
+    _attribute_accessors(_CUDNN, "deterministic"),
 ]
 
 
 @contextmanager
-def modes_set_aside() -> Iterator[None]:
+def disable_torch_modes() -> Iterator[None]:
     """Disable the user's `TorchFunctionMode`s and `TorchDispatchMode`s, which see each call.
 
     The default device is such a mode too; it is kept.
@@ -181,7 +183,7 @@ def modes_set_aside() -> Iterator[None]:
         for mode in modes:
             if isinstance(mode, DeviceContext):
                 own._push_on_torch_function_stack(mode)
-        with _dispatch_modes_set_aside():
+        with _disable_dispatch_modes():
             yield
     finally:
         for _ in range(own._len_torch_function_stack()):
@@ -191,7 +193,7 @@ def modes_set_aside() -> Iterator[None]:
 
 
 @contextmanager
-def _dispatch_modes_set_aside() -> Iterator[None]:
+def _disable_dispatch_modes() -> Iterator[None]:
     if not torch._C._len_torch_dispatch_stack():
         yield
         return
@@ -202,7 +204,7 @@ def _dispatch_modes_set_aside() -> Iterator[None]:
 
 
 @contextmanager
-def _saved_tensor_hooks_set_aside() -> Iterator[None]:
+def _disable_saved_tensor_hooks() -> Iterator[None]:
     own = torch._C._autograd
     hooks: list[Any] = []
     while (top := own._top_saved_tensors_default_hooks(True)) is not None:
@@ -218,7 +220,7 @@ def _saved_tensor_hooks_set_aside() -> Iterator[None]:
 
 
 @contextmanager
-def _no_autocast() -> Iterator[None]:
+def _disable_autocast() -> Iterator[None]:
     """Disable `torch.autocast`. Leaving it instead would clear a cache that all threads share."""
     enabled = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     for kind in enabled:
@@ -231,7 +233,7 @@ def _no_autocast() -> Iterator[None]:
 
 
 @contextmanager
-def _module_hooks_set_aside() -> Iterator[None]:
+def _disable_module_hooks() -> Iterator[None]:
     """Skip global module hooks in this thread.
 
     torch keeps them in process-wide dictionaries. Each hook is replaced by a function that calls it
@@ -244,7 +246,7 @@ def _module_hooks_set_aside() -> Iterator[None]:
             continue
         for key, hook in list(hooks.items()):
             if callable(hook):  # the others are flags
-                elsewhere = _elsewhere(hook, thread)
+                elsewhere = _skip_in_thread(hook, thread)
                 hooks[key] = elsewhere
                 replaced.append((hooks, key, hook, elsewhere))
     try:
@@ -255,15 +257,15 @@ def _module_hooks_set_aside() -> Iterator[None]:
                 hooks[key] = hook
 
 
-def _elsewhere(hook: Callable[..., Any], thread: int) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
+def _skip_in_thread(hook: Callable[..., Any], thread: int) -> Callable[..., Any]:
+    def hook_in_other_threads(*args: Any, **kwargs: Any) -> Any:
         return None if threading.get_ident() == thread else hook(*args, **kwargs)
 
-    return call
+    return hook_in_other_threads
 
 
 @contextmanager
-def _handlers_heeded() -> Iterator[None]:
+def _reraise_handler_errors() -> Iterator[None]:
     """Reraise at the end what a signal handler raised, unless it is propagating already.
 
     Code that computes readings catches what a module raises, and cannot tell the two apart.
@@ -280,7 +282,7 @@ def _handlers_heeded() -> Iterator[None]:
             handler = signal.getsignal(number)
             if callable(handler):
                 _HANDLERS.add(_code_of(handler))
-                heeded = _heeded(handler, raised)
+                heeded = _record_handler_errors(handler, raised)
                 replaced.append((number, handler, heeded))
                 _set_handler(number, heeded)
         yield
@@ -328,10 +330,12 @@ def _restarts_calls(number: int) -> bool:
     return not failed and bool(action.flags & 0x10000000)  # SA_RESTART
 
 
-def _heeded(handler: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
+def _record_handler_errors(
+    handler: Callable[..., Any], raised: list[BaseException]
+) -> Callable[..., Any]:
+    def recording_handler(*args: Any) -> Any:
         if _deferring:
-            _pending.append(functools.partial(call, *args))
+            _pending.append(functools.partial(recording_handler, *args))
             return None
         try:
             return handler(*args)
@@ -339,8 +343,8 @@ def _heeded(handler: Callable[..., Any], raised: list[BaseException]) -> Callabl
             raised.append(error)
             raise
 
-    _HANDLERS.add(call.__code__)
-    return call
+    _HANDLERS.add(recording_handler.__code__)
+    return recording_handler
 
 
 # The code of all handlers seen during readings: one may install another before it raises.

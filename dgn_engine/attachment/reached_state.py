@@ -37,7 +37,7 @@ import torch
 from torch import Tensor, nn
 from torch.quasirandom import SobolEngine
 
-from dgn_engine.attachment.isolation import signals_deferred
+from dgn_engine.attachment.isolation import defer_signals
 from dgn_engine.model.adapt.module_draws import is_same_state
 from dgn_engine.model.adapt.plain_access import (
     class_attributes,
@@ -137,7 +137,7 @@ class KeptState:
         """
         changed: list[str] = []
         failed: list[str] = []
-        with signals_deferred(), torch._C.DisableTorchFunctionSubclass():
+        with defer_signals(), torch._C.DisableTorchFunctionSubclass():
             for part in self._parts:
                 try:
                     if part.is_same():
@@ -155,7 +155,9 @@ class KeptState:
             raise StateChangedError(f"the module changes {failed[0]}, which cannot be restored")
         return list(dict.fromkeys(changed))
 
-    def keep(self, name: str, is_same: Callable[[], bool], put_back: Callable[[], object]) -> None:
+    def track_part(
+        self, name: str, is_same: Callable[[], bool], put_back: Callable[[], object]
+    ) -> None:
         """Track a part of the state.
 
         Args:
@@ -165,7 +167,7 @@ class KeptState:
         """
         self._parts.append(_StatePart(name, is_same, put_back, self.installed))
 
-    def keep_value(
+    def track_value(
         self, name: str, read: Callable[[], object], put_back: Callable[[], object]
     ) -> None:
         """Track which object a name refers to; equal plain values count as the same object.
@@ -176,9 +178,9 @@ class KeptState:
             put_back: Restores the present one.
         """
         before = read()
-        self.keep(name, lambda: _is_value(read(), before), put_back)
+        self.track_part(name, lambda: _is_value(read(), before), put_back)
 
-    def keep_container(self, name: str, value: Any) -> list[Any]:
+    def track_container(self, name: str, value: Any) -> list[Any]:
         """Track which objects a container holds.
 
         Args:
@@ -188,15 +190,15 @@ class KeptState:
         Returns:
             Its present items.
         """
-        before = _contents(value)
-        self.keep(
+        before = _container_items(value)
+        self.track_part(
             name,
-            lambda: _same_items(_contents(value), before, is_kind(value, set)),
-            lambda: _refill(value, before),
+            lambda: _same_items(_container_items(value), before, is_kind(value, set)),
+            lambda: _refill_container(value, before),
         )
         return before
 
-    def keep_tensor(self, name: str, tensor: Tensor) -> None:
+    def track_tensor(self, name: str, tensor: Tensor) -> None:
         """Track the values, the memory and the gradient of a tensor.
 
         Large tensors are compared by their version counter only and cannot be restored.
@@ -208,37 +210,39 @@ class KeptState:
         if tensor.is_inference() or tensor.layout != torch.strided:
             return
         version, size = tensor._version, tensor.numel() * tensor.element_size()
-        self.keep_value(
+        self.track_value(
             f"the gradient of {name}",
             lambda: tensor.grad if tensor.is_leaf else None,
             functools.partial(setattr, tensor, "grad", tensor.grad if tensor.is_leaf else None),
         )
         if not self._has_room(size):  # only detected, and only if torch counts it as in-place
-            self.keep(name, lambda: tensor._version == version, lambda: None)
+            self.track_part(name, lambda: tensor._version == version, lambda: None)
             return
         alias = tensor.detach()  # the same memory, which `tensor.data = …` may replace
         copy = alias.clone()
 
-        def put_back() -> None:
+        def restore_tensor() -> None:
             with torch.no_grad():
                 if not _is_alias(tensor, alias):
                     tensor.data = alias
                 alias.copy_(copy)
-            put_version_back()
+            restore_version()
 
-        def put_version_back() -> None:  # autograd checks it: the user's graph may be alive
+        def restore_version() -> None:  # autograd checks it: the user's graph may be alive
             if tensor._version != version:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
         def is_same() -> bool:
-            same = _is_alias(tensor, alias) and torch.equal(_bits(tensor.detach()), _bits(copy))
+            same = _is_alias(tensor, alias) and torch.equal(
+                _as_byte_view(tensor.detach()), _as_byte_view(copy)
+            )
             if same:
-                put_version_back()
+                restore_version()
             return same
 
-        self.keep(name, is_same, put_back)
+        self.track_part(name, is_same, restore_tensor)
 
-    def keep_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
+    def track_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
         """Track the values of an array, unless it holds objects or is too large.
 
         Args:
@@ -249,15 +253,15 @@ class KeptState:
             return
         before = array.copy()
 
-        def put_back() -> None:
+        def restore_array() -> None:
             if array.shape != before.shape:
                 array.resize(before.shape, refcheck=False)
             np.copyto(array, before)
 
-        self.keep(
+        self.track_part(
             name,
             lambda: array.shape == before.shape and array.tobytes() == before.tobytes(),
-            put_back,
+            restore_array,
         )
 
     def _has_room(self, size: int) -> bool:
@@ -297,8 +301,8 @@ class ReachedState:
         self._unnamed: dict[str, list[_Visit]] = {}
         self._copied = not whole  # applies to the object being visited, as `kept.installed` does
         self._waiting: list[_Visit] = []
-        self._add(class_name(type(module)), module)
-        self._walk()
+        self._enqueue_object(class_name(type(module)), module)
+        self._visit_waiting()
 
     def add_shared(self, module: nn.Module, copy: nn.Module) -> None:
         """Also track objects that the copy shares with its module: those that return themselves as
@@ -309,13 +313,13 @@ class ReachedState:
             copy: Its copy.
         """
         theirs = {key for key, copied in self._seen if copied}
-        for name, value in _held(copy, class_name(type(module))):
+        for name, value in _walk_copied_parts(copy, class_name(type(module))):
             if id(value) in theirs and not is_kind(value, _CODE):
                 self.kept.installed = self._copied = False
-                self._add(name, value)
-        self._walk()
+                self._enqueue_object(name, value)
+        self._visit_waiting()
 
-    def check(self, when: str = "run") -> None:
+    def raise_if_changed(self, when: str = "run") -> None:
         """Restore the state, and raise if any of the user's own state had changed.
 
         Args:
@@ -332,7 +336,7 @@ class ReachedState:
 
     # The walk
 
-    def _walk(self) -> None:
+    def _visit_waiting(self) -> None:
         with torch._C.DisableTorchFunctionSubclass():
             while self._waiting and len(self._seen) < MOST:
                 reached = self._waiting.pop()
@@ -340,10 +344,12 @@ class ReachedState:
                 if self._copied:
                     self._visit_copied(reached.name, reached.value)
                 else:
-                    self._visit(reached.name, reached.value, reached.names)
+                    self._visit_value(reached.name, reached.value, reached.names)
         self._waiting.clear()
 
-    def _add(self, name: str, value: object, names: frozenset[str] = frozenset()) -> None:
+    def _enqueue_object(
+        self, name: str, value: object, names: frozenset[str] = frozenset()
+    ) -> None:
         if value is _NUMPY:
             self.draws_of_numpy = True
         if is_kind(value, _PLAIN) or value is _PYTHON or value is _NUMPY:
@@ -355,10 +361,10 @@ class ReachedState:
                 self._seen[id(value), copied] = value
             self._waiting.append(_Visit(name, value, names, self.kept.installed, copied))
 
-    def _add_class(self, kind: type) -> None:
+    def _enqueue_class(self, kind: type) -> None:
         for base in mro(kind):
             if not is_library(class_module(base)):
-                self._add(class_name(base), base)
+                self._enqueue_object(class_name(base), base)
 
     def _visit_copied(self, name: str, value: Any) -> None:
         """Follow the code of an object that the copy has its own version of."""
@@ -368,16 +374,16 @@ class ReachedState:
                 f"{class_name(kind)} defines __del__, which would also run for a copy"
             )
         self.copies_itself |= copies_itself(kind)
-        self._add_class(kind)
+        self._enqueue_class(kind)
         if is_kind(value, MethodType):  # a copy has its own object, but the same function
-            self._add(name, value.__func__)
+            self._enqueue_object(name, value.__func__)
         elif is_kind(value, (BuiltinMethodType, MethodWrapperType)):
             self._copied = False
-            self._add(name, value.__self__)
-        for attribute, part in _parts(value):
-            self._add(f"{class_name(kind)}.{attribute}" if attribute else name, part)
+            self._enqueue_object(name, value.__self__)
+        for attribute, part in _copied_parts(value):
+            self._enqueue_object(f"{class_name(kind)}.{attribute}" if attribute else name, part)
 
-    def _visit(self, name: str, value: Any, names: frozenset[str]) -> None:
+    def _visit_value(self, name: str, value: Any, names: frozenset[str]) -> None:
         if not (self.kept.installed or self._whole) and _is_shared(value):
             raise StateChangedError(
                 f"the module reaches {name} ({_kind_of(value)}), which is shared with other "
@@ -390,25 +396,25 @@ class ReachedState:
         elif is_kind(value, ModuleType):
             self._visit_module(value, names)
         elif is_kind(value, MethodType):
-            self._add(name, value.__func__)
-            self._add(name, value.__self__)
+            self._enqueue_object(name, value.__func__)
+            self._enqueue_object(name, value.__self__)
         elif is_kind(value, (BuiltinMethodType, MethodWrapperType)):
-            self._add(name, value.__self__)
+            self._enqueue_object(name, value.__self__)
         elif is_kind(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
-                self._add(name, part)
+                self._enqueue_object(name, part)
         elif is_kind(value, (staticmethod, classmethod)):
-            self._add(name, value.__func__)
+            self._enqueue_object(name, value.__func__)
         elif is_kind(value, (functools.cached_property, functools.partialmethod)):
-            self._add(name, value.func)
+            self._enqueue_object(name, value.func)
         elif is_kind(value, property):
             for part in (value.fget, value.fset):
-                self._add(name, part)
+                self._enqueue_object(name, part)
         elif is_kind(value, functools._lru_cache_wrapper):
-            self._add(name, value.__wrapped__)
+            self._enqueue_object(name, value.__wrapped__)
         elif is_kind(value, (tuple, frozenset)):
-            for _, part in _parts(value):
-                self._add(name, part)
+            for _, part in _copied_parts(value):
+                self._enqueue_object(name, part)
         elif is_kind(value, GeneratorType) or (
             class_module(type(value)) in ("itertools", "builtins")
             and lookup_attribute(type(value), "__next__") is not None
@@ -418,11 +424,11 @@ class ReachedState:
                     f"the module uses {name}, an iterator, which a reading would advance"
                 )
         elif is_kind(value, Tensor):
-            self.kept.keep_tensor(name, value)
+            self.kept.track_tensor(name, value)
         elif is_kind(value, np.ndarray):
-            self.kept.keep_array(name, value)
-        elif (stream := _stream(value)) is not None:
-            self.kept.keep(name, *stream)
+            self.kept.track_array(name, value)
+        elif (stream := _generator_state(value)) is not None:
+            self.kept.track_part(name, *stream)
         else:
             self._visit_object(name, value)
 
@@ -430,14 +436,16 @@ class ReachedState:
         if is_library(str(function.__module__ or "")):
             return
         self.kept.installed = is_installed(function.__code__.co_filename)
-        names = _names(function.__code__)
+        names = _code_names(function.__code__)
         read = names if self.kept.installed else _global_names(function.__code__)
         self._visit_names(function.__globals__, read, names)
-        for imported in _imports(function.__code__, function.__globals__.get("__package__")):
+        for imported in _imported_modules(
+            function.__code__, function.__globals__.get("__package__")
+        ):
             self._visit_import(imported, names)
-        self._release(names)
+        self._release_methods(names)
         for defaults in (function.__defaults__ or (), function.__kwdefaults__ or {}):
-            self._add(f"a default of {name}", defaults)
+            self._enqueue_object(f"a default of {name}", defaults)
         self._visit_container(f"attributes of {name}", function.__dict__)
         for free_name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=True
@@ -446,25 +454,25 @@ class ReachedState:
                 contents = cell.cell_contents
             except ValueError:  # still empty
                 continue
-            self.kept.keep_value(
+            self.kept.track_value(
                 free_name,
                 functools.partial(getattr, cell, "cell_contents", None),
                 functools.partial(setattr, cell, "cell_contents", contents),
             )
-            self._add(free_name, contents)
+            self._enqueue_object(free_name, contents)
 
     def _visit_import(self, name: str, names: frozenset[str]) -> None:
         module = sys.modules.get(name)
         if is_kind(module, ModuleType):
-            self._add(name, module, names)
+            self._enqueue_object(name, module, names)
         elif not is_library(name):  # imported during the pass: there is no state to compare with
-            self.kept.keep(
+            self.kept.track_part(
                 f"the module {name}, which it imports for the first time,",
-                lambda: is_installed(_file(sys.modules.get(name))),
+                lambda: is_installed(_module_file(sys.modules.get(name))),
                 lambda: sys.modules.pop(name, None),
             )
 
-    def _release(self, names: frozenset[str]) -> None:
+    def _release_methods(self, names: frozenset[str]) -> None:
         """Visit the methods with these names: until now, no visited code called them."""
         for name in names - self._named:
             self._named.add(name)
@@ -475,7 +483,7 @@ class ReachedState:
     ) -> None:
         for name in sorted(accessed):
             value = namespace.get(name, _ABSENT)
-            self.kept.keep_value(
+            self.kept.track_value(
                 name,
                 functools.partial(namespace.get, name, _ABSENT),
                 functools.partial(namespace.pop, name, None)
@@ -483,7 +491,7 @@ class ReachedState:
                 else functools.partial(namespace.__setitem__, name, value),
             )
             if value is not _ABSENT:
-                self._add(name, value, names)
+                self._enqueue_object(name, value, names)
 
     def _visit_module(self, module: ModuleType, names: frozenset[str]) -> None:
         namespace, name = (
@@ -493,51 +501,53 @@ class ReachedState:
         if name.startswith("numpy.random") or (name == "numpy" and "random" in names):
             self.draws_of_numpy = True
         if not is_library(name):
-            self.kept.installed = is_installed(_file(module))
+            self.kept.installed = is_installed(_module_file(module))
             self._visit_names(namespace, names, names)
         elif name.partition(".")[0] in _SHARED or name == "torch.multiprocessing":
             for attribute in sorted(names & namespace.keys()):
                 if _is_shared(namespace[attribute]) or is_kind(namespace[attribute], ModuleType):
-                    self._add(f"{name}.{attribute}", namespace[attribute], names - {attribute})
+                    self._enqueue_object(
+                        f"{name}.{attribute}", namespace[attribute], names - {attribute}
+                    )
 
     def _visit_class(self, name: str, kind: type) -> None:
         if is_library(class_module(kind)):
             return
-        self.kept.installed = is_installed(_file(sys.modules.get(class_module(kind))))
+        self.kept.installed = is_installed(_module_file(sys.modules.get(class_module(kind))))
         before = dict(class_attributes(kind))
 
-        def new() -> set[str]:
+        def new_attributes() -> set[str]:
             return class_attributes(kind).keys() - before.keys() - _CACHES
 
         def remove_new() -> None:
-            for attribute in new():
+            for attribute in new_attributes():
                 type.__delattr__(kind, attribute)
 
-        self.kept.keep(f"attributes of {name}", lambda: not new(), remove_new)
+        self.kept.track_part(f"attributes of {name}", lambda: not new_attributes(), remove_new)
         skipped = {"__dict__", "__weakref__", "__doc__", "__module__"} | _CACHES
         for attribute, value in before.items():
             if attribute in (skipped | _OF_ENUMS if Enum in mro(kind) else skipped):
                 continue
             label = f"{name}.{attribute}"
-            self.kept.keep_value(
+            self.kept.track_value(
                 label,
-                functools.partial(_attribute, kind, attribute),
+                functools.partial(_class_attribute, kind, attribute),
                 functools.partial(type.__setattr__, kind, attribute, value),
             )
             runs = attribute in _RUN or attribute.startswith("__") or attribute in self._named
             runs |= attribute in _OF_MODULES and nn.Module in mro(kind)
             if runs or not is_kind(value, _CALLED):
-                self._add(label, value)
+                self._enqueue_object(label, value)
             else:
                 reached = _Visit(label, value, frozenset(), self.kept.installed, False)
                 self._unnamed.setdefault(attribute, []).append(reached)
         for base in mro(kind)[1:]:
             if not is_library(class_module(base)):
-                self._add(class_name(base), base)
+                self._enqueue_object(class_name(base), base)
 
     def _visit_container(self, name: str, value: Any) -> None:
-        for item in self.kept.keep_container(name, value):
-            self._add(name, item)
+        for item in self.kept.track_container(name, value):
+            self._enqueue_object(name, item)
 
     def _visit_object(self, name: str, value: Any) -> None:
         kind = type(value)
@@ -545,26 +555,28 @@ class ReachedState:
             self._visit_container(name, value)
         if is_library(class_module(kind)) and not is_kind(value, (nn.Module, *_HOLDERS)):
             return
-        self._add_class(kind)
+        self._enqueue_class(kind)
         namespace = instance_attributes(value)
         self._visit_container(name, namespace)
         for attribute, part in list(namespace.items()):
-            self._add(f"{name}.{attribute}", part)
+            self._enqueue_object(f"{name}.{attribute}", part)
         for attribute, slot in slot_descriptors(value):
-            label, now = f"{name}.{attribute}", _slot(slot, value)
-            self.kept.keep_value(
+            label, now = f"{name}.{attribute}", _slot_value(slot, value)
+            self.kept.track_value(
                 label,
-                functools.partial(_slot, slot, value),
+                functools.partial(_slot_value, slot, value),
                 functools.partial(slot.__delete__, value)
                 if now is _ABSENT
                 else functools.partial(slot.__set__, value, now),
             )
             if now is not _ABSENT:
-                self._add(label, now)
+                self._enqueue_object(label, now)
 
 
 @contextmanager
-def kept_state(module: nn.Module, whole: bool = False, when: str = "run") -> Iterator[ReachedState]:
+def preserve_reached_state(
+    module: nn.Module, whole: bool = False, when: str = "run"
+) -> Iterator[ReachedState]:
     """Restore the state that the code of `module` can reach, at the end of the block.
 
     Args:
@@ -584,13 +596,13 @@ def kept_state(module: nn.Module, whole: bool = False, when: str = "run") -> Ite
     except BaseException:
         state.kept.restore()
         raise
-    state.check(when)
+    state.raise_if_changed(when)
 
 
-def _parts(value: Any) -> Iterator[tuple[str, object]]:
+def _copied_parts(value: Any) -> Iterator[tuple[str, object]]:
     """Yield the parts that a copy has its own versions of, with attribute names; '' for items."""
     if is_kind(value, _CONTAINERS):
-        yield from (("", part) for part in _contents(value))
+        yield from (("", part) for part in _container_items(value))
     elif is_kind(value, (tuple, frozenset)):
         kind: Any = tuple if is_kind(value, tuple) else frozenset
         yield from (("", part) for part in list(kind.__iter__(value)))
@@ -605,7 +617,7 @@ def _parts(value: Any) -> Iterator[tuple[str, object]]:
         if not (is_module and (attribute in OWNERS or attribute.endswith("_hooks"))):
             yield attribute, part
     for attribute, slot in slot_descriptors(value):
-        if (part := _slot(slot, value)) is not _ABSENT:
+        if (part := _slot_value(slot, value)) is not _ABSENT:
             yield attribute, part
 
 
@@ -618,7 +630,7 @@ def _is_named(value: object) -> bool:
     return own != [None, vars(object)["__reduce__"], vars(object)["__reduce_ex__"]]
 
 
-def _held(value: object, name: str) -> Iterator[tuple[str, object]]:
+def _walk_copied_parts(value: object, name: str) -> Iterator[tuple[str, object]]:
     """Yield all objects below `value` that a copy has its own versions of, each once."""
     seen: dict[int, object] = {}
     waiting = [(name, value)]
@@ -631,7 +643,7 @@ def _held(value: object, name: str) -> Iterator[tuple[str, object]]:
         kind = class_name(type(value))
         waiting += [
             (f"{kind}.{attribute}" if attribute else name, part)
-            for attribute, part in _parts(value)
+            for attribute, part in _copied_parts(value)
         ]
 
 
@@ -655,39 +667,39 @@ def _kind_of(value: Any) -> str:
     return f"{class_module(kind)}.{class_name(kind)}"
 
 
-def _file(module: object) -> str:
+def _module_file(module: object) -> str:
     return str(instance_attributes(module).get("__file__") or "")
 
 
-def _slot(slot: Any, value: object) -> object:
+def _slot_value(slot: Any, value: object) -> object:
     try:
         return slot.__get__(value)
     except AttributeError:  # empty
         return _ABSENT
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def _nested_codes(code: CodeType) -> Iterator[CodeType]:
     """Yield the code of a function and of the functions defined in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _codes(constant)
+            yield from _nested_codes(constant)
 
 
-def _names(code: CodeType) -> frozenset[str]:
-    return frozenset(name for part in _codes(code) for name in part.co_names)
+def _code_names(code: CodeType) -> frozenset[str]:
+    return frozenset(name for part in _nested_codes(code) for name in part.co_names)
 
 
 def _global_names(code: CodeType) -> frozenset[str]:
     """Return the names of its module that a function reads or writes."""
-    steps = (step for part in _codes(code) for step in dis.get_instructions(part))
+    steps = (step for part in _nested_codes(code) for step in dis.get_instructions(part))
     return frozenset(step.argval for step in steps if step.opname in _GLOBAL)
 
 
-def _imports(code: CodeType, package: object) -> set[str]:
+def _imported_modules(code: CodeType, package: object) -> set[str]:
     """Return the absolute names of the modules that a function imports in its body."""
     names: set[str] = set()
-    for part in _codes(code):
+    for part in _nested_codes(code):
         steps = [
             instruction
             for instruction in dis.get_instructions(part)
@@ -704,7 +716,7 @@ def _imports(code: CodeType, package: object) -> set[str]:
     return names
 
 
-def _attribute(kind: type, name: str) -> object:
+def _class_attribute(kind: type, name: str) -> object:
     return class_attributes(kind).get(name)
 
 
@@ -731,13 +743,13 @@ def _is_alias(tensor: Tensor, alias: Tensor) -> bool:
     return first == second
 
 
-def _bits(tensor: Tensor) -> Tensor:
+def _as_byte_view(tensor: Tensor) -> Tensor:
     """Return the bytes of a tensor, so that NaN compares equal to itself."""
     plain = tensor.resolve_conj().resolve_neg().contiguous()
     return plain.reshape(-1).view(torch.uint8) if plain.numel() else plain.reshape(-1)
 
 
-def _contents(container: Any) -> list[Any]:
+def _container_items(container: Any) -> list[Any]:
     """Return the items of a container; keys and values of a dictionary alternate."""
     if is_kind(container, dict):
         pairs = list(dict.items(container))
@@ -755,14 +767,14 @@ def _same_items(now: list[Any], before: list[Any], unordered: bool) -> bool:
     if len(now) != len(before):
         return False
     same = all(map(_is_value, now, before))
-    return same or (unordered and set(map(_key, now)) == set(map(_key, before)))
+    return same or (unordered and set(map(_identity_key, now)) == set(map(_identity_key, before)))
 
 
-def _key(value: object) -> object:
+def _identity_key(value: object) -> object:
     return (type(value), repr(value)) if type(value) in _PLAIN else id(value)
 
 
-def _refill(container: Any, before: list[Any]) -> None:
+def _refill_container(container: Any, before: list[Any]) -> None:
     """Restore the items of a container in place, because others refer to it too."""
     kind: Any = next(
         container_type for container_type in _CONTAINERS if is_kind(container, container_type)
@@ -780,7 +792,7 @@ def _refill(container: Any, before: list[Any]) -> None:
             (deque.extend if kind is deque else set.update)(container, before)
 
 
-def _stream(value: Any) -> tuple[Callable[[], bool], Callable[[], object]] | None:
+def _generator_state(value: Any) -> tuple[Callable[[], bool], Callable[[], object]] | None:
     """Return how to compare and restore a user's random generator; None for other objects."""
     read: Callable[[], Any]
     write: Callable[[Any], object]

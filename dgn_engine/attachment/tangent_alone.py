@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from dgn_engine.kernels.empirical import module_kernel
 from dgn_engine.kernels.jacobian_rows import differentiable_backends, logits_of
-from dgn_engine.protocol.frames import Reading, freeze
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.protocol.frames import Reading, read_only_copy
+from dgn_engine.text.written_numbers import format_duration
 
 FEWEST = 4  # probe examples
 LIMIT = 1.5  # seconds that a reading may take
@@ -43,7 +43,7 @@ class TangentAlone:
         self._classes = 1
         self.remark = ""
 
-    def read(self, module: nn.Module, step: int) -> Reading:
+    def read_kernel(self, module: nn.Module, step: int) -> Reading:
         """Compute K of a module, in the form of the probe 'ntk'.
 
             K(x, x') = 1/C Σ_c ⟨∂f_c(x)/∂θ, ∂f_c(x')/∂θ⟩ over the C logits f_c.
@@ -79,8 +79,8 @@ class TangentAlone:
             step,
             seconds,
             arrays={
-                "labels": freeze(self._labels[rows].cpu().numpy()),
-                "value": freeze(kernel.detach().cpu().numpy()),
+                "labels": read_only_copy(self._labels[rows].cpu().numpy()),
+                "value": read_only_copy(kernel.detach().cpu().numpy()),
             },
             scalars=scalars,
             facts={
@@ -128,7 +128,7 @@ def first_count(seconds: float, most: int) -> int:
     if count * seconds > TOO_LONG:
         raise ValueError(
             f"K is not computed: even for two probe examples it would block your training for "
-            f"about {duration(2 * seconds)}."
+            f"about {format_duration(2 * seconds)}."
         )
     return count
 

@@ -20,7 +20,7 @@ from dgn_engine.attachment.reached_state import (
     OWNERS,
     ReachedState,
     StateChangedError,
-    kept_state,
+    preserve_reached_state,
 )
 from dgn_engine.errors import UserError
 from dgn_engine.model.adapt.from_module import (
@@ -88,9 +88,9 @@ class WatchedModule:
     def __init__(
         self, module: nn.Module, x: Tensor, labels: Tensor, reached: ReachedState | None = None
     ) -> None:
-        self._theirs = unwrapped(module)
-        self._shapes = _shapes(self._theirs)
-        self.copy = self._copied(reached)
+        self._theirs = unwrap_module(module)
+        self._shapes = _parameter_shapes(self._theirs)
+        self.copy = self._make_copy(reached)
         candidates = (p for p in self.copy.parameters() if p.is_floating_point() or p.is_complex())
         first = next(candidates, None)
         if first is None:
@@ -103,14 +103,14 @@ class WatchedModule:
         self._followed: TracedNetwork | None = None
         self.refusal = self.remark = ""
         try:
-            self.classes = self._outputs(reached is not None and reached.draws_of_numpy)
+            self.classes = self._count_classes(reached is not None and reached.draws_of_numpy)
         except PassRefusedError as refusal:
             self.classes = int(self.labels.max()) + 1
             self.refusal = str(refusal)
             return
-        self.copy = self._copied(reached)  # the pass may have changed the first one
+        self.copy = self._make_copy(reached)  # the pass may have changed the first one
         if reached is not None:
-            reached.check()  # before torch.func, whose changes to non-tensors would stay
+            reached.raise_if_changed()  # before torch.func, whose changes to non-tensors would stay
         try:
             if not x.is_floating_point():
                 raise UserError(
@@ -119,7 +119,7 @@ class WatchedModule:
             followed = adapt_module(self.copy, tuple(self.x.shape[1:]))
             if not followed.network.architecture.gated_nodes:
                 raise UserError("It has no hidden layer that could have gates.")
-            self._followed = adapt_copy(followed, self.copy, self._examples())
+            self._followed = adapt_copy(followed, self.copy, self._next_examples())
             self.remark = followed.remark
         except UserError as refusal:
             self.refusal = str(refusal)
@@ -143,7 +143,7 @@ class WatchedModule:
         return type(self._theirs).__name__
 
     @property
-    def without_hooks(self) -> str:
+    def ignored_hooks(self) -> str:
         """Name the user's forward hooks that the copy ignores.
 
         Returns:
@@ -157,7 +157,7 @@ class WatchedModule:
         more = ", …" if len(names) > 3 else ""
         return f"without your forward hooks on {', '.join(names[:3])}{more}" if names else ""
 
-    def renew(self, reached: ReachedState) -> None:
+    def refresh_copy(self, reached: ReachedState) -> None:
         """Copy the module as it is now, and read the gated network from that copy.
 
         Outputs and gradients of the network are compared with those of the copy on some probe
@@ -172,14 +172,14 @@ class WatchedModule:
                 another kind of network.
             StateChangedError: Running the copy changes state outside it.
         """
-        self.copy = self._copied(reached)
+        self.copy = self._make_copy(reached)
         self._run_once(reached)
-        reached.check()  # before torch.func, whose changes to non-tensors would stay
+        reached.raise_if_changed()  # before torch.func, whose changes to non-tensors would stay
         before = self._followed
         if before is None:
             return
         try:
-            now = adapt_copy(before, self.copy, self._examples())
+            now = adapt_copy(before, self.copy, self._next_examples())
             if now.chain.architecture != before.chain.architecture or now.end != before.end:
                 raise UserError("Its layers or its outputs have changed.")
         except PassRefusedError:
@@ -190,7 +190,7 @@ class WatchedModule:
             ) from None
         self._followed = now
 
-    def is_as_read(self, reached: ReachedState) -> bool:
+    def copy_still_matches(self, reached: ReachedState) -> bool:
         """Compare the copy with a fresh one, by outputs and gradients.
 
         They differ if, for example, a counter that the reading's passes advanced decides what the
@@ -202,29 +202,32 @@ class WatchedModule:
         Returns:
             True if the copy still computes what the module does.
         """
-        x, fresh = self._examples(), self._copied(reached)
+        x, fresh = self._next_examples(), self._make_copy(reached)
         with refuse_draws(reached.draws_of_numpy):
-            outputs, fresh_outputs = _response(self.copy, x), _response(fresh, x)
+            outputs, fresh_outputs = (
+                _outputs_and_gradients(self.copy, x),
+                _outputs_and_gradients(fresh, x),
+            )
         return len(outputs) == len(fresh_outputs) and all(map(_is_close, outputs, fresh_outputs))
 
-    def _examples(self) -> Tensor:
+    def _next_examples(self) -> Tensor:
         """Return two probe examples for a comparison, different ones each time."""
         n = len(self.x)
         first = self._compared % n
         self._compared += 1
         return self.x[[first, (first + n // 2) % n]]
 
-    def _copied(self, reached: ReachedState | None) -> nn.Module:
-        if _shapes(self._theirs) != self._shapes:
+    def _make_copy(self, reached: ReachedState | None) -> nn.Module:
+        if _parameter_shapes(self._theirs) != self._shapes:
             raise UserError("The module's parameters are not those that it had at the start.")
-        copy = _copied(self._theirs, reached)
+        copy = _copy_for_reading(self._theirs, reached)
         if reached is not None:
             reached.add_shared(self._theirs, copy)
-        if _shapes(copy) != self._shapes:
+        if _parameter_shapes(copy) != self._shapes:
             raise UserError("A copy of the module does not have the same parameters as the module.")
         return copy
 
-    def context(self, network: GatedNetwork) -> ProbeContext:
+    def probe_context(self, network: GatedNetwork) -> ProbeContext:
         """Return the probe examples and the network in the form that probes read.
 
         Args:
@@ -242,13 +245,13 @@ class WatchedModule:
         Raises `ValueError` if a tensor that the copy keeps changes its shape.
         """
         copy = copy_module(self.copy)  # a pass may change it
-        before = _kept_shapes(copy)
+        before = _attribute_shapes(copy)
         with refuse_draws(reached.draws_of_numpy), _OriginalsRefused(self._theirs):
             copy(self.x[:1])
         if any(tensor.shape != shape for tensor, shape in before.values()):
             raise ValueError("The module keeps a tensor that changes its shape with each pass.")
 
-    def _outputs(self, draws_of_numpy: bool) -> int:
+    def _count_classes(self, draws_of_numpy: bool) -> int:
         """Return the number of classes, from the copy's outputs for two probe examples."""
         with torch.no_grad():
             try:
@@ -285,13 +288,13 @@ class _OriginalsRefused(TorchDispatchMode):  # type: ignore[no-untyped-call] # t
         super().__init__()  # type: ignore[no-untyped-call] # torch leaves it so
         kinds = ("_parameters", "_buffers")
         theirs = [tensor for kind in kinds for _, tensor in named_tensors(original, kind)]
-        self._theirs = {_memory(tensor) for tensor in theirs} - {0}
+        self._theirs = {_storage_address(tensor) for tensor in theirs} - {0}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         for argument in tree_leaves((args, kwargs)):
-            if isinstance(argument, Tensor) and _memory(argument) in self._theirs:
+            if isinstance(argument, Tensor) and _storage_address(argument) in self._theirs:
                 raise StateChangedError(
                     "a function of the module uses its original layers instead of those of its "
                     "copy (for example a lambda or method stored in an attribute)"
@@ -299,14 +302,14 @@ class _OriginalsRefused(TorchDispatchMode):  # type: ignore[no-untyped-call] # t
         return func(*args, **(kwargs or {}))
 
 
-def _memory(tensor: Tensor) -> int:
+def _storage_address(tensor: Tensor) -> int:
     try:
         return tensor.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):  # no storage: sparse, or a wrapper class
         return 0
 
 
-def _kept_shapes(module: nn.Module) -> dict[int, tuple[Tensor, torch.Size]]:
+def _attribute_shapes(module: nn.Module) -> dict[int, tuple[Tensor, torch.Size]]:
     """Return the tensors in attributes with their shapes, by id.
 
     torch.func crashes if the data of one of them is replaced by a batched tensor.
@@ -315,7 +318,7 @@ def _kept_shapes(module: nn.Module) -> dict[int, tuple[Tensor, torch.Size]]:
     return {id(value): (value, value.shape) for value in values if isinstance(value, Tensor)}
 
 
-def _shapes(module: nn.Module) -> list[tuple[str, torch.Size]]:
+def _parameter_shapes(module: nn.Module) -> list[tuple[str, torch.Size]]:
     """Return names and shapes of the parameters; lazy ones have no shape yet."""
     with torch._C.DisableTorchFunctionSubclass():
         return [
@@ -324,7 +327,7 @@ def _shapes(module: nn.Module) -> list[tuple[str, torch.Size]]:
         ]
 
 
-def _response(module: nn.Module, x: Tensor) -> list[Tensor]:
+def _outputs_and_gradients(module: nn.Module, x: Tensor) -> list[Tensor]:
     """Return the outputs for x, and the gradients of a weighted sum of them by each parameter."""
     logits = output_tensor(module(x))
     if logits is None or not logits.requires_grad:
@@ -348,7 +351,7 @@ def _is_close(first: Tensor, second: Tensor) -> bool:
     return torch.allclose(first, second, rtol=0.0, atol=1e-5 * scale, equal_nan=True)
 
 
-def unwrapped(module: nn.Module) -> nn.Module:
+def unwrap_module(module: nn.Module) -> nn.Module:
     """Remove DataParallel, DistributedDataParallel and torch.compile from around a module.
 
     Args:
@@ -367,13 +370,13 @@ def unwrapped(module: nn.Module) -> nn.Module:
         module = inner
 
 
-def _copied(module: nn.Module, reached: ReachedState | None) -> nn.Module:
+def _copy_for_reading(module: nn.Module, reached: ReachedState | None) -> nn.Module:
     try:
         with ExitStack() as guard:
             if reached is not None and reached.copies_itself:
-                guard.enter_context(kept_state(module, whole=True, when="copied"))
+                guard.enter_context(preserve_reached_state(module, whole=True, when="copied"))
                 guard.enter_context(refuse_draws(reached.draws_of_numpy))
-            copy = copy_module(module, _not_copied(module))
+            copy = copy_module(module, _deepcopy_memo(module))
     except StateChangedError:
         raise
     except PassRefusedError as refusal:
@@ -409,16 +412,16 @@ def _copied(module: nn.Module, reached: ReachedState | None) -> nn.Module:
 def _refuse_shared(module: nn.Module, copy: nn.Module) -> None:
     """Raise `StateChangedError` if a copy shares a layer, a parameter, a buffer or hooks with its
     module, as it does if a layer's `__deepcopy__` returns the layer itself."""
-    theirs = {id(item) for _, part in named_parts(module) for item in _own(part)}
+    theirs = {id(item) for _, part in named_parts(module) for item in _own_objects(part)}
     for name, part in named_parts(copy):
-        if any(id(item) in theirs for item in _own(part)):
+        if any(id(item) in theirs for item in _own_objects(part)):
             where = f"layer {name} ({type(part).__name__})" if name else "the module"
             raise StateChangedError(
                 f"a copy of {where} shares layers, weights or hooks with it: check its __deepcopy__"
             )
 
 
-def _own(part: nn.Module) -> Iterator[object]:
+def _own_objects(part: nn.Module) -> Iterator[object]:
     """Yield a module, its registries, parameters and buffers."""
     yield part
     for name, value in instance_attributes(part).items():
@@ -428,7 +431,7 @@ def _own(part: nn.Module) -> Iterator[object]:
     yield from (tensor for tensor in part._buffers.values() if tensor is not None)
 
 
-def _not_copied(module: nn.Module) -> dict[int, object]:
+def _deepcopy_memo(module: nn.Module) -> dict[int, object]:
     """Return a memo for `deepcopy`.
 
     It leaves out the trainer of a Lightning module, and copies weights that a torch hook computes

@@ -94,10 +94,10 @@ def create_folder(out: str | Path, title: str, probe_examples: int) -> RunFolder
     try:
         return RunFolder.create(Path(out), config)
     except UserError as refusal:
-        raise refusal.renamed(lambda _: ": out=….") from None
+        raise refusal.rename_places(lambda _: ": out=….") from None
 
 
-def started(
+def run_started_event(
     folder: RunFolder,
     watched: WatchedModule,
     order: Tensor,
@@ -139,14 +139,14 @@ def started(
             tuple(int(position) for position in order),
             labels,
             names,
-            _digest(watched.x, watched.labels),
+            _hash_probe_set(watched.x, watched.labels),
         ),
         paused=False,
         watched=by,
     )
 
 
-def _digest(x: Tensor, labels: Tensor) -> str:
+def _hash_probe_set(x: Tensor, labels: Tensor) -> str:
     digest = hashlib.sha256()
     for tensor in (x, labels):
         digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())

@@ -33,14 +33,18 @@ from torch import nn
 from dgn_engine.attachment.given_scores import GivenScores, Score
 from dgn_engine.attachment.isolation import (
     OtherThreadReadsError,
+    disable_torch_modes,
     is_interrupt,
-    isolated,
-    modes_set_aside,
+    isolate_computation,
 )
-from dgn_engine.attachment.reached_state import ReachedState, StateChangedError, kept_state
+from dgn_engine.attachment.reached_state import (
+    ReachedState,
+    StateChangedError,
+    preserve_reached_state,
+)
 from dgn_engine.attachment.tangent_alone import TangentAlone
-from dgn_engine.attachment.watched_module import REGIME, WatchedModule, unwrapped
-from dgn_engine.attachment.watched_run import create_folder, probe_tensors, started
+from dgn_engine.attachment.watched_module import REGIME, WatchedModule, unwrap_module
+from dgn_engine.attachment.watched_run import create_folder, probe_tensors, run_started_event
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
 from dgn_engine.model.adapt.module_draws import PassRefusedError, refuse_draws
 from dgn_engine.protocol.frames import Frame, Reading, Watching
@@ -51,7 +55,7 @@ from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.recorder import Recorder
-from dgn_engine.text.printable import complain
+from dgn_engine.text.printable import print_error
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.readings.refined_readings import STOPPED
@@ -155,8 +159,8 @@ class Watcher:
         *,
         pace: WatchPace = _USUAL,
     ) -> None:
-        _check(module, probes, share, steps_per_epoch)
-        with isolated():
+        _check_arguments(module, probes, share, steps_per_epoch)
+        with isolate_computation():
             self._probe = probe_tensors(probe)
         self._module, self._out = module, out
         self._probes, self._class_names = tuple(probes), tuple(class_names)
@@ -169,7 +173,7 @@ class Watcher:
         self._pid = os.getpid()
         self.steps = 0
         self.trouble = ""
-        self._uncompiled: Callable[..., None] = _call
+        self._uncompiled: Callable[..., None] = _call_function
         self._unsaid: BaseException | None = None  # stops the watching at the next step
         self._next_look = 0.0
 
@@ -183,7 +187,7 @@ class Watcher:
         return self._record is not None
 
     @property
-    def _records(self) -> bool:
+    def _is_recording(self) -> bool:
         """Return whether this process records: a forked child has no writing thread."""
         return self._record is not None and os.getpid() == self._pid
 
@@ -203,7 +207,7 @@ class Watcher:
         Returns:
             Seconds; 0 while nothing is watched.
         """
-        return self._record.seconds if self._record is not None else 0.0
+        return self._record.writer_seconds if self._record is not None else 0.0
 
     # Start and end
 
@@ -218,13 +222,13 @@ class Watcher:
         """
         self._begun = True
         try:
-            with isolated():
-                self._begin()
+            with isolate_computation():
+                self._start_watching()
         except UserError:
             raise
         except BaseException as error:
             try:
-                self.give_up(error)
+                self.stop_after_error(error)
             except BaseException:  # stopped by the user, who has no watcher to close
                 self.close(error)
                 raise
@@ -247,25 +251,25 @@ class Watcher:
         Args:
             error: The exception that ended the loop; None if the run is finished.
         """
-        if not self._records or self._record is None:
+        if not self._is_recording or self._record is None:
             return
         try:
             if self._unsaid is not None:
-                self.give_up(self._unsaid)
+                self.stop_after_error(self._unsaid)
                 return
-            with isolated():
-                self._record.note_scores(self.steps)
+            with isolate_computation():
+                self._record.record_scores(self.steps)
                 if error is None:
-                    self._look(last=True)
+                    self._read_and_record(last=True)
                     self._record.emit(Finished(self.steps))
                 elif isinstance(error, Exception):
-                    what = f"The training script stopped: {error_kind(error)}: {_text(error)}"
-                    self._record.emit(Failed(what, _trace(error)))
+                    what = f"The training script stopped: {error_kind(error)}: {_error_text(error)}"
+                    self._record.emit(Failed(what, _error_traceback(error)))
                 else:  # Ctrl-C
-                    self._record.note_closed(self.steps)
-            self._end()
+                    self._record.record_closed(self.steps)
+            self._stop_recording()
         except BaseException as own_error:
-            self.give_up(own_error)
+            self.stop_after_error(own_error)
 
     # Called by the loop
 
@@ -287,7 +291,7 @@ class Watcher:
             self._uncompiled(self._count_step, loss, accuracy, unknown)
         except BaseException as error:
             try:
-                self.give_up(error)
+                self.stop_after_error(error)
             except RecursionError as inner:  # the stack is full: the next step reports it
                 if inner is error:
                     raise
@@ -317,50 +321,52 @@ class Watcher:
             unknown: Scores under other names, which are not recorded.
         """
         try:
-            self._uncompiled(self._note_test, loss, accuracy, unknown)
+            self._uncompiled(self._record_test, loss, accuracy, unknown)
         except BaseException as error:
-            self.give_up(error)
+            self.stop_after_error(error)
 
     # Internals
 
     def _count_step(self, loss: object, accuracy: object, unknown: Mapping[str, object]) -> None:
         self.steps += 1
-        if not self._records or self._record is None:
+        if not self._is_recording or self._record is None:
             if not self._begun:
                 self._begun = True
-                warn(
+                warn_user(
                     "Nothing is recorded: this watcher was not started. Use 'with dgn.watch(…) "
                     "as w:', or call start() before the first step."
                 )
             return
         if self._unsaid is not None:
-            self.give_up(self._unsaid)
+            self.stop_after_error(self._unsaid)
             return
-        with modes_set_aside(), torch._C.DisableTorchFunction():
-            self._record.scores.add(loss, accuracy, unknown, self.steps)
+        with disable_torch_modes(), torch._C.DisableTorchFunction():
+            self._record.scores.add_scores(loss, accuracy, unknown, self.steps)
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + self._pace.look
-            self._tick(now)
+            self._read_if_due(now)
 
-    def _note_test(self, loss: object, accuracy: object, unknown: Mapping[str, object]) -> None:
-        if self._records and self._record is not None:
-            with modes_set_aside(), torch._C.DisableTorchFunction():
+    def _record_test(self, loss: object, accuracy: object, unknown: Mapping[str, object]) -> None:
+        if self._is_recording and self._record is not None:
+            with disable_torch_modes(), torch._C.DisableTorchFunction():
                 scores = self._record.scores
-                scores.refuse(unknown)
-                self._record.note_scores(self.steps, scores.loss(loss), scores.share(accuracy))
+                scores.warn_of_unknown(unknown)
+                self._record.record_scores(
+                    self.steps, scores.parse_loss(loss), scores.parse_accuracy(accuracy)
+                )
 
-    def _begin(self) -> None:
+    def _start_watching(self) -> None:
         worked, began = time.thread_time(), time.monotonic()
-        with _state_kept(self._module) as reached:
-            self._open(WatchedModule(self._module, *self._probe[:2], reached), worked, began)
+        with _preserve_state(self._module) as reached:
+            self._open_record(WatchedModule(self._module, *self._probe[:2], reached), worked, began)
         if self._readings is not None:
-            self._readings.warn_of_left_out()
+            self._readings.warn_of_omissions()
         # The user may compile a function that calls `w.step`. Importing torch's compiler takes a
         # second, but the first reading has imported it already.
-        self._uncompiled = torch.compiler.disable(_call)  # type: ignore[no-untyped-call] # of torch
+        self._uncompiled = torch.compiler.disable(_call_function)  # type: ignore[no-untyped-call] # of torch
 
-    def _open(self, watched: WatchedModule, worked: float, began: float) -> None:
+    def _open_record(self, watched: WatchedModule, worked: float, began: float) -> None:
         """Create the folder and read for the first time.
 
         `worked` and `began` are the processor time and the clock at the start, in seconds.
@@ -370,7 +376,9 @@ class Watcher:
         folder = create_folder(self._out, watched.title, len(labels))
         by = f"{watched.title} of {Path(sys.argv[0]).name or 'an interactive session'}"
         try:
-            opening = started(folder, watched, order, self._class_names, self._per_epoch, by)
+            opening = run_started_event(
+                folder, watched, order, self._class_names, self._per_epoch, by
+            )
             folder.info.begin(opening, opening.probe_set.digest, torch.get_num_threads())
             folder.info.plan_frames(self._probes, 0)
             recorder = Recorder(folder)
@@ -391,37 +399,37 @@ class Watcher:
             self._record.emit,
             self._pace.last_pictures,
         )
-        self._look()
+        self._read_and_record()
         self._budget.update_account(running=True)  # opens the account; the start becomes a debt
         self._budget.add_debt("start", clock() - before)
 
-    def _tick(self, now: float) -> None:
+    def _read_if_due(self, now: float) -> None:
         record, readings, began = self._record, self._readings, self._budget.busy()
         assert record is not None
         assert readings is not None
-        record.pass_on(now, self.steps)
+        record.flush_due(now, self.steps)
         due = readings.is_due(self.steps)
         self._budget.charge("recording", self._budget.busy() - began)
         try:
             if due:
-                with isolated(patience=0.0):
-                    self._look()
+                with isolate_computation(patience=0.0):
+                    self._read_and_record()
                 self._next_look = time.monotonic() + self._pace.look
-            elif readings.waits and self._budget.has_credit:
-                with isolated(patience=0.0):
-                    readings.work()
+            elif readings.has_pending_slices and self._budget.has_credit:
+                with isolate_computation(patience=0.0):
+                    readings.run_slice()
                     record.add_frame(self.steps, readings)
         except OtherThreadReadsError:
             return  # try again at a later step
 
-    def _look(self, last: bool = False) -> None:
+    def _read_and_record(self, last: bool = False) -> None:
         """Copy the module, compute the probes that are due on the copy, and record them."""
         assert self._record is not None
         assert self._readings is not None
         self._readings.read_due(self.steps, last)
         self._record.add_frame(self.steps, self._readings, last)
 
-    def give_up(self, error: BaseException) -> None:
+    def stop_after_error(self, error: BaseException) -> None:
         """Stop watching, report it once, here and in the run folder, and let the loop continue.
 
         Args:
@@ -433,21 +441,23 @@ class Watcher:
         """
         if is_interrupt(error):
             raise error
-        reason = _text(error).strip().rstrip(".") or error_kind(error)
+        reason = _error_text(error).strip().rstrip(".") or error_kind(error)
         self.trouble = (
             f"Watching stopped at step {self.steps:,}: {reason}. Your training continues."
         )
-        with _ignored():
+        with _suppress_errors():
             try:
                 is_expected = isinstance(error, (UserError, StateChangedError))
                 if self._record is not None:
-                    self._record.emit(Failed(self.trouble, "" if is_expected else _trace(error)))
+                    self._record.emit(
+                        Failed(self.trouble, "" if is_expected else _error_traceback(error))
+                    )
             finally:
-                self._end()
+                self._stop_recording()
         self._record = None
-        warn(self.trouble)
+        warn_user(self.trouble)
 
-    def _end(self) -> None:
+    def _stop_recording(self) -> None:
         record, self._record = self._record, None
         if self._readings is not None:
             self._readings.release()
@@ -457,10 +467,10 @@ class Watcher:
 
     def _at_exit(self) -> None:
         """Finish the folder when the program ends without `close`."""
-        if self._records and self._record is not None:
-            with _ignored():
-                self._record.note_closed(self.steps)
-                self._end()
+        if self._is_recording and self._record is not None:
+            with _suppress_errors():
+                self._record.record_closed(self.steps)
+                self._stop_recording()
 
 
 class WatchRecord:
@@ -481,14 +491,14 @@ class WatchRecord:
     ) -> None:
         self._recorder, self._budget, self._per_epoch = recorder, budget, steps_per_epoch
         self._pace = pace
-        self.scores = GivenScores(warn)
+        self.scores = GivenScores(warn_user)
         self._billed = 0.0  # processor seconds of the recorder
         self._noted = self._passed = self._framed = 0.0
         self._framed_at = 0.0  # processor seconds of the recorder at the last frame
         self._rate_from = (time.monotonic(), 0)
 
     @property
-    def seconds(self) -> float:
+    def writer_seconds(self) -> float:
         """Return the processor time used by the writing thread.
 
         Returns:
@@ -496,7 +506,7 @@ class WatchRecord:
         """
         return self._recorder.busy
 
-    def pass_on(self, now: float, step: int) -> None:
+    def flush_due(self, now: float, step: int) -> None:
         """Charge the writing thread's time, and hand it the scores when that is due.
 
         Args:
@@ -508,15 +518,15 @@ class WatchRecord:
             self._billed = busy
         for event in self._recorder.take_events():
             if isinstance(event, RecordingPaused):
-                warn(f"{event.reason} Your training continues.")
+                warn_user(f"{event.reason} Your training continues.")
         self._budget.update_account(running=True)
         if now - self._noted >= self._pace.note:
-            self.note_scores(step)
+            self.record_scores(step)
         if now - self._passed >= self._pace.pass_on:
             self._passed = now
             self._recorder.pass_on()
 
-    def note_scores(
+    def record_scores(
         self, step: int, loss: float | None = None, accuracy: float | None = None
     ) -> None:
         """Add a point to the curves: means since the last one, NaN for what is unknown.
@@ -527,15 +537,15 @@ class WatchRecord:
             accuracy: Its accuracy, 0 to 1, likewise.
         """
         self._noted = time.monotonic()
-        diverged_before, train = self.scores.diverged, self.scores.take()
+        diverged_before, train = self.scores.diverged, self.scores.take_means()
         if diverged_before is None and (diverged := self.scores.diverged) is not None:
-            warn(f"The loss of step {diverged:,} is not finite. Watching continues.")
+            warn_user(f"The loss of step {diverged:,} is not finite. Watching continues.")
         if train is None and loss is None and accuracy is None:
             return
         means = train or (float("nan"), float("nan"))
-        self.emit(Measured(step, self._epoch(step), *means, loss, accuracy))
+        self.emit(Measured(step, self._epoch_at(step), *means, loss, accuracy))
 
-    def note_closed(self, step: int) -> None:
+    def record_closed(self, step: int) -> None:
         """Record that the loop stopped early.
 
         Args:
@@ -572,10 +582,10 @@ class WatchRecord:
         frame = Frame(
             run=1,
             step=step,
-            epoch=self._epoch(step),
+            epoch=self._epoch_at(step),
             steps_per_second=(step - steps) / (now - since) if now > since else 0.0,
             eta_seconds=None,
-            readings=readings.shown,
+            readings=readings.shown_readings,
             regime=REGIME,
             wiring=readings.wiring,
         )
@@ -586,9 +596,11 @@ class WatchRecord:
     def close(self) -> None:
         """Finish the folder, and warn if the disk did not take everything in time."""
         if not self._recorder.close(CLOSING):
-            warn(self._recorder.paused or "The disk was too slow: the last records are missing.")
+            warn_user(
+                self._recorder.paused or "The disk was too slow: the last records are missing."
+            )
 
-    def _epoch(self, step: int) -> float:
+    def _epoch_at(self, step: int) -> float:
         return step / self._per_epoch if self._per_epoch else 0.0
 
 
@@ -633,13 +645,13 @@ class ModuleReadings:
             self._alone = TangentAlone(watched.x, watched.labels)
 
     @property
-    def shown(self) -> dict[str, Reading]:
+    def shown_readings(self) -> dict[str, Reading]:
         """Return the newest reading of each probe, with a remark on ignored hooks.
 
         Returns:
             Readings by the names of their probes.
         """
-        without = self._watched.without_hooks
+        without = self._watched.ignored_hooks
         return {
             name: replace(reading, remark=", ".join(filter(None, (reading.remark, without))))
             for name, reading in self._readings.items()
@@ -654,14 +666,14 @@ class ModuleReadings:
         """
         return self._watched.network.wiring if self._watched.network is not None else ()
 
-    def warn_of_left_out(self) -> None:
+    def warn_of_omissions(self) -> None:
         """Warn of everything that the readings leave out, after the first one."""
         watched = self._watched
-        if watched.without_hooks:
-            warn(f"Your module is read {watched.without_hooks}.")
+        if watched.ignored_hooks:
+            warn_user(f"Your module is read {watched.ignored_hooks}.")
         if watched.network is not None:
             if watched.remark:
-                warn(watched.remark)
+                warn_user(watched.remark)
             return
         instead = "only scores are recorded" if self._alone is None else "only K is computed"
         sentences = [f"This module has no gates and no path kernels; {instead}."]
@@ -670,7 +682,7 @@ class ModuleReadings:
             sentences.append(self._alone.remark)
         elif TANGENT in self._probes and self._readings[TANGENT].absent != watched.refusal:
             sentences.append(self._readings[TANGENT].absent)
-        warn(" ".join(filter(None, sentences)))
+        warn_user(" ".join(filter(None, sentences)))
 
     def is_due(self, step: int) -> bool:
         """Return whether a probe should be computed now.
@@ -686,7 +698,7 @@ class ModuleReadings:
         return self._alone is not None and time.monotonic() >= self._alone_due
 
     @property
-    def waits(self) -> bool:
+    def has_pending_slices(self) -> bool:
         """Return whether a slow reading is in progress.
 
         Returns:
@@ -704,26 +716,26 @@ class ModuleReadings:
         due = self._schedule.due_probes(step, last) if self._schedule is not None else ()
         if due:
             began = self._budget.busy()
-            with _state_kept(self._module) as reached:
-                self._watched.renew(reached)
+            with _preserve_state(self._module) as reached:
+                self._watched.refresh_copy(reached)
             self._budget.charge("copies", self._budget.busy() - began)
         if due and self._schedule is not None and self._watched.network is not None:
-            context = self._watched.context(self._watched.network)
+            context = self._watched.probe_context(self._watched.network)
             self._schedule.read_probes(due, context, step)
             self._readings = dict(self._schedule.readings)
         if last:
-            self._finish()
+            self._finish_pending()
         if self._alone is not None:
-            self._read_alone(self._alone, step)
+            self._read_tangent_kernel(self._alone, step)
 
-    def work(self) -> None:
+    def run_slice(self) -> None:
         """Continue a slow reading for one slice of time."""
         assert self._sliced is not None
         assert self._schedule is not None
         self._sliced.deliver_answers(self._budget)
         self._readings = dict(self._schedule.readings)
 
-    def _finish(self) -> None:
+    def _finish_pending(self) -> None:
         """Spend a few seconds on first estimates, then cancel all slow readings."""
         if self._sliced is None or self._schedule is None:
             return
@@ -741,14 +753,14 @@ class ModuleReadings:
             for name, reading in self._schedule.readings.items()
         }
 
-    def _read_alone(self, alone: TangentAlone, step: int) -> None:
+    def _read_tangent_kernel(self, alone: TangentAlone, step: int) -> None:
         began = self._budget.busy()
         try:
-            with _state_kept(self._module) as reached:
-                self._watched.renew(reached)
+            with _preserve_state(self._module) as reached:
+                self._watched.refresh_copy(reached)
                 with refuse_draws(reached.draws_of_numpy):
-                    reading = alone.read(self._watched.copy, step)
-                if not self._watched.is_as_read(reached):
+                    reading = alone.read_kernel(self._watched.copy, step)
+                if not self._watched.copy_still_matches(reached):
                     reading = Reading(TANGENT, step, absent=CHANGED)
         except (ValueError, PassRefusedError) as refusal:  # the reason why there is no K
             reading = Reading(TANGENT, step, absent=str(refusal))
@@ -768,14 +780,14 @@ class ModuleReadings:
 
 
 @contextmanager
-def _state_kept(module: nn.Module) -> Iterator[ReachedState]:
+def _preserve_state(module: nn.Module) -> Iterator[ReachedState]:
     """Restore what passes of a copy change of the state that they can reach.
 
     Also disables autocast's cache of weights, which would hold those of each copy until the user's
     outermost `torch.autocast` ends.
     """
     enabled = torch.is_autocast_cache_enabled()
-    with kept_state(unwrapped(module)) as reached:
+    with preserve_reached_state(unwrap_module(module)) as reached:
         torch.set_autocast_cache_enabled(False)
         try:
             yield reached
@@ -783,7 +795,9 @@ def _state_kept(module: nn.Module) -> Iterator[ReachedState]:
             torch.set_autocast_cache_enabled(enabled)
 
 
-def _check(module: object, probes: Sequence[str], share: float, steps_per_epoch: int) -> None:
+def _check_arguments(
+    module: object, probes: Sequence[str], share: float, steps_per_epoch: int
+) -> None:
     if not isinstance(module, nn.Module):
         raise ArgumentError(
             f"module is of type {type(module).__name__}; pass a torch.nn.Module.",
@@ -828,11 +842,11 @@ def _check_names(names: Sequence[str], classes: int) -> None:
         )
 
 
-def _call(function: Callable[..., None], *given: object) -> None:
+def _call_function(function: Callable[..., None], *given: object) -> None:
     function(*given)
 
 
-def warn(sentence: str) -> None:
+def warn_user(sentence: str) -> None:
     """Issue a warning, even if the user turned warnings into errors: their loop must not end.
 
     Args:
@@ -843,12 +857,12 @@ def warn(sentence: str) -> None:
     except BaseException as error:  # the user may have replaced `warnings.showwarning`
         if is_interrupt(error):
             raise
-        with _ignored():
-            complain(f"dgn: {sentence}")
+        with _suppress_errors():
+            print_error(f"dgn: {sentence}")
 
 
 @contextmanager
-def _ignored() -> Iterator[None]:
+def _suppress_errors() -> Iterator[None]:
     """Suppress any exception except the user's own way to stop the program."""
     try:
         yield
@@ -857,19 +871,19 @@ def _ignored() -> Iterator[None]:
             raise
 
 
-def _text(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return the message of an exception; '' if its own `__str__` fails.
 
     A user's `__str__` may also return an instance of a str subclass whose methods fail.
     """
-    with _ignored():
+    with _suppress_errors():
         return str.__str__(str(error))
     return ""
 
 
-def _trace(error: BaseException) -> str:
+def _error_traceback(error: BaseException) -> str:
     """Return the traceback as text; '' if formatting fails, as with a user's own `__notes__`."""
-    with _ignored():
+    with _suppress_errors():
         return "".join(traceback.format_exception(error))
     return ""
 

@@ -23,9 +23,9 @@ from dgn_engine import __version__
 from dgn_engine.cli._option_checks import BoundedNumber
 from dgn_engine.confinement.start_folder import distrust_start_folder
 from dgn_engine.errors import LoadingWarning, UserError, did_you_mean
-from dgn_engine.plugins import plugin, plugin_names
+from dgn_engine.plugins import import_plugin, plugin_names
 from dgn_engine.storage.program_log import record_fault
-from dgn_engine.text.printable import complain, is_utf8, printable
+from dgn_engine.text.printable import is_utf8, print_error, printable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -86,12 +86,12 @@ def main(argv: Sequence[str] | None = None, pace: Callable[[], float] = full_spe
     try:
         return carry_out(typed, pace)
     except UserError as refusal:
-        complain(f"{program}: {refusal}")
+        print_error(f"{program}: {refusal}")
         for line in refusal.details:
-            complain(line)
+            print_error(line)
         return REFUSED
     except KeyboardInterrupt:
-        complain(f"{program}: interrupted.")
+        print_error(f"{program}: interrupted.")
         return INTERRUPTED
     except BrokenPipeError:  # e.g. `dgn … | head`
         sys.stderr.close()
@@ -138,7 +138,7 @@ def _warnings_on_stderr(command: str) -> Iterator[None]:
                 show_others(message, category, filename, lineno, file, line)
             elif str(message) not in printed:
                 printed.add(str(message))
-                complain(f"dgn {command}: warning: {message}.")
+                print_error(f"dgn {command}: warning: {message}.")
 
         warnings.showwarning = show
         yield
@@ -220,7 +220,7 @@ def _asked_for(typed: Sequence[str]) -> dict[str, Subcommand]:
 def _own_commands() -> dict[str, Callable[[], Subcommand]]:
     """Return a loader for each of the engine's commands, by command name."""
     return {
-        module.replace("_", "-"): partial(plugin, __name__, module, "COMMAND", Subcommand)
+        module.replace("_", "-"): partial(import_plugin, __name__, module, "COMMAND", Subcommand)
         for module in plugin_names(__name__)
     }
 

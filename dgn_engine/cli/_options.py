@@ -108,7 +108,7 @@ def options_named(arguments: argparse.Namespace) -> Iterator[None]:
     try:
         yield
     except UserError as refusal:
-        raise refusal.renamed(partial(typed_name, arguments)) from None
+        raise refusal.rename_places(partial(typed_name, arguments)) from None
 
 
 def typed_name(arguments: argparse.Namespace, place: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.text.documents import built_site, documents, titles
-from dgn_engine.text.printable import console, say, say_lines
+from dgn_engine.text.documents import built_site, document_titles, documents_folder
+from dgn_engine.text.printable import make_console, print_line, print_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,17 +40,17 @@ def run(
     open_page: Callable[[str], bool] = open_in_browser,
 ) -> int:
     """Open the site in the browser; without a built site, or with a topic, print a document."""
-    topics = titles()
+    topics = document_titles()
     site = find_site()
     if arguments.list:
         for name, title in topics.items():
-            say(f"{name:28} {title}")
+            print_line(f"{name:28} {title}")
         return 0
     if arguments.where:
-        say(str(site or documents()))
+        print_line(str(site or documents_folder()))
         return 0
     if arguments.topic is None and site is not None and open_page(site.as_uri()):
-        say(str(site))
+        print_line(str(site))
         return 0
     topic = (arguments.topic or "guide").removesuffix(".md")
     if topic not in topics:
@@ -60,18 +60,18 @@ def run(
             kind="unknown-name",
             value=topic,
         )
-    _show((documents() / f"{topic}.md").read_text(encoding="utf-8"))
+    _show((documents_folder() / f"{topic}.md").read_text(encoding="utf-8"))
     return 0
 
 
 def _show(text: str) -> None:
     """Print a document through a pager, or as plain text if stdout is not a terminal."""
     if not sys.stdout.isatty():
-        say_lines(text.rstrip())
+        print_lines(text.rstrip())
         return
     from rich.markdown import Markdown
 
-    terminal = console(sys.stdout)
+    terminal = make_console(sys.stdout)
     with terminal.pager(styles=True):
         terminal.print(Markdown(text))
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from dgn_engine.cli import Subcommand
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 FORMATS = ("pdf", "svg", "png", "pgf", "py", "npz", "csv")
 PAGES = 100  # frames of an animation
@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=PER_SECOND,
         metavar="N",
-        help=f"frames per second (default: {number(PER_SECOND)})",
+        help=f"frames per second (default: {format_number(PER_SECOND)})",
     )
 
 

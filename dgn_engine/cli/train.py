@@ -9,7 +9,7 @@ from dgn_engine.cli import Subcommand, full_speed
 from dgn_engine.cli._option_checks import bounded, given_options
 from dgn_engine.cli._options import PLACES, SHORT, add_run_options, run_config
 from dgn_engine.errors import UserError, Where
-from dgn_engine.text.printable import say_lines
+from dgn_engine.text.printable import print_lines
 
 EVERY = 5.0  # seconds
 _OF_BRANCH = ("at_step", "after_changes", "steps", "keep_value")
@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int | str:
         )
     config = run_config(arguments)
     if arguments.print_config:
-        say_lines(config.to_toml().removesuffix("\n"))
+        print_lines(config.to_toml().removesuffix("\n"))
         return 0
     return f"{trained}:train_new"
 

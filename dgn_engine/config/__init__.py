@@ -13,10 +13,10 @@ from typing import Any, Literal
 from dgn_engine.config.setting import (
     Setting,
     check_value,
-    in_short,
     refused_value,
     setting,
     settings_of,
+    short_repr,
 )
 from dgn_engine.errors import UserError, Where, did_you_mean
 from dgn_engine.model.choices import Initialisation, ValueInput
@@ -133,7 +133,7 @@ class DataConfig:
                 raise refused_value("data.binary", list(pair), way_out, "no-pair")
             object.__setattr__(self, "binary", (int(pair[0]), int(pair[1])))
         object.__setattr__(self, "options", _sorted_options(self.options))
-        _check(self, "data.")
+        _check_settings(self, "data.")
 
     def without_variant(self) -> DataConfig:
         """Return these data with true labels and pixels; sizes, shape and classes are those of any
@@ -163,16 +163,16 @@ class NetConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", _sorted_options(self.options))
-        _check(self, "net.")
+        _check_settings(self, "net.")
 
     @property
-    def short(self) -> str:
+    def display_name(self) -> str:
         """The name of the network; for the network of a checkpoint its file name,
         'resnet18.pth'."""
-        return Path(self.name.removeprefix(OF_FILE)).name if self.of_file else self.name
+        return Path(self.name.removeprefix(OF_FILE)).name if self.is_from_file else self.name
 
     @property
-    def of_file(self) -> bool:
+    def is_from_file(self) -> bool:
         return self.name.startswith(OF_FILE)
 
 
@@ -234,7 +234,7 @@ class GatingConfig:
     )
 
     def __post_init__(self) -> None:
-        _check(self, "gating.")
+        _check_settings(self, "gating.")
         for name in ("rotation", "shift", "tiling"):
             object.__setattr__(self, name, tuple(int(i) for i in getattr(self, name)))
         wiring = tuple(int(i) for i in self.wiring)
@@ -307,7 +307,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         unique_epochs = tuple(sorted({int(epoch) for epoch in self.keep_epochs}))
         object.__setattr__(self, "keep_epochs", unique_epochs)
-        _check(self, "training.")
+        _check_settings(self, "training.")
 
 
 # fmt: on
@@ -338,7 +338,7 @@ class RunConfig:
     )
 
     def __post_init__(self) -> None:
-        _check(self, "")
+        _check_settings(self, "")
 
     def with_changes_of(self, other: RunConfig) -> RunConfig:
         """Return this configuration with `other`'s values of what can change while a run trains."""
@@ -350,11 +350,11 @@ class RunConfig:
             probe_set=other.probe_set,
         )
 
-    def same_run(self, other: RunConfig) -> bool:
+    def is_same_run(self, other: RunConfig) -> bool:
         """Return whether both describe the same run, regardless of device and download."""
-        return self._anywhere() == other._anywhere()
+        return self._without_machine() == other._without_machine()
 
-    def _anywhere(self) -> RunConfig:
+    def _without_machine(self) -> RunConfig:
         return replace(self, device="auto", data=replace(self.data, download=False))
 
     def to_toml(self) -> str:
@@ -364,7 +364,7 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return nested dictionaries of plain values, without fields that are None: TOML has no
         null."""
-        return _plain(self)
+        return _to_plain_dict(self)
 
     @staticmethod
     def from_dict(tree: Mapping[str, Any]) -> RunConfig:
@@ -373,7 +373,7 @@ class RunConfig:
         Raises:
             UserError: A key is unknown, or its value has the wrong type or is out of bounds.
         """
-        config: RunConfig = _build(RunConfig, tree, "")
+        config: RunConfig = _build_table(RunConfig, tree, "")
         return config
 
     @staticmethod
@@ -397,18 +397,18 @@ SETTINGS: dict[str, dict[str, Setting]] = {
 """Every setting of a run: by its part ('data', 'net', 'gating', 'training', ''), then its name."""
 
 
-def _check(part: Any, where: str) -> None:
-    for name, declared, place in _placed(part.__class__, where):
-        declared.check(place, getattr(part, name))
+def _check_settings(part: Any, where: str) -> None:
+    for name, declared, place in _settings_with_places(part.__class__, where):
+        declared.check_allowed(place, getattr(part, name))
 
 
 @cache  # ten thousand runs may be listed at once
-def _placed(kind: Any, where: str) -> tuple[tuple[str, Setting, str], ...]:
+def _settings_with_places(kind: Any, where: str) -> tuple[tuple[str, Setting, str], ...]:
     return tuple((name, declared, f"{where}{name}") for name, declared in settings_of(kind).items())
 
 
 @cache
-def _known(kind: Any) -> tuple[str, ...]:
+def _field_names(kind: Any) -> tuple[str, ...]:
     return tuple(item.name for item in dataclasses.fields(kind))
 
 
@@ -419,7 +419,7 @@ def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, (int, float, str)) or not finite:
             raise UserError(
-                f"Option '{name}' is {in_short(value)}; it must be a number or text.",
+                f"Option '{name}' is {short_repr(value)}; it must be a number or text.",
                 kind="wrong-type",
                 value=value,
             )
@@ -427,7 +427,7 @@ def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
     return tuple(sorted((str(name), value) for name, value in pairs))
 
 
-def _plain(part: Any) -> dict[str, Any]:
+def _to_plain_dict(part: Any) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for item in dataclasses.fields(part):
         match getattr(part, item.name):
@@ -438,11 +438,13 @@ def _plain(part: Any) -> dict[str, Any]:
             case tuple() as numbers:
                 tree[item.name] = list(numbers)
             case value:
-                tree[item.name] = _plain(value) if dataclasses.is_dataclass(value) else value
+                tree[item.name] = (
+                    _to_plain_dict(value) if dataclasses.is_dataclass(value) else value
+                )
     return tree
 
 
-def _places(part: str) -> dict[str, str]:
+def _places_by_key(part: str) -> dict[str, str]:
     """Map each key and each option name ('lr') to its place; those of `part` take precedence."""
     places: dict[str, str] = {}
     for table in sorted(SETTINGS, key=lambda table: table == part):
@@ -452,17 +454,17 @@ def _places(part: str) -> dict[str, str]:
     return places
 
 
-def _part(part: str, tree: object) -> Any:
+def _build_part(part: str, tree: object) -> Any:
     """Build a part, once for equal tables: runs that are listed together mostly differ in their
     seeds."""
     if isinstance(tree, dict) and 0 < len(words := repr(tree)) <= _WORDS:
-        return _part_of(part, _Spelt(tree, words))
-    return _build(PARTS[part], tree, part)
+        return _build_cached_part(part, _Spelt(tree, words))
+    return _build_table(PARTS[part], tree, part)
 
 
 @lru_cache(maxsize=256)
-def _part_of(part: str, spelt: _Spelt) -> Any:
-    return _build(PARTS[part], spelt.tree, part)
+def _build_cached_part(part: str, spelt: _Spelt) -> Any:
+    return _build_table(PARTS[part], spelt.tree, part)
 
 
 @dataclass(frozen=True)
@@ -473,14 +475,14 @@ class _Spelt:
     words: str
 
 
-def _build(kind: Any, tree: object, part: str) -> Any:
+def _build_table(kind: Any, tree: object, part: str) -> Any:
     if not isinstance(tree, Mapping):
         raise UserError(
             f"[{part}] in the configuration must be a table of keys and values.",
             kind="wrong-type",
             value=part,
         )
-    known, settings = _known(kind), SETTINGS[part]
+    known, settings = _field_names(kind), SETTINGS[part]
     arguments: dict[str, Any] = {}
     for key, value in tree.items():
         place = f"{part}.{key}" if part else str(key)
@@ -489,14 +491,14 @@ def _build(kind: Any, tree: object, part: str) -> Any:
                 "Unknown key '"
                 + Where(place)
                 + f"' in the configuration; known: {', '.join(known)}."
-                + did_you_mean(str(key), PARTS, _places(part)),
+                + did_you_mean(str(key), PARTS, _places_by_key(part)),
                 kind="unknown-key",
                 value=value,
             )
         if not part and key in PARTS:
-            value = _part(key, value)
+            value = _build_part(key, value)
         elif key in settings:
-            value = settings[key].typed(place, value)
+            value = settings[key].convert_value(place, value)
         elif not isinstance(value, Mapping):
             raise refused_value(place, value, "it must be a table", "wrong-type")
         arguments[key] = value

@@ -67,7 +67,7 @@ class Setting(PluginOption):
     shown: Conditions = field(default_factory=dict, hash=False)
     effect: Conditions | None = field(default=None, hash=False)
 
-    def typed(self, place: str, value: Any) -> Any:
+    def convert_value(self, place: str, value: Any) -> Any:
         """Convert a value from a file to the setting's type.
 
         Integers are accepted for floats. Raises `UserError` with `place` for any other type.
@@ -87,7 +87,7 @@ class Setting(PluginOption):
             raise refused_value(place, value, way_out, "wrong-type")
         return value
 
-    def check(self, place: str, value: Any) -> None:
+    def check_allowed(self, place: str, value: Any) -> None:
         """Raise `UserError` with `place` if a value is not a valid choice, or out of bounds."""
         if self.choices and value not in self.choices:
             suggestion = did_you_mean(str(value), self.choices) if _is_name(value) else ""
@@ -134,11 +134,11 @@ def refused_value(
     place: str, value: object, way_out: str, kind: str = "out-of-bounds", end: str = "."
 ) -> UserError:
     """Return the refusal of a value, which says what it must be."""
-    sentence = Where(place) + f" is {in_short(value)}; {way_out}{end}"
+    sentence = Where(place) + f" is {short_repr(value)}; {way_out}{end}"
     return UserError(sentence, kind=kind, value=value, way_out=way_out)
 
 
-def in_short(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a value as text that fits into a sentence."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"a number of {value.bit_length():,} bits"
@@ -159,7 +159,7 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST
 
 
-def meets(value: object, wanted: object) -> bool:
+def meets_condition(value: object, wanted: object) -> bool:
     """Return whether a value is the one that a condition asks for, or one of them."""
     return value in wanted if isinstance(wanted, tuple) else value == wanted
 
@@ -186,7 +186,7 @@ def settings_of(kind: type[Any]) -> Mapping[str, Setting]:
     return settings
 
 
-def filled(
+def fill_options(
     what: str,
     place: str,
     settings: Iterable[Setting],
@@ -215,6 +215,6 @@ def filled(
                 kind="unknown-name",
                 value=name,
             )
-        values[name] = known[name].typed(f"{place}.{name}", answer)
-        known[name].check(f"{place}.{name}", values[name])
+        values[name] = known[name].convert_value(f"{place}.{name}", answer)
+        known[name].check_allowed(f"{place}.{name}", values[name])
     return values

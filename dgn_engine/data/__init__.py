@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dgn_engine.config import DataConfig
-from dgn_engine.config.setting import filled
+from dgn_engine.config.setting import fill_options
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report
 from dgn_engine.data._normalisation import normalisation, normalised
 from dgn_engine.data._sizes import sizes_left
@@ -17,7 +17,7 @@ from dgn_engine.data._variants import (
     random_pixels,
 )
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.plugins import OptionValue, discover
+from dgn_engine.plugins import OptionValue, discover_plugins
 
 __all__ = [
     "DataSet",
@@ -40,7 +40,7 @@ def quiet(_what: str, _fraction: float | None) -> None:
 
 def data_sets() -> dict[str, DataSet]:
     """Return all data sets by the name that a configuration uses ('fashion-mnist', …)."""
-    discovered = discover("dgn_engine.data", "DATA", DataSet)
+    discovered = discover_plugins("dgn_engine.data", "DATA", DataSet)
     return {module.replace("_", "-"): entry for module, entry in discovered.items()}
 
 
@@ -66,7 +66,7 @@ def options_of(config: DataConfig) -> dict[str, OptionValue]:
     """Return all options of the data set, defaults included; raises `UserError`."""
     name = config.name.partition(":")[0]
     known = find_data_set(config).options
-    return filled(f"Data set '{name}'", "data.options", known, config.options)
+    return fill_options(f"Data set '{name}'", "data.options", known, config.options)
 
 
 def known_sizes(config: DataConfig, *, balanced: bool = False) -> DataSizes | None:

@@ -25,7 +25,7 @@ from dgn_engine.data._published_files import PublishedFile
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
 from dgn_engine.storage.user_folders import user_cache
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 
 CHUNK = 1 << 18
 _TICK = 0.1  # seconds between two reports
@@ -132,7 +132,7 @@ class _Transfer(threading.Thread):
                 if over:
                     break
                 if time.monotonic() > until:
-                    raise TimeoutError(f"it took more than {duration(seconds)}")
+                    raise TimeoutError(f"it took more than {format_duration(seconds)}")
         finally:
             self._end_connection()
         if self._error is not None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dgn_engine.data._dataset import Examples
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.text.written_numbers import decimals
+from dgn_engine.text.written_numbers import format_decimals
 
 Array = npt.NDArray[Any]
 
@@ -99,8 +99,8 @@ def normalisation(text: str) -> Normalisation | None:
     if len(mean) != len(deviation) or not sound:
         raise UserError(
             f"The normalisation '{text}' needs as many means as deviations, the means within "
-            f"±{decimals(LARGEST, 0)} and the deviations from {1 / LARGEST:g} to "
-            f"{decimals(LARGEST, 0)}.",
+            f"±{format_decimals(LARGEST, 0)} and the deviations from {1 / LARGEST:g} to "
+            f"{format_decimals(LARGEST, 0)}.",
             kind="out-of-bounds",
         )
     return Normalisation(mean, deviation)

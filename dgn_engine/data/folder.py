@@ -19,7 +19,7 @@ from dgn_engine.storage.images import image_limits
 from dgn_engine.storage.images.decoder_pool import DecoderPool, ImageSize
 from dgn_engine.storage.images.image_files import ImageFile, identity
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.written_numbers import decimals
+from dgn_engine.text.written_numbers import format_decimals
 
 VALUES = 1 << 30  # limit for all images together; four bytes each as floats
 HELD = 256 << 20  # bytes of stored images kept from the first pass for the second
@@ -49,8 +49,8 @@ def common_shape(measures: Iterable[ImageSize], source: str) -> tuple[int, int, 
     if pixels > image_limits.PIXELS_TOGETHER:
         raise UserError(
             f"{source}: {counts.total():,} images have "
-            f"{decimals(pixels / 1e6, 0)} million pixels in total, more than "
-            f"{decimals(image_limits.PIXELS_TOGETHER / 1e6, 0)} million; scale them down first.",
+            f"{format_decimals(pixels / 1e6, 0)} million pixels in total, more than "
+            f"{format_decimals(image_limits.PIXELS_TOGETHER / 1e6, 0)} million; scale them down first.",
             kind="too-large",
         )
     return channels, height, width

@@ -10,7 +10,7 @@ from dgn_engine.experiments._experiment import (
     check_options,
     effective_request,
 )
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 from dgn_engine.protocol.experiments import Claim, Figure, Findings, PlottedLine, Printed, Row
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 
 def all_experiments() -> dict[str, Experiment]:
     """Return all experiments by name ('npf-table2', …)."""
-    modules = discover("dgn_engine.experiments", "EXPERIMENT", Experiment)
+    modules = discover_plugins("dgn_engine.experiments", "EXPERIMENT", Experiment)
     return {module.replace("_", "-"): experiment for module, experiment in modules.items()}
 
 

@@ -20,7 +20,7 @@ from dgn_engine.regimes import find_regime
 from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.regular_files import FILE, read_regular
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 from dgn_engine.training.devices import choose_float64_device
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import KEPT
@@ -88,7 +88,7 @@ def left_out_of_nu(
     outside = max(max(curve["outside"]) for curve in calculated)
     return (
         f"Smallest numerical rank of {kernel}: {rank:g} of {examples} (or of all examples); at "
-        f"most {percent(outside, 2)} of the targets' energy is excluded from ν.",
+        f"most {format_percent(outside, 2)} of the targets' energy is excluded from ν.",
     )
 
 

@@ -21,7 +21,7 @@ from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.figures.save_figure import page_bytes
 from dgn_engine.scene.fixed_axes import with_fixed_axes
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 
 MOST_FRAMES = 1000
 MOST_PIXELS = 1 << 21  # of one page: more does not play smoothly anywhere
@@ -235,4 +235,4 @@ def _run_program(command: Sequence[str], place: str, on_progress: Callable[[], o
                 on_progress()
     except OSError as error:
         return str(error)
-    return f"it took longer than {duration(_WAIT)}"
+    return f"it took longer than {format_duration(_WAIT)}"

@@ -13,7 +13,7 @@ from dgn_engine.scene.axes import Range, chart_range
 from dgn_engine.scene.chart_layout import Box, ChartPlace, Margins, arrange
 from dgn_engine.scene.elements import Axis, Chart
 from dgn_engine.scene.ticks import Tick, axis_label, axis_ticks, bar_ticks, spaced
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 BAR = 6.0  # points: width of a colour bar
 PAD = 3.0  # between an axis and its labels
@@ -78,7 +78,7 @@ def x_ticks(chart: Chart, box: Box, style: FigureStyle, turned: bool) -> list[Ti
     reach, _ = drawn_range(chart)
     ticks = axis_ticks(chart.x, reach, max(2, min(5, int(box.width / (5 * style.small)))))
     if chart.matrix is not None and chart.x.ticks is None:  # no ticks between columns
-        ticks = tuple((value, number(value)) for value, _ in ticks if value.is_integer())
+        ticks = tuple((value, format_number(value)) for value, _ in ticks if value.is_integer())
     gaps = [_half(text, style, turned) for _, text in ticks]
     places = [(value - reach[0]) / (reach[1] - reach[0]) * box.width for value, _ in ticks]
     chosen = [ticks[index] for index in spaced(ticks, places, gaps)]

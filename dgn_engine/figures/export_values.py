@@ -19,7 +19,7 @@ from dgn_engine.scene.ticks import axis_label
 from dgn_engine.scene.typeset import plain
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.text.printable import csv_cell
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 FORMATS = (".npz", ".csv")
 
@@ -97,7 +97,7 @@ def csv_text(chart: Chart, between: str = ",") -> str:
         return text.getvalue()
     weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
     smoothed_note = (
-        f" (raw; shown smoothed {', '.join(f'{number(weight)}' for weight in weights)})"
+        f" (raw; shown smoothed {', '.join(f'{format_number(weight)}' for weight in weights)})"
         if weights
         else ""
     )

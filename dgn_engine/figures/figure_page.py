@@ -20,7 +20,7 @@ from dgn_engine.scene.chart_layout import NARROW, Box, ChartPlace, in_narrow_roo
 from dgn_engine.scene.elements import Chart
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.scene.typeset import literal
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 EDGE = 3.0  # points around everything
 _GAP = 10.0  # between two panels
@@ -238,10 +238,10 @@ def _has_room(
 
 
 def _too_small(what: str, style: FigureStyle) -> UserError:
-    high = f" × {number(style.height)}" if style.height else ""
+    high = f" × {format_number(style.height)}" if style.height else ""
     return UserError(
-        f"{number(style.width)}{high} in has no room for {what}; make the figure larger, or its "
-        f"text smaller than {number(style.size)} pt.",
+        f"{format_number(style.width)}{high} in has no room for {what}; make the figure larger, or its "
+        f"text smaller than {format_number(style.size)} pt.",
         kind="no-room",
         value=what,
     )

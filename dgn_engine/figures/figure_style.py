@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dgn_engine.errors import UserError
 from dgn_engine.scene.elements import Scene, Shown
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 COLUMN, TEXT = 3.25, 6.75  # inches: one of two columns, and the full text width
 LEAST_WIDTH, MOST_WIDTH = 1.5, 20.0  # inches
@@ -74,7 +74,7 @@ def _check(what: str, value: float, least: float, most: float, unit: str) -> Non
     if not (math.isfinite(value) and least <= value <= most):
         given = str(value).removesuffix(".0")
         raise UserError(
-            f"A {what} of {given} {unit} is out of range; choose {number(least)} to {number(most)} "
+            f"A {what} of {given} {unit} is out of range; choose {format_number(least)} to {format_number(most)} "
             f"{unit}.",
             kind="out-of-bounds",
             value=value,

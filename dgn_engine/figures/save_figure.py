@@ -17,7 +17,7 @@ from dgn_engine.figures.pgf_file import pgf_files
 from dgn_engine.figures.provenance import FigurePanel, Provenance
 from dgn_engine.figures.redraw_script import script_files
 from dgn_engine.scene.elements import Empty, Shown
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 FORMATS = (".png", ".svg", ".pdf", ".pgf", ".py")
 _BESIDE = {"pgf": pgf_files, "py": script_files}  # kinds with more files beside them
@@ -81,7 +81,7 @@ def page_bytes(
         wide, high = figure.get_size_inches()
         if kind == "png" and wide * high * dots**2 > MOST_PIXELS:
             raise UserError(
-                f"{number(wide, 3)} × {number(high, 3)} in at {number(dots)} dpi is too many "
+                f"{format_number(wide, 3)} × {format_number(high, 3)} in at {format_number(dots)} dpi is too many "
                 "pixels; use fewer dpi, or PDF, which has none."
             )
         figure.savefig(

@@ -20,7 +20,7 @@ from dgn_engine.model import architecture as arch
 from dgn_engine.model.stack import Stack
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 from dgn_engine.storage.plain_data import parse_json
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 KEY = "dgn_network"  # the only metadata: several would be written in no fixed order
 FORMAT = "dgn-viewer network 1"
@@ -74,7 +74,7 @@ def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
     text = json.dumps(
         {
             "format": FORMAT,
-            "module": plain(network.title, _TITLE),
+            "module": plain_text(network.title, _TITLE),
             "folded": network.folded,
             **({"assuming": network.assuming} if network.assuming else {}),
             "input_shape": list(architecture.input_shape),
@@ -119,7 +119,7 @@ def read_adapted(
     for name in sorted(set(expected) ^ set(listing.arrays)):
         which = "lacks" if name in expected else "has the unexpected tensor"
         raise UserError(
-            f"{file} {which} '{plain(name, 60)}': it is not the network it describes.",
+            f"{file} {which} '{plain_text(name, 60)}': it is not the network it describes.",
             kind="other-network",
         )
     for name, shape in expected.items():
@@ -178,10 +178,10 @@ def _description(listing: CheckpointContents) -> _Description:
         ) from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise UserError(
-            f"{file} has an invalid description of its network ({plain(str(error), 80)}).",
+            f"{file} has an invalid description of its network ({plain_text(str(error), 80)}).",
             kind="damaged",
         ) from None
-    return _Description(architecture, plain(title, _TITLE), folded, assuming)
+    return _Description(architecture, plain_text(title, _TITLE), folded, assuming)
 
 
 def _check_blocks(architecture: arch.Architecture) -> None:

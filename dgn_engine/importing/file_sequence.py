@@ -22,7 +22,7 @@ from dgn_engine.importing.foreign_keys import (
 from dgn_engine.importing.geometry_words import Geometry, parse_geometry
 from dgn_engine.storage.checkpoints.array_layout import is_kernel, stem
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 Kind = Literal["Linear", "Conv2d", "BatchNorm"]
 _NORM = ("running_mean", "running_var", "weight", "bias")
@@ -139,7 +139,7 @@ def considered(listing: CheckpointContents) -> dict[str, Array]:
     for name in ignored:
         if name not in known and name not in _beside(listing):
             raise UserError(
-                f"{listing.file_name} has no tensor '{plain(name, 80)}' to ignore.",
+                f"{listing.file_name} has no tensor '{plain_text(name, 80)}' to ignore.",
                 kind="missing",
             )
     left_out = set(ignored)
@@ -165,7 +165,7 @@ def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[Fil
     weights = [n for n, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     for name in order:
         if name not in weights:
-            gone = f"The file has no weight '{plain(name, 80)}'; "
+            gone = f"The file has no weight '{plain_text(name, 80)}'; "
             raise UserError(gone + Where("--order") + " lists weights.", kind="unknown-name")
     if len(set(order)) < len(order):
         raise UserError(Where("--order") + " lists a weight twice.", kind="named-twice")
@@ -206,7 +206,7 @@ def _check_names(
     other = next((n for n, a in arrays.items() if a.ndim in (3, 5) and a.dtype.kind == "f"), "")
     if other:
         raise UnknownGates(
-            f"{file} has '{plain(other, 80)}', which belongs to neither a dense layer nor a 2D "
+            f"{file} has '{plain_text(other, 80)}', which belongs to neither a dense layer nor a 2D "
             "convolution.",
             kind="not-supported",
         )
@@ -219,7 +219,7 @@ def _check_names(
     names = [layer.tensors["weight"] for layer in weights]
     if shortcut := shortcut_in(names):
         raise UnnamedNetwork(
-            f"{file} has '{plain(shortcut, 80)}', which is named like part of a skip connection: "
+            f"{file} has '{plain_text(shortcut, 80)}', which is named like part of a skip connection: "
             "the layers are not a chain.",
             kind="not-supported",
         )
@@ -456,8 +456,8 @@ def _check_chain(listing: CheckpointContents, weighted: Sequence[FileLayer]) -> 
         if not _link(before.shape, after.shape):
             raise UnnamedNetwork(
                 f"The layers of {listing.file_name} do not chain: "
-                f"'{plain(after.tensors['weight'], 80)}' takes {after.shape[1]} inputs, but "
-                f"'{plain(before.tensors['weight'], 80)}' has {before.shape[0]} outputs.",
+                f"'{plain_text(after.tensors['weight'], 80)}' takes {after.shape[1]} inputs, but "
+                f"'{plain_text(before.tensors['weight'], 80)}' has {before.shape[0]} outputs.",
                 kind="other-inputs",
             )
 

@@ -24,7 +24,7 @@ from dgn_engine.storage.checkpoints.networks_beside import (
     networks_beside,
     same_numbers_beside,
 )
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 Door = Literal["command", "window"]
 """Who asks for a network: a command, whose options a message may mention, or the window."""
@@ -165,7 +165,7 @@ def two_networks_in(names: Iterable[str]) -> str:
     sampled = next((name for name in known if _SAMPLED.search(name)), "")
     if not sampled:
         return ""
-    return f"'{plain(sampled, 80)}', by name a layer that sets the width of random numbers"
+    return f"'{plain_text(sampled, 80)}', by name a layer that sets the width of random numbers"
 
 
 def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -> None:
@@ -178,12 +178,12 @@ def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -
     kernel = next((name for name, a in arrays.items() if is_kernel(name) and a.ndim > 2), "")
     if kernel:
         raise UserError(
-            f"{file} has '{plain(kernel, 80)}', by name a Keras or Flax convolution with channels "
+            f"{file} has '{plain_text(kernel, 80)}', by name a Keras or Flax convolution with channels "
             "last, which is not supported. Convert it to torch first.",
             kind="not-supported",
         )
     if twice := averaged_beside(arrays):
-        raw, averaged = (plain(name, 60) for name in twice)
+        raw, averaged = (plain_text(name, 60) for name in twice)
         raise UserError(
             f"{file} has the same network twice, as '{raw}' and, by its name averaged, as "
             f"'{averaged}': save one of them separately{_OR_PART[door].format(averaged)}.",
@@ -193,7 +193,7 @@ def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -
         raise UserError(f"{file} has {_networks_in_words(beside, door)}", kind="not-supported")
     if statistics := next((name for name in arrays if _KERAS_NORM.search(name)), ""):
         raise UserError(
-            f"{file} has '{plain(statistics, 80)}', by name a Keras or Flax BatchNorm, which "
+            f"{file} has '{plain_text(statistics, 80)}', by name a Keras or Flax BatchNorm, which "
             "cannot be folded in here and must not be dropped. Fold it into the layer before it, "
             "or convert the network to torch.",
             kind="not-supported",
@@ -203,16 +203,16 @@ def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -
     if foreign is not None:
         verdict = UnknownGates if foreign.remedy == _NO_GATES else UserError
         raise verdict(
-            f"{file} has '{plain(foreign.name, 80)}', by name part of {foreign.what}, whose "
+            f"{file} has '{plain_text(foreign.name, 80)}', by name part of {foreign.what}, whose "
             f"matrices are not a chain of layers. {foreign.remedy}".rstrip()
         )
 
 
 def copies_in_words(file: str, copies: Sequence[str], door: Door) -> str:
     """Describe a file with numbered copies of one network, and say what to do."""
-    names = ", ".join(f"'{plain(copy, 60)}'" for copy in copies[:3])
+    names = ", ".join(f"'{plain_text(copy, 60)}'" for copy in copies[:3])
     more = ", …" if len(copies) > 3 else ""
-    part = _OR_PART[door].format(plain(shlex.quote(copies[0]), 80))
+    part = _OR_PART[door].format(plain_text(shlex.quote(copies[0]), 80))
     return (
         f"{file} has {len(copies)} networks with the same layers, {names}{more}: save one of them "
         f"separately{part}."
@@ -221,24 +221,24 @@ def copies_in_words(file: str, copies: Sequence[str], door: Door) -> str:
 
 def _networks_in_words(beside: NetworksBeside, door: Door) -> str:
     """Describe a file with two networks and say what to do, to complete 'It has …'."""
-    names = f"'{plain(beside.first, 60)}' and '{plain(beside.second, 60)}'"
+    names = f"'{plain_text(beside.first, 60)}' and '{plain_text(beside.second, 60)}'"
     relation = _RELATIONS[beside.relation]
     if beside.outside:
         return (
             f"{names}, by name two networks or two outputs of one{relation}; "
-            f"'{plain(beside.outside, 80)}' belongs to neither. Save one network separately."
+            f"'{plain_text(beside.outside, 80)}' belongs to neither. Save one network separately."
         )
     if not beside.parts:
         return f"{names}, by name two networks{relation}: save one of them separately."
     if len(beside.parts) > 2:
-        shown = [f"'{plain(part, 60)}'" for part in beside.parts[:8]]
+        shown = [f"'{plain_text(part, 60)}'" for part in beside.parts[:8]]
         more = ", …" if len(beside.parts) > 8 else ""
         names = f"{', '.join(shown[:-1])} and {shown[-1]}{more}"
         count, relation = f"{len(beside.parts)} networks", ""
     else:
         count = "two networks"
     either = f"{shlex.quote(beside.first)} or --part {shlex.quote(beside.second)}"
-    part = _OR_PART[door].format(plain(either, 160))
+    part = _OR_PART[door].format(plain_text(either, 160))
     return f"{names}, by name {count}{relation}: save one of them separately{part}."
 
 
@@ -283,15 +283,15 @@ def _check_shared(file: str, arrays: Mapping[str, Array], door: Door) -> None:
             continue
         copy_name, other_name = same_numbers_beside(arrays, first, name)
         if copy_name:
-            part = _OR_PART[door].format(plain(shlex.quote(copy_name), 80))
+            part = _OR_PART[door].format(plain_text(shlex.quote(copy_name), 80))
             raise UserError(
-                f"{file} has the same numbers twice, under '{plain(copy_name, 60)}' and "
-                f"'{plain(other_name, 60)}': a network and its copy, or one network used twice. "
+                f"{file} has the same numbers twice, under '{plain_text(copy_name, 60)}' and "
+                f"'{plain_text(other_name, 60)}': a network and its copy, or one network used twice. "
                 f"Save it separately{part}.",
                 kind="not-supported",
             )
         raise UserError(
-            f"{file}: '{plain(name, 80)}' equals '{plain(first, 80)}', so the layer seems to be "
+            f"{file}: '{plain_text(name, 80)}' equals '{plain_text(first, 80)}', so the layer seems to be "
             "used twice (tied weights); its tangent kernel is not the sum over layers. "
             "Pass the module to dgn_engine.kernels.empirical_ntk.",
             kind="not-supported",

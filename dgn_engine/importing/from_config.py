@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgn_engine.config import NetConfig
-from dgn_engine.config.setting import Setting, filled
+from dgn_engine.config.setting import Setting, fill_options
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.nets import Net, all_nets
@@ -16,7 +16,7 @@ def find_net(config: NetConfig) -> Net | None:
     Raises:
         UserError: There is no network of this name.
     """
-    if config.of_file:
+    if config.is_from_file:
         return None
     nets = all_nets()
     if config.name not in nets:
@@ -43,7 +43,7 @@ def options_of(config: NetConfig) -> dict[str, OptionValue]:
     if net is None:
         return {}
     settings = settings_of_net(net)
-    return filled(f"Network '{config.name}'", "net.options", settings, config.options)
+    return fill_options(f"Network '{config.name}'", "net.options", settings, config.options)
 
 
 def build_architecture(

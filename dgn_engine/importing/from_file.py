@@ -81,14 +81,14 @@ from dgn_engine.protocol.file_reading import (
     OpenQuestion,
     activation_in_words,
     in_list,
-    reading_of,
+    reading_from_options,
 )
 from dgn_engine.regimes import Regime, only_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, StatedLayer
 from dgn_engine.storage.checkpoints.networks_beside import numbered_copies
 from dgn_engine.storage.checkpoints.stated_entries import hints
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 OF_FOLDED = "Its tangent kernel is that of the folded weights."
 
@@ -182,7 +182,7 @@ def network_of(
         remarks = (listing.layout, *remarks)
     if any(FOLDED in remark for remark in remarks):
         remarks = (*remarks, OF_FOLDED)
-    network, said = _relu_network(result.stack), listing.reading.options
+    network, said = _relu_network(result.stack), listing.reading.command_options
     check_in_dtype(listing.file_name, result.stack)
     regime = only_regime("standard")
     return ImportedNetwork(network, regime, 0, title, remarks, result.assuming, said)
@@ -341,7 +341,7 @@ def _check_family_stated(listing: CheckpointContents, known: RecognisedNet) -> N
             if (child.numbers["stride"], child.numbers["padding"]) != said:
                 raise UserError(
                     f"{listing.file_name} states another stride or padding for "
-                    f"'{plain(child.name, 60)}' than --geometry; use --model instead.",
+                    f"'{plain_text(child.name, 60)}' than --geometry; use --model instead.",
                     kind="contradiction",
                 )
 
@@ -493,14 +493,14 @@ def architecture_for(net: NetConfig, input_shape: tuple[int, ...], classes: int)
     Raises:
         UserError: There is no such network, or the file's network has other outputs.
     """
-    if not net.of_file:
+    if not net.is_from_file:
         return build_architecture(net, input_shape, classes)
     path = Path(net.name.removeprefix(OF_FILE))
     try:
         changed = path.stat().st_mtime_ns
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.", kind="no-file") from None
-    architecture = _architecture_of_file(path, changed, reading_of(net), input_shape)
+    architecture = _architecture_of_file(path, changed, reading_from_options(net), input_shape)
     if architecture.classes != classes:
         raise UserError(
             f"{path.name} has {architecture.classes} outputs, but these data need {classes}.",
@@ -566,7 +566,7 @@ def _as_listing(stack: Stack, listing: CheckpointContents) -> CheckpointContents
 
 
 def _check_nothing_said(listing: CheckpointContents) -> None:
-    said = listing.reading.options
+    said = listing.reading.command_options
     if said:
         raise UserError(
             f"{listing.file_name} already states its network; leave out {said}.",

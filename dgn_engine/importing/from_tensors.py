@@ -15,7 +15,7 @@ from dgn_engine.importing.match_layers import LayerMatching, left_over, match_la
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.stack import Stack
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 
 def in_order(listing: CheckpointContents) -> CheckpointContents:
@@ -75,7 +75,7 @@ def imported_stack(
         )
     if rest := left_over(listing, architecture):
         raise UserError(
-            f"{listing.file_name} has '{plain(rest, 80)}', as long as a layer is wide but by its "
+            f"{listing.file_name} has '{plain_text(rest, 80)}', as long as a layer is wide but by its "
             "name not a layer's bias; dropping it would change the network.",
             kind="no-fit",
         )

@@ -28,7 +28,7 @@ from dgn_engine.model.stack import Stack
 from dgn_engine.protocol.files import LayerMatch
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 Part = Literal["gates", "values"]
 Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -111,11 +111,11 @@ def _obstacle(
         return f"cannot be used: {unsaid}"
     if normalised := _normalisation(arrays):
         return (
-            f"cannot be used: the file does not say what '{plain(normalised, 80)}' "
+            f"cannot be used: the file does not say what '{plain_text(normalised, 80)}' "
             f"({left_over_in_words(normalised, arrays)}) does to them.{_known(listing)}"
         )
     if foreign := foreign_keys(names):
-        holds = f"the file has '{plain(foreign.name, 80)}', which is part of {foreign.what}."
+        holds = f"the file has '{plain_text(foreign.name, 80)}', which is part of {foreign.what}."
         return f"cannot be used: {holds} {foreign.remedy}".rstrip()
     for number, pair in enumerate(pairs[:-1], start=1):
         if pair.reason:
@@ -193,7 +193,7 @@ def regime_of(listing: CheckpointContents) -> Regime | None:
         return find_regime(name) if name else None
     except UserError:
         raise UserError(
-            f"{listing.file_name} has the regime '{plain(name, 20)}', which is unknown.",
+            f"{listing.file_name} has the regime '{plain_text(name, 20)}', which is unknown.",
             kind="unknown-name",
         ) from None
 

@@ -39,7 +39,7 @@ from dgn_engine.protocol.file_reading import (
     in_list,
 )
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, StatedLayer
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 TORCHVISION = "torchvision"
 RESNET = "resnet"
@@ -135,7 +135,7 @@ def _check_children(listing: CheckpointContents) -> None:
         kind = child.kind.rpartition(".")[2]
         if child.kind.startswith(start) and kind not in _CONTAINERS:
             raise UnnamedNetwork(
-                f"{listing.file_name} has '{plain(child.name, 60)}', a {plain(kind, 60)}, which "
+                f"{listing.file_name} has '{plain_text(child.name, 60)}', a {plain_text(kind, 60)}, which "
                 "is not a supported layer.",
                 kind="not-supported",
             )
@@ -192,9 +192,9 @@ def check_alone(listing: CheckpointContents, door: Door) -> None:
     names = [text.removesuffix(mark) for text in listing.ignored if text.endswith(mark)]
     beside = [n for n in names if _OF_NETWORK.search(n) and not _OF_TRAINING.search(n)]
     if beside:
-        how = f" (--part {plain(shlex.quote(beside[0]), 60)}, or the key of the other)"
+        how = f" (--part {plain_text(shlex.quote(beside[0]), 60)}, or the key of the other)"
         raise UserError(
-            f"{listing.file_name} has '{plain(beside[0], 60)}' beside the network to be read: "
+            f"{listing.file_name} has '{plain_text(beside[0], 60)}' beside the network to be read: "
             f"choose one of them{how if door == 'command' else ''}.",
             kind="not-supported",
         )
@@ -218,7 +218,7 @@ def in_words(listing: CheckpointContents, questions: Sequence[OpenQuestion], doo
     own = own_class(listing)
     if own:
         opening = (
-            f"{file} is a whole saved module of the class {plain(own, 80)}. Only its code, which "
+            f"{file} is a whole saved module of the class {plain_text(own, 80)}. Only its code, which "
             f"is not run here, says{colon} {words}."
         )
     else:

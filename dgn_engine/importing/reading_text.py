@@ -17,7 +17,7 @@ from dgn_engine.protocol.file_reading import (
     in_list,
 )
 from dgn_engine.storage.checkpoints.contents import StatedLayer
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 
 GEOMETRY_ABOUT = (
     "One word per convolution, each followed by one per pooling:\n"
@@ -46,7 +46,7 @@ def reading_in_words(reading: FileReading) -> str:
     parts = []
     if reading.net is not None:
         options = " ".join(f"{name} {value}" for name, value in reading.net.options)
-        parts.append(f"the network of this run, {reading.net.short} {options}".rstrip())
+        parts.append(f"the network of this run, {reading.net.display_name} {options}".rstrip())
     if reading.activation:
         name, _, number = reading.activation.partition(":")
         parts.append(f"{activation_title(name)} {number}".rstrip())
@@ -68,7 +68,7 @@ def fitting_in_words(fitting: FittingReading) -> str:
     words = reading_in_words(fitting.reading)
     if fitting.accuracy is None:
         return words
-    return f"{percent(fitting.accuracy)}: {words}"
+    return f"{format_percent(fitting.accuracy)}: {words}"
 
 
 def about_readings(readings: Sequence[FittingReading]) -> str:

@@ -24,7 +24,7 @@ from dgn_engine.model.tiling import tile_architecture
 from dgn_engine.model.wiring import check_shifts, check_wiring, make_routes, rotations_and_shifts
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 BuildArchitecture = Callable[[NetConfig, tuple[int, ...], int], Architecture]
 FORMAT = "dgn-viewer weights 2"
@@ -184,7 +184,8 @@ def state_of(listing: CheckpointContents) -> NetworkState:
         )
     except (KeyError, ValueError) as error:
         raise UserError(
-            f"{file} does not say how its gates were used: {plain(str(error), 60)}.", kind="damaged"
+            f"{file} does not say how its gates were used: {plain_text(str(error), 60)}.",
+            kind="damaged",
         ) from None
     sound = 0 < state.beta < math.inf and 0 <= state.epsilon < math.inf
     if not sound or state.value_input not in get_args(ValueInput):
@@ -268,7 +269,7 @@ def _fill(network: GatedNetwork, listing: CheckpointContents) -> None:
     for name in sorted(stored ^ set(expected)):
         which = "lacks" if name in expected else "has the unexpected tensor"
         raise UserError(
-            f"{file} {which} '{plain(name, 60)}': it is not the network of its configuration.",
+            f"{file} {which} '{plain_text(name, 60)}': it is not the network of its configuration.",
             kind="other-network",
         )
     for name, target in expected.items():

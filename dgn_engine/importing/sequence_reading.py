@@ -26,7 +26,7 @@ from dgn_engine.protocol.file_reading import (
 )
 from dgn_engine.storage.checkpoints.contents import Array, StatedLayer
 from dgn_engine.storage.checkpoints.stated_layers import in_words as layer_in_words
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 _NAMED = 3  # tensors in a sentence, at most
 _ORDERED = 8  # weights in an option, at most
@@ -129,7 +129,7 @@ def geometry_question(sequence: FileSequence, children: Children) -> OpenQuestio
 
 def ignored_question(left: Sequence[str], arrays: Mapping[str, Array]) -> OpenQuestion:
     names = [
-        f"'{plain(name, 60)}'"
+        f"'{plain_text(name, 60)}'"
         + (f" ({left_over_in_words(name, arrays)})" if name in arrays else " (outside the network)")
         for name in left[:_NAMED]
     ]
@@ -143,7 +143,7 @@ def ignored_question(left: Sequence[str], arrays: Mapping[str, Array]) -> OpenQu
 
 def _option(flag: str, names: Sequence[str], more: bool) -> str:
     """Return an option with these tensor names; '' if they cannot be typed safely."""
-    if any("," in name or plain(name, 80) != name for name in names):
+    if any("," in name or plain_text(name, 80) != name for name in names):
         return ""
     return f"{flag} {shlex.quote(','.join(names))}{',…' if more else ''}"
 
@@ -196,7 +196,7 @@ def layers_as_said(
         layers += [weighted, *norms]
     unnumbered = all(gap is None for gap in sequence.gaps)
     pairs = [
-        f"'{plain(segment.norm.name, 60)}' after '{plain(segment.layer.name, 60)}'"
+        f"'{plain_text(segment.norm.name, 60)}' after '{plain_text(segment.layer.name, 60)}'"
         for segment in segments
         if segment.norm is not None and unnumbered and not geometry.places
     ]
@@ -279,7 +279,7 @@ def _room_question(
         flattens = kinds[index] == "Conv2d" and kinds[index + 1 : index + 2] == ["Linear"]
         used_count = sum(token != "bn" for token in tokens) + acts + flattens
         more = 0 if segment.room is None else max(segment.room - used_count, 0)
-        behind += [f"'{plain(segment.layer.name, 60)}'"] * bool(more)
+        behind += [f"'{plain_text(segment.layer.name, 60)}'"] * bool(more)
         layer = (
             "dense"
             if layer_words.convolution is None
@@ -336,15 +336,15 @@ def _segments(file: str, sequence: FileSequence) -> list[_Segment]:
         norms, last = layers[start + 1 : end], end == len(layers)
         if len(norms) > 1:
             raise UnnamedNetwork(
-                f"{file} has two BatchNorms, '{plain(norms[0].name, 60)}' and "
-                f"'{plain(norms[1].name, 60)}', after one layer.",
+                f"{file} has two BatchNorms, '{plain_text(norms[0].name, 60)}' and "
+                f"'{plain_text(norms[1].name, 60)}', after one layer.",
                 kind="not-supported",
             )
         norm = norms[0] if norms else None
         if norm is not None and norm.shape[0] != layers[start].shape[0]:
             raise UnnamedNetwork(
-                f"{file} has the BatchNorm '{plain(norm.name, 60)}' of {norm.shape[0]:,} units "
-                f"after '{plain(layers[start].name, 60)}', which has {layers[start].shape[0]:,}.",
+                f"{file} has the BatchNorm '{plain_text(norm.name, 60)}' of {norm.shape[0]:,} units "
+                f"after '{plain_text(layers[start].name, 60)}', which has {layers[start].shape[0]:,}.",
                 kind="not-supported",
             )
         to_next = None if last else gaps[end - 1]
@@ -373,7 +373,7 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
             kinds = {"Conv2d": "a convolution", "Linear": "a dense layer"}
             raise UserError(
                 Where("--geometry")
-                + f" has the wrong kind of layer for '{plain(segment.layer.name, 60)}', "
+                + f" has the wrong kind of layer for '{plain_text(segment.layer.name, 60)}', "
                 f"which is {kinds[segment.layer.kind]}.",
                 kind="bad-words",
             )
@@ -390,7 +390,7 @@ def _behind(
     flattens: bool,
 ) -> Iterator[StatedLayer]:
     """Yield the layers after a weighted layer, in order."""
-    name = plain(segment.layer.name, 60)
+    name = plain_text(segment.layer.name, 60)
     tokens = list(said.behind) if places else _usual(file, segment, said, reading)
     norms = tokens.count("bn")
     if norms != (segment.norm is not None):
@@ -436,7 +436,7 @@ def _usual(
         return ["bn", *acts, *pooling]
     if numbered and reading.batchnorm and reading.batchnorm != numbered:
         raise UserError(
-            f"The numbering of {file} puts the BatchNorm '{plain(segment.norm.name, 60)}' "
+            f"The numbering of {file} puts the BatchNorm '{plain_text(segment.norm.name, 60)}' "
             f"{numbered} the activation, not {reading.batchnorm} it.",
             kind="contradiction",
         )
@@ -449,7 +449,7 @@ def _usual(
     if pools and segment.to_norm is not None and segment.to_norm > 1:
         raise UserError(
             f"{file} has room for pooling on both sides of the BatchNorm "
-            f"'{plain(segment.norm.name, 60)}': give the full order in "
+            f"'{plain_text(segment.norm.name, 60)}': give the full order in "
             + Where("--geometry")
             + ", with act and bn (p1,act,max2,bn,dense).",
             kind="not-supported",
@@ -461,11 +461,11 @@ def _check_norm_place(file: str, segment: _Segment, tokens: Sequence[StatedLayer
     assert segment.norm is not None
     index = tokens.index("bn")
     behind = len(tokens) - index - 1
-    name = plain(segment.norm.name, 60)
+    name = plain_text(segment.norm.name, 60)
     if segment.to_norm is not None and index > segment.to_norm:
         raise UserError(
             f"{file} has numbers for {segment.to_norm} layers between '"
-            f"{plain(segment.layer.name, 60)}' and its BatchNorm '{name}', but {index} are "
+            f"{plain_text(segment.layer.name, 60)}' and its BatchNorm '{name}', but {index} are "
             "specified.",
             kind="bad-words",
         )
@@ -503,7 +503,8 @@ def _norm(norm: FileLayer, maps: bool, reading: FileReading, children: Children)
     stated = _stated_eps(norm, children)
     if stated is not None and reading.norm_eps not in (None, stated):
         raise UserError(
-            f"The file states ε = {stated:g} for '{plain(norm.name, 60)}'.", kind="contradiction"
+            f"The file states ε = {stated:g} for '{plain_text(norm.name, 60)}'.",
+            kind="contradiction",
         )
     eps = reading.norm_eps if stated is None else stated
     assert eps is not None  # asked before
@@ -540,7 +541,7 @@ def _check_stated(file: str, layer: StatedLayer, children: Children) -> None:
     if stated == layer.numbers:
         return
     raise UserError(
-        f"{file} states that '{plain(layer.name, 60)}' is {layer_in_words(child)}, but "
+        f"{file} states that '{plain_text(layer.name, 60)}' is {layer_in_words(child)}, but "
         + Where("--geometry")
         + f" has {layer_in_words(layer)}.",
         kind="contradiction",

@@ -29,7 +29,7 @@ from dgn_engine.importing.vgg_keys import alexnet, chained, vgg
 from dgn_engine.model import architecture as arch
 from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 T = TypeVar("T")
 Resemblance = Literal["resnet", "vgg or alexnet"]
@@ -65,9 +65,7 @@ def understood_as(listing: CheckpointContents) -> str:
     Whether it can be read as a network is decided by `from_file.verdict_on`.
     """
     if listing.metadata.get("format", "").startswith("dgn-viewer"):
-        return (
-            f"both networks of dgn-viewer, regime {plain(listing.metadata.get('regime', '?'), 20)}"
-        )
+        return f"both networks of dgn-viewer, regime {plain_text(listing.metadata.get('regime', '?'), 20)}"
     shapes = {name: array.shape for name, array in listing.arrays.items()}
     if network := known_network(shapes):
         return network
@@ -76,11 +74,11 @@ def understood_as(listing: CheckpointContents) -> str:
     if listing.layers and (chain := chain_in_words(shapes)):
         return f"a saved nn.Sequential, {chain}"
     if twice := averaged_beside(listing.arrays):
-        raw, averaged = (plain(name, 60) for name in twice)
+        raw, averaged = (plain_text(name, 60) for name in twice)
         return f"the same network twice, as '{raw}' and averaged as '{averaged}'"
     unknown = _counted(len(shapes), "tensor") + " of an unknown network"
     if foreign := foreign_keys(shapes):
-        return f"{unknown}: '{plain(foreign.name, 80)}' is part of {foreign.what}"
+        return f"{unknown}: '{plain_text(foreign.name, 80)}' is part of {foreign.what}"
     if shortcut_in(shapes) or not (chain := chain_in_words(shapes)):
         return unknown
     return f"{chain}, by the shapes of its tensors"

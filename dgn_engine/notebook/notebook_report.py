@@ -83,9 +83,9 @@ class NotebookReport:
 
     def _repr_html_(self) -> str:
         """Return title, verdicts and rows as HTML; the report itself also has the figures."""
-        return "\n".join(self._parts())
+        return "\n".join(self._html_parts())
 
-    def _parts(self) -> Iterator[str]:
+    def _html_parts(self) -> Iterator[str]:
         """Yield the paragraphs and tables as HTML."""
         document = self.document
         yield f"<p><b>{escape(document.title)}</b> · {escape(document.paper)}</p>"
@@ -94,14 +94,14 @@ class NotebookReport:
                 yield f"<p>{escape(sentence)}</p>"
         if document.claims:
             claims = [formatting.claim_cells(claim, document.scale) for claim in document.claims]
-            yield _table(formatting.CLAIM_HEADS, claims)
+            yield _html_table(formatting.CLAIM_HEADS, claims)
         if document.rows:
             rows = [formatting.row_cells(document, row) for row in document.rows]
-            yield _table(formatting.ROW_HEADS, rows)
+            yield _html_table(formatting.ROW_HEADS, rows)
             yield f"<p>{escape(formatting.rows_note(document))}</p>"
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return an HTML table, without empty columns."""
     shown, cells = formatting.table(heads, rows)
     head = "".join(f"<th{_LEFT}>{escape(name)}</th>" for name in shown)

@@ -18,8 +18,8 @@ from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.folder_layout import find_run, runs_root
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
-from dgn_engine.text.printable import complain, printable
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.printable import print_error, printable
+from dgn_engine.text.written_numbers import format_percent
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.run_progress_bar import TrainProgressBar
@@ -64,7 +64,7 @@ def train(
         raise ArgumentError(
             f"every is {every}; pass a number of steps, 0 or more.", kind="out-of-bounds"
         )
-    run_config = _config(config)
+    run_config = _as_run_config(config)
     try:
         folder = (
             RunFolder.create(Path(out), run_config)
@@ -72,9 +72,9 @@ def train(
             else create_named(runs_root(), run_config)
         )
     except UserError as refusal:
-        raise refusal.renamed(lambda _: ": out=….") from None
+        raise refusal.rename_places(lambda _: ": out=….") from None
     try:
-        with TrainProgressBar(sys.stderr, quiet=quiet, warn=complain) as progress:
+        with TrainProgressBar(sys.stderr, quiet=quiet, warn=print_error) as progress:
             runner = HeadlessRun(progress, lambda: False, probes, record_every=every)
             outcome = runner.train(run_config, folder)
     except UserError:
@@ -82,7 +82,7 @@ def train(
             folder.discard()
         raise
     if outcome.unsaved:
-        complain(outcome.unsaved)
+        print_error(outcome.unsaved)
     return NotebookRun(folder.path)
 
 
@@ -117,7 +117,7 @@ class NotebookRun:
         self.config: RunConfig = RunReader(path).config
 
     @cached_property
-    def _ended(self) -> RunReader:
+    def _ended_reader(self) -> RunReader:
         return RunReader(self.path)
 
     @property
@@ -128,7 +128,7 @@ class NotebookRun:
             The reader; a new one on each access while the run is being written.
         """
         reader = RunReader(self.path)
-        return reader if reader.status == "running" else self._ended
+        return reader if reader.status == "running" else self._ended_reader
 
     @property
     def status(self) -> str:
@@ -193,12 +193,12 @@ class NotebookRun:
                 "to_pandas needs pandas. Install it: pip install 'dgn-viewer[notebook]'.",
                 kind="not-installed",
             ) from None
-        rows = self._rows()
+        rows = self._rows_by_step()
         table = pandas.DataFrame.from_dict(rows, orient="index").astype(float)
         table.index.name = "step"
         return table.sort_index()
 
-    def _rows(self) -> dict[int, dict[str, float]]:
+    def _rows_by_step(self) -> dict[int, dict[str, float]]:
         """Return scores and traced scalars, by step and name."""
         rows: dict[int, dict[str, float]] = {}
         for event in self.reader.log.each_event():
@@ -242,11 +242,11 @@ class NotebookRun:
         return {
             "run": self.path.name,
             "status": f"{reader.status}, step {reader.step:,}",
-            "network": config.net.short,
+            "network": config.net.display_name,
             "data": config.data.name,
             "regime": regime,
             **({"trained by": owner} if owner else {"seed": str(config.seed)}),
-            "best test accuracy": percent(best, 2) if is_measured else "none measured",
+            "best test accuracy": format_percent(best, 2) if is_measured else "none measured",
             "frames": frames_in_words(reader.frames) or "none",
             **({"log": reader.log.lost_in_words} if reader.log.lost_in_words else {}),
         }
@@ -260,7 +260,7 @@ class NotebookRun:
         return html_table({name: printable(value) for name, value in self.facts().items()})
 
 
-def _config(given: RunConfig | Mapping[str, Any] | str | Path) -> RunConfig:
+def _as_run_config(given: RunConfig | Mapping[str, Any] | str | Path) -> RunConfig:
     if isinstance(given, RunConfig):
         return given
     if isinstance(given, Mapping):

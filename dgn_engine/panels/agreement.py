@@ -25,7 +25,7 @@ from dgn_engine.scene.layer_curves import chart_over_steps, layer_axis, recorded
 from dgn_engine.scene.panel_spec import About, ComparedRun, Option, PanelSpec, Values, View, choice
 from dgn_engine.scene.run_text import is_conv, layer_name, layer_values
 from dgn_engine.scene.trials import freeze_random_gates
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 
 LAYER = Option(
     "layer",
@@ -147,9 +147,11 @@ def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
     layer = choice(view, LAYER)
     facts = []
     if (share := reading.scalars.get("equal")) is not None:
-        facts.append(Fact("equal", percent(share), "Share of equal gates over all layers."))
+        facts.append(Fact("equal", format_percent(share), "Share of equal gates over all layers."))
     if (share := reading.scalars.get(f"equal_{layer}")) is not None:
-        facts.append(Fact(layer_name(view, int(layer)), percent(share), "Share of equal gates."))
+        facts.append(
+            Fact(layer_name(view, int(layer)), format_percent(share), "Share of equal gates.")
+        )
     return tuple(facts)
 
 

@@ -23,7 +23,7 @@ from dgn_engine.scene.layer_curves import chart_over_steps, layer_axis, places, 
 from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 # (scalar, name, role, dash)
 _PARTS: tuple[tuple[str, str, Role, Dash], ...] = (
@@ -91,7 +91,7 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         moved = reading.scalars.get(part, math.nan)
         if math.isfinite(moved):
             about = f"Relative distance of the path {part} from the first reading."
-            facts.append(Fact(f"{name} moved", number(moved, 3), about))
+            facts.append(Fact(f"{name} moved", format_number(moved, 3), about))
     return tuple(facts)
 
 

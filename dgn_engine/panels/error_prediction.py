@@ -12,7 +12,7 @@ from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, 
 from dgn_engine.scene.scatter import scattered
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.scene.typeset import literal
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 
 TIMES = Option(
     "times",
@@ -86,7 +86,7 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     for name, title in (("one", "after 1"), ("all", f"after {steps}")):
         if (off := reading.scalars.get(name)) is not None:
             about = "‖predicted − measured‖/‖measured‖ over the changes of all logits."
-            facts.append(Fact(title, percent(off, 2), about))
+            facts.append(Fact(title, format_percent(off, 2), about))
     return tuple(facts)
 
 

@@ -34,7 +34,7 @@ from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
 from dgn_engine.scene.run_text import is_conv, layer_name, layer_tag, layer_values, layers_in
 from dgn_engine.scene.trials import freeze_random_gates, keep_gates
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 
 
 def _units(view: View) -> Values:
@@ -206,13 +206,15 @@ def _montage(view: View, maps: Array, labels: Array, layer: int) -> Matrix:
 def _facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
     facts = []
     if (active := reading.scalars.get(f"active_{layer}")) is not None:
-        facts.append(Fact("open", percent(active), "Mean gate of the layer on the probe examples."))
+        facts.append(
+            Fact("open", format_percent(active), "Mean gate of the layer on the probe examples.")
+        )
     dead = reading.arrays.get(f"dead_{layer}")
     if dead is not None and dead.size:
         facts.append(Fact("dead", str(dead.size), "Units closed for every probe example."))
     if (churn := reading.scalars.get("churn")) is not None:
         about = "Share of gates that switched since the last reading."
-        facts.append(Fact("churn", percent(churn, 2), about))
+        facts.append(Fact("churn", format_percent(churn, 2), about))
     return tuple(facts)
 
 

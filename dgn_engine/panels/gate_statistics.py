@@ -20,7 +20,7 @@ from dgn_engine.scene.layer_curves import (
 from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 
 _TITLES = {
     "density": "Open gates, %",
@@ -111,13 +111,17 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     dead, stuck = (float(np.mean(reading.arrays[name])) for name in ("dead", "always"))
     mean = float(np.mean(reading.arrays["density"]))
     facts = [
-        Fact("open", percent(mean), "Mean gate, averaged over layers."),
-        Fact("dead", percent(dead), "Units closed for every probe example, averaged over layers."),
-        Fact("always open", percent(stuck), "Units open for every probe example."),
+        Fact("open", format_percent(mean), "Mean gate, averaged over layers."),
+        Fact(
+            "dead",
+            format_percent(dead),
+            "Units closed for every probe example, averaged over layers.",
+        ),
+        Fact("always open", format_percent(stuck), "Units open for every probe example."),
     ]
     if (churn := reading.scalars.get("churn")) is not None:
         about = "Share of gates that switched since the last reading."
-        facts.append(Fact("churn", percent(churn, 2), about))
+        facts.append(Fact("churn", format_percent(churn, 2), about))
     return tuple(facts)
 
 

@@ -26,7 +26,7 @@ from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_engine.scene.run_text import layers_in
 from dgn_engine.scene.trials import blind_value_network, reverse_layers
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 
 _PASSES = (("as_is", "As is"), ("reversed", "Reversed"), ("ones", "On ones"))
 _SHORT = {"as_is": "as is", "reversed": "reversed", "ones": "on ones"}
@@ -218,7 +218,9 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         share = reading.scalars.get(f"right_{name}")
         if share is not None:
             about = f"Correct answers on {count} probe examples in this pass."
-            facts.append(Fact(title, percent(share, 0) + ("" if facts else " correct"), about))
+            facts.append(
+                Fact(title, format_percent(share, 0) + ("" if facts else " correct"), about)
+            )
     return tuple(facts)
 
 

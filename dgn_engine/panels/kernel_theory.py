@@ -13,7 +13,7 @@ from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
 from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 MEASURE = Option(
     "measure",
@@ -70,7 +70,7 @@ def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
         values = [
             source.scalars.get(name) for source in (reading, reading_of_b) if source is not None
         ]
-        if text := " | ".join(number(value, 4) for value in values if value is not None):
+        if text := " | ".join(format_number(value, 4) for value in values if value is not None):
             facts.append(Fact(name, text, f"A | B. {about}" if reading_of_b is not None else about))
     if width := reading.facts.get("width"):
         facts.append(Fact("width", width, "Smallest width of a gate layer."))

@@ -17,7 +17,7 @@ from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, choice
 from dgn_engine.scene.run_text import layer_name, layer_tag, layer_values, layers_in
 from dgn_engine.scene.trials import reverse_layers
-from dgn_engine.text.written_numbers import number, percent
+from dgn_engine.text.written_numbers import format_number, format_percent
 
 _SAME = 1e-9  # a relative change below this is rounding
 
@@ -97,11 +97,13 @@ def _along(view: View, reading: Reading) -> Chart:
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:
     mean = reading.scalars.get("product", float("nan"))
-    text = number(mean, 3) if math.isfinite(mean) else "–"
+    text = format_number(mean, 3) if math.isfinite(mean) else "–"
     facts = [Fact("mean product", text, "Mean of the product over pairs of examples.")]
     if (change := reading.scalars.get("change")) is not None:
         about = "‖Λ_π − Λ‖/‖Λ‖ of the whole network, permuted against unpermuted."
-        facts.append(Fact("$Λ$ changed by π", "0" if change < _SAME else percent(change, 2), about))
+        facts.append(
+            Fact("$Λ$ changed by π", "0" if change < _SAME else format_percent(change, 2), about)
+        )
     return tuple(facts)
 
 

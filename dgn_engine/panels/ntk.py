@@ -45,7 +45,7 @@ from dgn_engine.scene.panel_spec import (
     choice,
 )
 from dgn_engine.scene.trials import freeze_random_gates, train_gates_alone
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 # (part of the kernel, name, role, dash); the role is one colour everywhere
 Part = tuple[str, str, Role, Dash]
@@ -225,9 +225,9 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         trace = reading.scalars.get(f"trace_{part}")
         if trace is not None and (trace != 0 or part in reading.arrays):
             norm = reading.scalars.get(f"norm_{part}")
-            norm_text = number(norm, 4) if norm is not None else "–"
+            norm_text = format_number(norm, 4) if norm is not None else "–"
             about = f"Trace over the probe examples; norm {norm_text}."
-            facts.append(Fact(f"tr {name}", number(trace, 4), about))
+            facts.append(Fact(f"tr {name}", format_number(trace, 4), about))
     return tuple(facts)
 
 

@@ -28,7 +28,7 @@ from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
 from dgn_engine.scene.scatter import lines, scattered
 from dgn_engine.scene.trials import freeze_random_gates
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 _MAPS = {
     "through": ("Active paths through each unit", "share of active paths"),
@@ -120,7 +120,7 @@ def _largest(reading: Reading) -> Chart:
     layer_axis_x = np.arange(1, layers + 1, dtype=np.float64)
     curves = [
         Curve(
-            f"{number(contribution, 2)}",
+            f"{format_number(contribution, 2)}",
             layer_axis_x,
             units[index].astype(np.float64),
             "value" if contribution >= 0 else "feature",
@@ -275,7 +275,7 @@ def _counted(value: float) -> str:
     """Format a count in full where it is exact, else in four digits."""
     if value.is_integer() and abs(value) < 1e12:
         return f"{int(value):,}"
-    return number(value, 4)
+    return format_number(value, 4)
 
 
 def _note(reading: Reading, graph: str) -> str:

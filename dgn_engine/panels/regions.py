@@ -14,7 +14,7 @@ from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.scatter import scattered
 from dgn_engine.scene.trials import freeze_random_gates
-from dgn_engine.text.written_numbers import decimals, number
+from dgn_engine.text.written_numbers import format_decimals, format_number
 
 THIRD = Option("third", "Right", always(("points", "examples"), ("steps", "over steps")))
 _ROLES: tuple[Role, ...] = ("value", "feature", "cross")
@@ -83,8 +83,10 @@ def _map(reading: Reading, matrix: Matrix, key: str, title: str, column: int) ->
             matrix,
             row_name=labels[1],
             column_name=labels[0],
-            row_labels=tuple(f"{labels[1]} = {decimals(value, 2)}" for value in y.tolist()),
-            column_labels=tuple(f"{labels[0]} = {decimals(value, 2)}" for value in x.tolist()),
+            row_labels=tuple(f"{labels[1]} = {format_decimals(value, 2)}" for value in y.tolist()),
+            column_labels=tuple(
+                f"{labels[0]} = {format_decimals(value, 2)}" for value in x.tolist()
+            ),
         ),
         square=True,
         column=column,
@@ -122,7 +124,7 @@ def _coordinates(at: Array) -> Array:
 
 
 def _ticks(places: Array, values: Array) -> tuple[tuple[float, str], ...]:
-    texts = (number(value, 6) for value in values)
+    texts = (format_number(value, 6) for value in values)
     return tuple(zip(places.tolist(), texts, strict=True))
 
 

@@ -35,7 +35,7 @@ from dgn_engine.scene.overlaid import spectrum_curves, spectrum_steps
 from dgn_engine.scene.panel_readings import as_note, draw_reading
 from dgn_engine.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import blind_value_network, freeze_random_gates
-from dgn_engine.text.written_numbers import number, percent, plus_minus
+from dgn_engine.text.written_numbers import format_number, format_percent, plus_minus
 
 SHOWN = ("spectrum", "alignment", "kernel")
 SHOW = Option("show", "Show", always(*zip(SHOWN, SHOWN, strict=True)))
@@ -248,7 +248,9 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
             ),
         )
     return tuple(
-        Fact(name, number(scalars[key], 3), about) for name, key, about in rows if key in scalars
+        Fact(name, format_number(scalars[key], 3), about)
+        for name, key, about in rows
+        if key in scalars
     )
 
 
@@ -259,10 +261,10 @@ def _note(reading: Reading) -> str:
     cutoff = reading.scalars.get("cutoff")
     text = "$H$ scaled to trace 1"
     if cutoff is not None:
-        text += f"; ν omits eigenvalues below {number(cutoff, 2)}"
+        text += f"; ν omits eigenvalues below {format_number(cutoff, 2)}"
     outside = reading.scalars.get("outside")
     if outside is not None:
-        text += f" ({percent(outside, 2)} of the label energy)"
+        text += f" ({format_percent(outside, 2)} of the label energy)"
     contradictory = int(reading.scalars.get("contradictory", 0))
     if contradictory:
         text += f"; {contradictory} examples share an input with one of another label"

@@ -13,7 +13,7 @@ from dgn_engine.scene.layer_curves import recorded_curve
 from dgn_engine.scene.overlaid import scalar_curves
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Series, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates, keep_gates
-from dgn_engine.text.written_numbers import number, percent
+from dgn_engine.text.written_numbers import format_number, format_percent
 
 SCALE = Option(
     "scale", "Loss", always(("auto", "automatic"), ("linear", "linear"), ("log", "logarithmic"))
@@ -99,7 +99,7 @@ def _facts(view: View) -> tuple[Fact, ...]:
     accuracy = _until_now(view, "test_accuracy")
     tested = accuracy is not None and bool(accuracy.values.size)
     if accuracy is not None and tested:
-        last = f"{percent(accuracy.values[-1], 2)} at step {accuracy.steps[-1]:,}"
+        last = f"{format_percent(accuracy.values[-1], 2)} at step {accuracy.steps[-1]:,}"
         last += _before(view, "test_accuracy")
         if view.tested:
             facts.append(Fact("test", last, "Accuracy on the whole test set."))
@@ -111,13 +111,13 @@ def _facts(view: View) -> tuple[Fact, ...]:
         best_steps = accuracy.steps[accuracy.values == best][:1].tolist()
         where = f", at step {best_steps[0]:,}" if best_steps else ""
         about = f"Best test accuracy of this run so far{where}."
-        facts.append(Fact("best", percent(best, 2), about))
+        facts.append(Fact("best", format_percent(best, 2), about))
     elif not view.tested:
         facts.append(_no_test(view))
     loss = _until_now(view, "train_loss")
     if loss is not None and loss.values.size:
         about = "Mean loss over the training batches since the last measurement."
-        value = number(loss.values[-1], 4) if np.isfinite(loss.values[-1]) else "not finite"
+        value = format_number(loss.values[-1], 4) if np.isfinite(loss.values[-1]) else "not finite"
         facts.append(Fact("train loss", value + _before(view, "train_loss"), about))
     return tuple(facts)
 
@@ -143,7 +143,9 @@ def _note(view: View, losses: tuple[Curve, ...], axis: Axis) -> str:
     if view.run is None:
         return ""
     count, top = beyond(losses, axis)
-    above = f"{count:,} loss{'es' if count > 1 else ''} above the axis, up to {number(top, 3)}. "
+    above = (
+        f"{count:,} loss{'es' if count > 1 else ''} above the axis, up to {format_number(top, 3)}. "
+    )
     return (above if count else "") + _about_scores(view)
 
 

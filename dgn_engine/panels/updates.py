@@ -27,7 +27,7 @@ from dgn_engine.scene.layer_curves import (
 from dgn_engine.scene.panel_readings import as_note
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_engine.scene.trials import train_gates_alone
-from dgn_engine.text.written_numbers import number, percent
+from dgn_engine.text.written_numbers import format_number, format_percent
 
 # (network, role, dash)
 _NETWORKS: tuple[tuple[str, Role, Dash], ...] = (
@@ -125,16 +125,16 @@ def _over_steps(view: View, network: str, what: str, count: int) -> Chart:
 def _facts(gradients: Reading | None, updates: Reading | None) -> tuple[Fact, ...]:
     facts = []
     if gradients is not None and "loss" in gradients.scalars:
-        value = number(gradients.scalars["loss"], 4)
+        value = format_number(gradients.scalars["loss"], 4)
         facts.append(Fact("probe loss", value, "Mean loss on the probe examples."))
     for name, gradient in _of(gradients, "").items():
-        norm = number(float(np.linalg.norm(gradient)), 3)
+        norm = format_number(float(np.linalg.norm(gradient)), 3)
         about = f"Gradient norm over all weights of the {name} network."
         facts.append(Fact(f"‖∂L‖ {name}", norm, about))
     about = "‖Θ - Θ_0‖/‖Θ_0‖ since the first reading, averaged over layers."
     for name, moved in _of(updates, "_moved").items():
         if np.isfinite(moved).any():
-            facts.append(Fact(f"moved {name}", percent(float(np.nanmean(moved)), 2), about))
+            facts.append(Fact(f"moved {name}", format_percent(float(np.nanmean(moved)), 2), about))
     return tuple(facts)
 
 

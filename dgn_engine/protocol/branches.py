@@ -10,7 +10,7 @@ from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.training import Change, LayerInfo, Measured, RunStarted, probe_digest_at
 from dgn_engine.protocol.watching import ProbeScalars
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 Phase = Literal["starting", "training", "finished", "stopped", "failed"]
 
@@ -45,9 +45,9 @@ class BranchChanges:
         if self.value_input is not None:
             words.append(f"value input {self.value_input}")
         if self.learning_rate is not None:
-            words.append(f"learning rate {number(self.learning_rate)}")
+            words.append(f"learning rate {format_number(self.learning_rate)}")
         if self.beta is not None:
-            words.append(f"β {number(self.beta)}")
+            words.append(f"β {format_number(self.beta)}")
         if self.seed is not None:
             words.append(f"seed {self.seed}")
         return tuple(words)
@@ -57,7 +57,7 @@ class BranchChanges:
         words = self.regime or next(iter(self.in_words()), "no changes")
         return f"{words} from step {step:,}"
 
-    def options(self) -> tuple[str, ...]:
+    def command_options(self) -> tuple[str, ...]:
         """Return the equivalent options of `dgn train --branch-from`."""
         arguments: list[str] = []
         for option, value in (
@@ -138,7 +138,7 @@ class BranchStatus(Event):
     remark: str = ""
 
     @property
-    def trains(self) -> bool:
+    def is_training(self) -> bool:
         return self.phase in ("starting", "training")
 
 
@@ -164,7 +164,7 @@ class CheckpointsListed(Event):
     folder: str = ""
     seconds_a_step: float = 0.0
 
-    def nearest(self, step: int) -> int | None:
+    def nearest_step(self, step: int) -> int | None:
         """Return the step of the checkpoint from which a branch at `step` starts; None for the
         seed."""
         return max((at for at, _ in self.checkpoints if at <= step), default=None)

@@ -84,7 +84,7 @@ class FileReading:
             raise UserError(f"ε of BatchNorm is {self.norm_eps:g}; it must be positive and finite.")
 
     @property
-    def options(self) -> str:
+    def command_options(self) -> str:
         """The equivalent options of a command: '--activation relu --geometry p1,max2'."""
         words: list[str] = []
         for item in fields(self):
@@ -115,7 +115,7 @@ class FileReading:
 NOTHING_SAID = FileReading()
 
 
-def reading_of(net: NetConfig) -> FileReading:
+def reading_from_options(net: NetConfig) -> FileReading:
     """Return the answers in the options of a network 'file:PATH'; raises `UserError`."""
     known = {item.name for item in fields(FileReading)} - {"net"}
     given = {"ignored" if name == "ignore" else name: value for name, value in net.options}
@@ -130,8 +130,8 @@ def reading_of(net: NetConfig) -> FileReading:
         geometry=str(given.get("geometry", "")),
         batchnorm=str(given.get("batchnorm", "")),  # type: ignore[arg-type]  # checked by itself
         norm_eps=float(eps) if isinstance(eps, (int, float)) else None,
-        ignored=_names(given.get("ignored", "")),
-        order=_names(given.get("order", "")),
+        ignored=_split_names(given.get("ignored", "")),
+        order=_split_names(given.get("order", "")),
     )
 
 
@@ -206,5 +206,5 @@ def _checked_activation(text: str) -> str:
     return f"{name}:{value!r}"
 
 
-def _names(text: OptionValue) -> tuple[str, ...]:
+def _split_names(text: OptionValue) -> tuple[str, ...]:
     return tuple(part for part in str(text).split(",") if part)

@@ -8,7 +8,7 @@ from typing import Literal
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.file_reading import FileReading, FittingReading, OpenQuestion, Unsaid
 from dgn_engine.protocol.messages import Command, Event, UndoPolicy, Working
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 
 # The use of a file: its gates for Θ^f, its weights for Θ^v, to compare, or as a network.
 Purpose = Literal["", "gates", "weights", "compare", "network"]
@@ -240,7 +240,7 @@ class FileScored(Event):
             return f"accuracy n/a: {self.unknown}"
         if not self.examples:
             return f"computing its accuracy on {self.total:,} test examples"
-        share = percent(self.right / self.examples)
+        share = format_percent(self.right / self.examples)
         part = "" if self.examples == self.total else f"{self.examples:,} of "
         return f"{share} test accuracy ({part}{self.total:,} examples)"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 Array = NDArray[Any]
 MISFIT = "does not fit in memory"  # the fact 'fault' of a reading that is too large for memory
@@ -98,12 +98,10 @@ class Frame:
 
     def __repr__(self) -> str:
         probes = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())
-        return (
-            f"<frame of step {self.step:,}, epoch {number(self.epoch)}: {probes or 'no readings'}>"
-        )
+        return f"<frame of step {self.step:,}, epoch {format_number(self.epoch)}: {probes or 'no readings'}>"
 
 
-def freeze(array: Array) -> Array:
+def read_only_copy(array: Array) -> Array:
     """Return a contiguous, read-only copy; a view of a tensor would change with it."""
     copy = np.array(array, order="C", copy=True)
     copy.flags.writeable = False

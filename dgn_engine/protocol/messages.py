@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.text.written_numbers import duration, percent
+from dgn_engine.text.written_numbers import format_duration, format_percent
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Working(Event):
         """'Reading mnist, 40 %'."""
         if self.fraction is None:
             return self.what
-        return f"{self.what}, {percent(self.fraction, 0)}"
+        return f"{self.what}, {format_percent(self.fraction, 0)}"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class EngineSilent(Event):
     @property
     def sentence(self) -> str:
         return (
-            f"The engine has not responded for {duration(self.seconds)}: it is suspended, or the "
+            f"The engine has not responded for {format_duration(self.seconds)}: it is suspended, or the "
             "machine is too busy. Requests are carried out once it responds."
         )
 
@@ -146,7 +146,9 @@ class EngineAnswered(Event):
 
     @property
     def sentence(self) -> str:
-        return f"The engine responds again, after {duration(self.seconds)}; nothing was lost."
+        return (
+            f"The engine responds again, after {format_duration(self.seconds)}; nothing was lost."
+        )
 
 
 @dataclass(frozen=True)
@@ -168,11 +170,11 @@ class EngineRestarted(Event):
         change = f" Not restored: {', '.join(self.undone)}." if self.undone else ""
         return (
             f"The engine process died ({self.how}) at step {self.died_at:,}. It was restarted "
-            f"and the run continues {where}; {again}.{change}{not_done(self.unanswered)}"
+            f"and the run continues {where}; {again}.{change}{lost_requests(self.unanswered)}"
         )
 
 
-def not_done(commands: tuple[str, ...], shown: int = 3) -> str:
+def lost_requests(commands: tuple[str, ...], shown: int = 3) -> str:
     """Return ' Lost requests: swap to FL, pause.', to append to a sentence; '' if there are
     none."""
     if not commands:

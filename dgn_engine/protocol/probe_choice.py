@@ -81,13 +81,13 @@ class ProbeChoice:
         return ProbeChoice(tuple(dict.fromkeys(parts["classes"])), rows, tuple(parts["drawn"]))
 
 
-def packed(pixels: Array) -> str:
+def pack_pixels(pixels: Array) -> str:
     """Pack grey or colour levels 0…255 of one example, of any shape, as URL-safe text."""
     content = zlib.compress(np.ascontiguousarray(pixels, dtype=np.uint8).tobytes(), 9)
     return base64.urlsafe_b64encode(content).decode("ascii")
 
 
-def unpacked(word: str, shape: tuple[int, ...]) -> Array:
+def unpack_pixels(word: str, shape: tuple[int, ...]) -> Array:
     """Return the packed levels (uint8) in this shape; raises `UserError` if they do not fit it."""
     wanted = int(np.prod(shape))
     try:

@@ -98,33 +98,33 @@ class RunState:
         return self._entry_of(self.regime)
 
     @property
-    def inspected(self) -> str:
+    def inspected_file(self) -> str:
         """The file whose network is shown but not trained; '' while there is a run."""
         return self.run.inspected if self.run is not None else ""
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return self.catalogue is not None and self.phase != "stopped"
 
     @property
     def has_run(self) -> bool:
-        trains = self.run is not None and not self.inspected and not self.run.watched
+        trains = self.run is not None and not self.inspected_file and not self.run.watched
         return trains and self.phase in ("running", "paused", "finished")
 
     @property
     def has_epochs(self) -> bool:
         """True if steps can be converted to epochs; a watched run may not know its epoch length."""
-        return self.run is not None and not self.inspected and self.run.steps_per_epoch > 0
+        return self.run is not None and not self.inspected_file and self.run.steps_per_epoch > 0
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self.phase == "running"
 
     @property
-    def paused(self) -> bool:
+    def is_paused(self) -> bool:
         """True if there is a run that is not training; a recorded run that is only shown does not
         count."""
-        return self.run is not None and not self.running and self.recorded is None
+        return self.run is not None and not self.is_running and self.recorded is None
 
     @property
     def epoch_steps(self) -> int:
@@ -160,13 +160,13 @@ class RunState:
             probe_set=self.probe_set,
         )
 
-    def at(self, step: int) -> RunState:
+    def moved_to_step(self, step: int) -> RunState:
         """Return the state at the step of a frame; a frame from before a pause may arrive
         after it."""
-        late = not self.running and step < self.step
+        late = not self.is_running and step < self.step
         return self if late or step == self.step else replace(self, step=step)
 
-    def looking_back(self, then: RunState) -> RunState:
+    def with_past_settings(self, then: RunState) -> RunState:
         """Return this state with regime, wiring and settings of `then`, an earlier step of the same
         run.
 
@@ -180,7 +180,7 @@ class RunState:
             case EngineReady(catalogue=catalogue):
                 return replace(self, phase="idle", catalogue=catalogue)
             case RunStarted():
-                return self._begun(event)
+                return self._after_start(event)
             case RunShown(step=step):
                 return replace(self, recorded=event, phase="paused", step=step)
             case Running(step=step):
@@ -224,7 +224,7 @@ class RunState:
             case ChangesListed():
                 return replace(self, changes=event)
             case ComparedMoved():
-                return self._moved(event)
+                return self._after_compared_moved(event)
             case ComparisonOpened():
                 return replace(self, comparison=event)
             case ComparisonClosed():
@@ -247,7 +247,7 @@ class RunState:
             case _:
                 return self
 
-    def _begun(self, run: RunStarted) -> RunState:
+    def _after_start(self, run: RunStarted) -> RunState:
         entry, gates_from = self._entry_of(run.regime), run.config.gating.gates_from
         takes_gates = entry is not None and entry.takes_gates
         return RunState(
@@ -267,7 +267,7 @@ class RunState:
             probe_set=run.config.probe_set,
         )
 
-    def _moved(self, event: ComparedMoved) -> RunState:
+    def _after_compared_moved(self, event: ComparedMoved) -> RunState:
         """Return the state after the compared network, which trains elsewhere, has moved to another
         step."""
         previous = self.comparison
@@ -320,7 +320,7 @@ class RunChanges:
         state = _after_all(state, earlier.values())[-1]
         states = _after_all(state, at_step)
         state_then = next(
-            (candidate for candidate in reversed(states) if _agrees(candidate, frame)), None
+            (candidate for candidate in reversed(states) if _frame_agrees(candidate, frame)), None
         )
         if state_then is None and frame is not None:  # the log has gaps; the frame knows its regime
             wiring = frame.wiring or states[-1].wiring
@@ -336,7 +336,7 @@ def _after_all(state: RunState, changes: Iterable[Change]) -> list[RunState]:
     return states
 
 
-def _agrees(state: RunState, frame: Frame | None) -> bool:
+def _frame_agrees(state: RunState, frame: Frame | None) -> bool:
     """Return whether a frame may belong to a state; what the frame lacks is not compared."""
     if frame is None or not frame.regime:
         return True

@@ -266,7 +266,7 @@ class RunShown(Event):
     replaced: str = ""  # the folder of the run that it replaced
 
     @property
-    def live(self) -> bool:
+    def is_live(self) -> bool:
         """True if another process is writing it, so that it is followed."""
         return self.status == "running" and not self.file_name
 

@@ -37,7 +37,7 @@ class ThinnedCurve:
         self.count = 0  # of all appended points
 
     @property
-    def drawn(self) -> int:
+    def point_count(self) -> int:
         """The number of points that are kept."""
         return len(self.points()[0])
 
@@ -46,7 +46,7 @@ class ThinnedCurve:
         self.count += 1
         self._points = None
         if value != value:  # NaN
-            self._push(step, value)
+            self._push_point(step, value)
             return
         number = self._numbers
         self._numbers += 1
@@ -56,7 +56,7 @@ class ThinnedCurve:
         if not self._high[2] >= value:
             self._high = self._last
         if number % self._every == 0:
-            self._push(step, value)
+            self._push_point(step, value)
 
     def points(self) -> tuple[Array, Array]:
         """Return all kept points, read-only, and without copying while no point was dropped."""
@@ -72,18 +72,18 @@ class ThinnedCurve:
             self._points = steps, values
         return self._points
 
-    def _push(self, step: int, value: float) -> None:
+    def _push_point(self, step: int, value: float) -> None:
         if self._length == self._most:
-            self._halve()
+            self._drop_half()
             if not math.isnan(value) and (self._numbers - 1) % self._every:
                 return
         if self._length == len(self._steps):
-            self._move(lambda array: array, min(2 * self._length, self._most))
+            self._copy_points(lambda array: array, min(2 * self._length, self._most))
         self._steps[self._length] = step
         self._values[self._length] = value
         self._length += 1
 
-    def _halve(self) -> None:
+    def _drop_half(self) -> None:
         """Drop every second number, and every second NaN if more than a quarter of all points are
         NaN."""
         breaks = np.isnan(self._values[: self._length])
@@ -93,9 +93,9 @@ class ThinnedCurve:
             keep[breaks] = np.arange(breaks.sum()) % 2 == 0
         self._length = int(keep.sum())
         self._every *= 2
-        self._move(lambda array: array[: len(keep)][keep], self._most)
+        self._copy_points(lambda array: array[: len(keep)][keep], self._most)
 
-    def _move(self, chosen: Callable[[Array], Array], capacity: int) -> None:
+    def _copy_points(self, chosen: Callable[[Array], Array], capacity: int) -> None:
         """Copy the points to new arrays, since callers may have the old ones."""
         arrays = chosen(self._steps), chosen(self._values)
         self._steps = np.empty(capacity, dtype=np.int64)

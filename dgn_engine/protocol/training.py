@@ -9,7 +9,7 @@ from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol.messages import Command, Event, UndoPolicy
 from dgn_engine.protocol.watching import ProbeSet, ProbeSetChanged
 from dgn_engine.text.byte_counts import bytes_in_words
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RunEstimated(Event):
         if self.seconds is None:
             return words
         how = "measured" if self.measured else "estimated"
-        return f"{words}, about {duration(self.seconds)} a step ({how})"
+        return f"{words}, about {format_duration(self.seconds)} a step ({how})"
 
 
 @dataclass(frozen=True)
@@ -448,7 +448,7 @@ class ChangesListed(Event):
     undone: tuple[ListedChange, ...] = ()
 
     @property
-    def setting(self) -> str:
+    def last_setting(self) -> str:
         """The setting that `UndoSetting` would restore, 'the learning rate'; '' if there is
         none."""
         return self.done[-1].setting if self.done else ""

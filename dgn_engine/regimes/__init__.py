@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 from dgn_engine.regimes._regime import GROUPS, Regime, Trained
 
 __all__ = ["Regime", "Trained", "all_regimes", "find_regime", "only_regime"]
@@ -17,7 +17,7 @@ def all_regimes() -> tuple[Regime, ...]:
     Returns:
         The regimes.
     """
-    discovered = discover("dgn_engine.regimes", "REGIME", Regime)
+    discovered = discover_plugins("dgn_engine.regimes", "REGIME", Regime)
     return tuple(sorted(discovered.values(), key=lambda r: (GROUPS.index(r.group), r.order)))
 
 

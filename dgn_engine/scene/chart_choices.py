@@ -25,7 +25,7 @@ from dgn_engine.scene.matrix_difference import (
     subtracted,
     why_not,
 )
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 Asked = Literal["", "y_range", "colour_range"]  # two numbers to ask the user for first
 LAST = (200, 1000, 5000)  # steps
@@ -199,7 +199,7 @@ def _smoothing(weight: float) -> ChartRow:
     return ChartRow(
         "Smoothing",
         0 if weight else -1,
-        number(weight) if weight else "None",
+        format_number(weight) if weight else "None",
         is_over_steps,
         lambda now, _: now.smoothing == weight,
         lambda now, _: replace(now, smoothing=weight),

@@ -11,7 +11,7 @@ from dgn_engine.scene.axes import LOG, Range, chart_range, spanning_axis
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Scene
 from dgn_engine.scene.matrix_colours import ColourChoice, coloured
 from dgn_engine.scene.matrix_difference import DrawnWith, Subtrahend, as_it_is, subtracted
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 _NEGLIGIBLE = 1e-18  # a weight of the past too small to change a double
 _LEAST_POINTS = 3  # minimum length of a smoothed curve
@@ -64,7 +64,7 @@ def adjusted(
     )
     weights = {curve.smoothed: "" for chart in charts for curve in chart.curves if curve.smoothed}
     smoothing_notes = (
-        f"Smoothing {number(value)}; pale lines and numbers are raw." for value in weights
+        f"Smoothing {format_number(value)}; pale lines and numbers are raw." for value in weights
     )
     note = " ".join(
         dict.fromkeys(

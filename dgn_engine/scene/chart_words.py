@@ -8,7 +8,7 @@ import numpy as np
 
 from dgn_engine.scene.elements import Chart, Curve, finite_range
 from dgn_engine.scene.typeset import plain
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 
 def charts_in_words(charts: Iterable[Chart]) -> str:
@@ -22,7 +22,7 @@ def _chart(chart: Chart) -> str:
         rows, columns = chart.matrix.values.shape
         low, high = finite_range(chart.matrix.values)
         of = f"{rows} {chart.matrix.row_name}s by {columns} {chart.matrix.column_name}s"
-        return f"{title}: {of}, {number(low, 3)} to {number(high, 3)}."
+        return f"{title}: {of}, {format_number(low, 3)} to {format_number(high, 3)}."
     curves = "; ".join(_curve(chart, curve) for curve in chart.curves if curve.x.size)
     return f"{title}: {curves}." if curves else f"{title}: no curves yet."
 
@@ -32,7 +32,7 @@ def _curve(chart: Chart, curve: Curve) -> str:
     low, high = finite_range(curve.y)
     over = plain(chart.x.label) or "x"
     name = f"{plain(curve.name)} " if curve.name else ""
-    reach = f"{number(low, 3)} to {number(high, 3)}"
+    reach = f"{format_number(low, 3)} to {format_number(high, 3)}"
     finite = curve.y[np.isfinite(curve.y)]
-    end = f", {number(float(finite[-1]), 3)} at the end" if finite.size else ""
-    return f"{name}over {over} {number(first)} to {number(last)}, {reach}{end}"
+    end = f", {format_number(float(finite[-1]), 3)} at the end" if finite.size else ""
+    return f"{name}over {over} {format_number(first)} to {format_number(last)}, {reach}{end}"

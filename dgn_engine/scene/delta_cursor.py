@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.scene.elements import Chart, Curve, Scene
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 
 def with_delta(scene: Scene, marks: tuple[int, ...]) -> Scene:
@@ -26,11 +26,13 @@ def with_delta(scene: Scene, marks: tuple[int, ...]) -> Scene:
 def delta_lines(chart: Chart) -> tuple[str, ...]:
     """Return 'Δ step +360 (120 → 480)' and each curve's change; of one mark 'step 120 …'."""
     if len(chart.delta) == 1:
-        return (f"step {number(chart.delta[0])} → mark another",)
+        return (f"step {format_number(chart.delta[0])} → mark another",)
     if len(chart.delta) != 2:
         return ()
     first, second = chart.delta
-    lines = [f"Δ step {number(second - first, signed=True)} ({number(first)} → {number(second)})"]
+    lines = [
+        f"Δ step {format_number(second - first, signed=True)} ({format_number(first)} → {format_number(second)})"
+    ]
     for curve in chart.curves:
         if curve.smoothed or not curve.x.size:
             continue
@@ -40,8 +42,8 @@ def delta_lines(chart: Chart) -> tuple[str, ...]:
             lines.append(f"{name}  value missing")
             continue
         times = ends[1] / ends[0] if chart.y.log and ends[0] else None
-        ratio = f" (×{number(times, 3)})" if times is not None else ""
-        lines.append(f"{name}  {number(ends[1] - ends[0], 4, signed=True)}{ratio}")
+        ratio = f" (×{format_number(times, 3)})" if times is not None else ""
+        lines.append(f"{name}  {format_number(ends[1] - ends[0], 4, signed=True)}{ratio}")
     return tuple(lines)
 
 

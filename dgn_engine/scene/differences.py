@@ -16,7 +16,7 @@ from dgn_engine.config import SETTINGS, RunConfig
 from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.scene.panel_spec import Series, View, run_key
 from dgn_engine.text import written_numbers
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 _SCORES = {
     "train_loss": "train loss",
@@ -214,7 +214,7 @@ def _word(value: Any) -> str:
         return NONE
     if isinstance(value, (list, tuple)):
         return " ".join(str(item) for item in value)
-    return number(value) if isinstance(value, float) else str(value)
+    return format_number(value) if isinstance(value, float) else str(value)
 
 
 def _order(wiring: Sequence[int] | None) -> str:
@@ -338,10 +338,14 @@ def _at(series: Series, step: int) -> float:
 
 
 def _number(value: float, percent: bool) -> str:
-    return written_numbers.percent(value, 2) if percent else written_numbers.number(value, 4)
+    return (
+        written_numbers.format_percent(value, 2)
+        if percent
+        else written_numbers.format_number(value, 4)
+    )
 
 
 def _change(value: float, percent: bool) -> str:
     if percent:
-        return written_numbers.percent(value, 2, signed=True).removesuffix(" %")
-    return written_numbers.number(value, 3, signed=True)
+        return written_numbers.format_percent(value, 2, signed=True).removesuffix(" %")
+    return written_numbers.format_number(value, 3, signed=True)

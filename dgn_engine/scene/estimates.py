@@ -6,7 +6,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Array, Chart, with_matrix
-from dgn_engine.text.written_numbers import number, plus_minus
+from dgn_engine.text.written_numbers import format_number, plus_minus
 
 
 def marked(chart: Chart, reading: Reading, name: str, error: str = "") -> Chart:
@@ -26,7 +26,7 @@ def mean_in_words(values: Array, errors: Array | None) -> str:
         return "–"
     mean = float(values.mean())
     if errors is None:
-        return number(mean, 3)
+        return format_number(mean, 3)
     # SE(mean) ≤ mean of the entries' SEs, with equality if they are fully correlated.
     return plus_minus(mean, float(errors.mean()))
 
@@ -36,7 +36,7 @@ def estimate_note(*readings: Reading) -> str:
     error = max((reading.error for reading in readings), default=0.0)
     if not error > 0.0:
         return ""
-    share = number(100 * error, 2)
+    share = format_number(100 * error, 2)
     return f"Hatched corner: estimated, standard error ± {share} % of the kernel."
 
 

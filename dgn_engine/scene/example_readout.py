@@ -17,7 +17,7 @@ from dgn_engine.scene.panel_spec import View
 from dgn_engine.scene.readout import describe
 from dgn_engine.scene.run_text import is_conv, layers_in
 from dgn_engine.scene.typeset import plain
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 EXACT = 1e6  # paths shown as a whole number; above, in four digits
 
@@ -109,7 +109,7 @@ def shown_example(pictures: ProbeExamples, place: int) -> ShownExample:
     points = vectors[:, varying]
     x, y = (float(value) for value in points[place])
     return ShownExample(
-        place, name, f"({number(x, 3)}, {number(y, 3)})", point=(x, y), points=points
+        place, name, f"({format_number(x, 3)}, {format_number(y, 3)})", point=(x, y), points=points
     )
 
 

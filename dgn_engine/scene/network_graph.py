@@ -9,7 +9,7 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Dash, Role, Subjects, reach_of
 from dgn_engine.scene.scatter import lines, scattered
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 MOST_LINES = 600  # weights that can still be told apart
 # Relative to the layer's largest weight; only strong ones are named beside the chart.
@@ -45,7 +45,7 @@ def network_graph(reading: Reading) -> Chart:
     layers, widest = reading.arrays["gates"].shape
     first, last = nodes[0][0], nodes[-1][0]
     ticks = [
-        (position, "x" if position == 0 else "ŷ" if position > layers else number(position))
+        (position, "x" if position == 0 else "ŷ" if position > layers else format_number(position))
         for position, _ in nodes
     ]
     stride = -(-len(ticks) // 9)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dgn_engine.config import RunConfig
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.protocol.messages import Command
@@ -214,7 +214,7 @@ def choice(view: View, option: Option) -> str:
 
 def all_panels() -> dict[str, PanelSpec]:
     """Return every panel by id (its file name) in menu order: open by default first."""
-    panels = discover("dgn_engine.panels", "PANEL", PanelSpec)
+    panels = discover_plugins("dgn_engine.panels", "PANEL", PanelSpec)
     order = ((not panel.opened, panel.area, panel.order) for panel in panels.values())
     order_by_name = dict(zip(panels, order, strict=True))
     return {name: panels[name] for name in sorted(panels, key=order_by_name.__getitem__)}

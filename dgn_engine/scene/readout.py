@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix
-from dgn_engine.text.written_numbers import number, plus_minus
+from dgn_engine.text.written_numbers import format_number, plus_minus
 
 
 def describe(chart: Chart, x: float, y: float, near: float = 0.0) -> tuple[str, ...]:
@@ -45,10 +45,10 @@ def _entry(matrix: Matrix, row: int, column: int) -> tuple[str, ...]:
         if inside_row == high or inside_column == wide or tile >= len(matrix.row_labels):
             return ()
         position = f"row {inside_row}, column {inside_column}"
-        return (matrix.row_labels[tile], f"{position}: {number(value)}")
+        return (matrix.row_labels[tile], f"{position}: {format_number(value)}")
     first = _named(matrix.row_name, row, matrix.row_labels)
     second = _named(matrix.column_name, column, matrix.column_labels)
-    value_text = "undefined (zero diagonal)" if np.isnan(value) else number(value)
+    value_text = "undefined (zero diagonal)" if np.isnan(value) else format_number(value)
     if matrix.error is not None and np.isfinite(value):
         value_text = plus_minus(value, float(matrix.error[row, column]))
     return (first, second, value_text)
@@ -78,11 +78,11 @@ def _values(chart: Chart, x: float) -> tuple[str, ...]:
             curve_x if nearest_x is None or abs(curve_x - x) < abs(nearest_x - x) else nearest_x
         )
         name = curve.name or chart.title
-        lines.append(f"{name}  {number(float(curve.y[index]))}")
+        lines.append(f"{name}  {format_number(float(curve.y[index]))}")
     if nearest_x is None:
         return ()
     raw = (
-        f" · raw; lines smoothed {', '.join(f'{number(weight)}' for weight in weights)}"
+        f" · raw; lines smoothed {', '.join(f'{format_number(weight)}' for weight in weights)}"
         if weights
         else ""
     )
@@ -93,4 +93,4 @@ def _place(axis: Axis, at: float) -> str:
     """Return 'step 40', or the name of the nearest tick if ticks name places."""
     if axis.places and axis.ticks:
         return min(axis.ticks, key=lambda tick: abs(tick[0] - at))[1]
-    return f"{axis.label or 'x'} {number(at)}"
+    return f"{axis.label or 'x'} {format_number(at)}"

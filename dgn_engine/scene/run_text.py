@@ -11,7 +11,7 @@ from dgn_engine.protocol.branches import BranchStatus
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.scene.panel_spec import Values, View
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 _LONG = 18  # characters that fit
 _UNITS = ((86_400.0, "day"), (3600.0, "h"), (60.0, "min"))
@@ -41,7 +41,7 @@ def data_in_words(data: DataConfig) -> str:
     text = f"{name} {PurePath(path).name}" if colon else name
     text = f"{text} {data.binary[0]}|{data.binary[1]}" if data.binary else text
     if data.label_noise:
-        text += f", {number(100 * data.label_noise)} % label noise"
+        text += f", {format_number(100 * data.label_noise)} % label noise"
     if data.normalise != "none":
         text += f", normalised {data.normalise}"
     if data.image_channels:
@@ -63,7 +63,7 @@ def net_in_words(run: RunStarted) -> str:
     """Return 'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'."""
     if run.inspected:
         return f"{run.inspected}, {reading_of(run)}" if run.assuming else run.inspected
-    name, widths = run.config.net.short, {layer.shape[0] for layer in run.layers}
+    name, widths = run.config.net.display_name, {layer.shape[0] for layer in run.layers}
     kinds = {layer.kind for layer in run.layers}
     if kinds == {"dense"} and len(widths) == 1:
         return f"{name} {widths.pop()}×{len(run.layers) + 1}"

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from dgn_engine.scene.axes import Range
 from dgn_engine.scene.elements import Axis, Chart
-from dgn_engine.text.written_numbers import decimals, number, power_of_ten
+from dgn_engine.text.written_numbers import format_decimals, format_number, power_of_ten
 
 Tick = tuple[float, str]
 
@@ -101,7 +101,7 @@ def _prefix(largest: float) -> tuple[float, str]:
 def _short(value: float) -> str:
     """Format a value with a prefix if that is shorter: '50k'."""
     unit, prefix = _prefix(value)
-    return number(value / unit) + prefix
+    return format_number(value / unit) + prefix
 
 
 def _labels(values: Sequence[float], step: float) -> list[str]:
@@ -113,12 +113,14 @@ def _labels(values: Sequence[float], step: float) -> list[str]:
         tail = f"×{power_of_ten(exponent)}"
         unit = 10.0**exponent
         digits = _decimals(step / unit)
-        return ["0" if abs(v) < step / 2 else decimals(v / unit, digits) + tail for v in values]
+        return [
+            "0" if abs(v) < step / 2 else format_decimals(v / unit, digits) + tail for v in values
+        ]
     unit, prefix = _prefix(largest)
     if largest >= 1e15:
-        return [number(value) for value in values]
+        return [format_number(value) for value in values]
     digits = _decimals(step / unit)
-    texts = [decimals(value / unit, digits) for value in values]
+    texts = [format_decimals(value / unit, digits) for value in values]
     if prefix:  # '5k' next to '7.5k'
         texts = [text.rstrip("0").rstrip(".") if "." in text else text for text in texts]
     return [
@@ -166,7 +168,7 @@ def bar_ticks(chart: Chart) -> tuple[Tick, ...]:
         return linear_ticks(low, high, 3)
     digits = max(1 - math.floor(math.log10(high - low)), 0)
     below, above = matrix.beyond
-    first, last = (number(round(value, digits)) for value in (low, high))
+    first, last = (format_number(round(value, digits)) for value in (low, high))
     room = 0.2 * (high - low)
     between = (tick for tick in linear_ticks(low, high, 3) if low + room < tick[0] < high - room)
     ends = (low, f"≤ {first}" if below else first), (high, f"≥ {last}" if above else last)

@@ -39,7 +39,7 @@ from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.untrusted_run import plain_event
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 from dgn_engine.training.layer_infos import layer_infos
 from dgn_engine.training.readings.executor_choice import ExecutorChoice
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
@@ -75,26 +75,26 @@ class Comparison:
         self._scalars: list[ProbeScalars] = []  # since the last `take_scalars`
         self.number = 0  # of the newest comparison, from 1
 
-    def open(self, source: ComparisonSource, inputs: ProbeInputs | None) -> None:
+    def open_source(self, source: ComparisonSource, inputs: ProbeInputs | None) -> None:
         """Open a comparison; if this raises `UserError`, the previous one stays open."""
         imported, opened = source(inputs)
         recorded = None
         if isinstance(source, RecordedSource | HeldSource):
-            recorded = source.frames(imported)
+            recorded = source.compared_frames(imported)
         network = None
         if imported is not None and inputs is not None:
-            network = FrozenNetwork(imported, inputs, self._hear, traced=True)
+            network = FrozenNetwork(imported, inputs, self._collect_scalars, traced=True)
             network.probe_schedule.use_executor(self._executors.executor)
             network.probe_schedule.watch(self._requests)
             opened = replace(
                 opened,
-                about=_in_words(network, imported.assuming),
+                about=_describe_network(network, imported.assuming),
                 regime=network.regime.name,
                 layers=layer_infos(network.architecture),
                 wiring=network.network.wiring,
                 step=network.step_count,
             )
-        self._release()
+        self._release_network()
         self.source, self._network = source, network
         self.number += 1
         self._emit(replace(opened, number=self.number))
@@ -114,65 +114,67 @@ class Comparison:
                 f"{command.in_words()}.",
                 kind="no-run",
             )
-        self.compare(RecordedSource(Path(command.folder), command.step), shown)
+        self.compare_with(RecordedSource(Path(command.folder), command.step), shown)
 
-    def compare_held(self, command: CompareHeld, run: Run, current: Callable[[], int]) -> None:
+    def compare_earlier_step(
+        self, command: CompareHeld, run: Run, current: Callable[[], int]
+    ) -> None:
         """Compare with an earlier step of `run`; `current` returns the number of the run in
         progress."""
         started = run.started_event(paused=True)
-        self.compare(HeldSource(started, run.config, command.step, current), run)
+        self.compare_with(HeldSource(started, run.config, command.step, current), run)
 
-    def compare(self, source: ComparisonSource, shown: ReadableNetwork | None) -> None:
+    def compare_with(self, source: ComparisonSource, shown: ReadableNetwork | None) -> None:
         """Compare what is shown (None: a recorded run) with another network or run.
 
         Raises:
             UserError: They cannot be compared; the previous comparison stays open.
         """
-        self.open(source, None if shown is None else probe_inputs_of(shown))
+        self.open_source(source, None if shown is None else probe_inputs_of(shown))
         if shown is not None:
             shown.probe_schedule.invalidate_comparing()
 
-    def move(self, imported: ImportedNetwork) -> None:
+    def update_network(self, imported: ImportedNetwork) -> None:
         """Use the new weights of a network that trains elsewhere for all further readings.
 
         Existing readings are kept until then. Raises `UserError`.
         """
         if self._network is not None:
-            self._network.move(imported)
+            self._network.update_network(imported)
 
     def take_scalars(self) -> tuple[ProbeScalars, ...]:
         """Return the scalars of the readings since the last call."""
         taken, self._scalars = self._scalars, []
         return tuple(taken)
 
-    def _hear(self, event: Event) -> None:
+    def _collect_scalars(self, event: Event) -> None:
         """Keep scalars for `take_scalars`, since they belong to no run here; emit other events."""
         if not isinstance(event, ProbeScalars):
             self._emit(event)
         elif len(self._scalars) < MOST_SCALARS:
             self._scalars.append(event)
 
-    def renew(self, inputs: ProbeInputs | None) -> None:
+    def reopen_for(self, inputs: ProbeInputs | None) -> None:
         """Reopen the comparison for a new run (None: there is none), or say why it was closed."""
         if self.source is None:
             return
         try:
             if inputs is None:
                 raise UserError("There is no run to compare with.")
-            self.open(self.source, inputs)
+            self.open_source(self.source, inputs)
         except UserError as refusal:
             self.close(f"The comparison was closed: {refusal}")
 
     def close(self, reason: str = "", shown: ReadableNetwork | None = None) -> None:
         """End the comparison; `shown` drops its readings that depend on it."""
         if self.source is not None:
-            self._release()
+            self._release_network()
             self.source = self._network = None
             self._emit(ComparisonClosed(reason))
         if shown is not None:
             shown.probe_schedule.invalidate_comparing()
 
-    def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
+    def watch_probes(self, requests: tuple[ProbeRequest, ...]) -> None:
         """Compute the same probes as for the run."""
         self._requests = requests
         if self._network is not None:
@@ -183,7 +185,7 @@ class Comparison:
         due."""
         return self._network is not None and self._network.read_next()
 
-    def gates(self) -> tuple[Tensor, ...] | None:
+    def other_gates(self) -> tuple[Tensor, ...] | None:
         """Return the gates of the compared network on the probe examples; None if there is none."""
         return None if self._network is None else self._network.gates
 
@@ -192,7 +194,7 @@ class Comparison:
         """The schedule of the compared network; None if there is none."""
         return None if self._network is None else self._network.probe_schedule
 
-    def _release(self) -> None:
+    def _release_network(self) -> None:
         self._scalars = []
         if self._network is not None:
             self._network.probe_schedule.release()
@@ -202,15 +204,15 @@ class Comparison:
         return {} if self._network is None else dict(self._network.probe_schedule.readings)
 
 
-def of_listing(listing: CheckpointContents) -> ComparisonSource:
-    def source(inputs: ProbeInputs | None) -> tuple[ImportedNetwork | None, ComparisonOpened]:
+def source_from_listing(listing: CheckpointContents) -> ComparisonSource:
+    def open_listing(inputs: ProbeInputs | None) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         if inputs is None:
             raise UserError(_ONLY_SHOWN, kind="only-shown")
         shape = inputs.in_channels(channels_wanted(listing)).shape
         imported = network_of(listing, shape, door="window")
         return imported, ComparisonOpened(listing.file_name, "", "", ())
 
-    return source
+    return open_listing
 
 
 @dataclass(frozen=True)
@@ -231,10 +233,10 @@ class RecordedSource:
         state = RunState()
         if reader.started is not None:
             state = state.after(reader.started)
-        history = drawn_history(self._counted(reader))
+        history = drawn_history(self._events_to_compare(reader))
         for event in history.events:
             state = state.after(event)
-        name = _name(reader)
+        name = _source_name(reader)
         opened = ComparisonOpened(
             name=name if self.step is None else f"{name} at step {self.step:,}",
             about="scores only",
@@ -250,7 +252,7 @@ class RecordedSource:
         try:
             if inputs is None:
                 raise UserError(_ONLY_SHOWN, kind="only-shown")
-            snapshot = _loaded(reader, self.step)
+            snapshot = _load_checkpoint(reader, self.step)
             if self.step is not None:  # a change at that step may come after the checkpoint
                 opened = replace(opened, config=_config_at(snapshot, opened.config))
             return _network_of(reader, snapshot, inputs.shape), opened
@@ -265,13 +267,13 @@ class RecordedSource:
             lost = f" {opened.remark}" if opened.remark else ""
             return None, replace(opened, remark=f"Only its scores are compared: {refusal}{lost}")
 
-    def _counted(self, reader: RunReader) -> Iterator[Event]:
+    def _events_to_compare(self, reader: RunReader) -> Iterator[Event]:
         """Yield the events up to the compared step; all of them if there is none."""
         for event in reader.log.each_event():
             if self.step is None or getattr(event, "step", 0) <= self.step:
                 yield event
 
-    def frames(self, network: ImportedNetwork | None) -> ComparedFrames | None:
+    def compared_frames(self, network: ImportedNetwork | None) -> ComparedFrames | None:
         """Return where its frames are, to be shown if `network` is None; None if it has none."""
         reader = RunReader(self.folder)
         if reader.started is None or not reader.frames:
@@ -284,7 +286,7 @@ class RecordedSource:
         step = None
         if network is None:
             step = reader.frames[-1].step if self.step is None else self.step
-        return ComparedFrames(_name(reader), str(self.folder), reader.started, changes, step)
+        return ComparedFrames(_source_name(reader), str(self.folder), reader.started, changes, step)
 
 
 @dataclass(frozen=True)
@@ -309,16 +311,16 @@ class HeldSource:
         opened = ComparisonOpened("this run", about, regime, (), config=self.config)
         return None, replace(opened, step=self.step, at_step=self.step)
 
-    def frames(self, _network: ImportedNetwork | None) -> ComparedFrames:
+    def compared_frames(self, _network: ImportedNetwork | None) -> ComparedFrames:
         return ComparedFrames("this run", "", self.started, (), self.step)
 
 
-def _name(reader: RunReader) -> str:
+def _source_name(reader: RunReader) -> str:
     """Return the name of its folder, or its changes if it is a branch."""
     origin = origin_of(reader.info)
     if origin is not None:
         return origin.changes.name_from(origin.step)
-    return plain(reader.path.name, 60)
+    return plain_text(reader.path.name, 60)
 
 
 def network_at(
@@ -328,7 +330,7 @@ def network_at(
 
     Raises `UserError` if there is none, or it takes other inputs.
     """
-    return _network_of(reader, _loaded(reader, step), input_shape)
+    return _network_of(reader, _load_checkpoint(reader, step), input_shape)
 
 
 def _network_of(
@@ -349,8 +351,8 @@ def _config_at(snapshot: run_checkpoints.Snapshot, known: RunConfig | None) -> R
         known.gating,
         regime=str(state["regime"]),
         wiring=tuple(map(int, state["wiring"])),
-        rotation=_turns(state.get("rotation", ())),
-        shift=_turns(state.get("shift", ())),
+        rotation=_normalise_turns(state.get("rotation", ())),
+        shift=_normalise_turns(state.get("shift", ())),
         beta=float(dials["beta"]),
         value_input=dials["value_input"],
     )
@@ -358,12 +360,12 @@ def _config_at(snapshot: run_checkpoints.Snapshot, known: RunConfig | None) -> R
     return replace(known, gating=gating, training=training)
 
 
-def _turns(turns: Sequence[int]) -> tuple[int, ...]:
+def _normalise_turns(turns: Sequence[int]) -> tuple[int, ...]:
     """Return rotations as `Rewired` has them: empty if nothing is rotated."""
     return tuple(map(int, turns)) if any(turns) else ()
 
 
-def _loaded(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:
+def _load_checkpoint(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:
     """Load a checkpoint; while a run is written it may vanish, and then a newer one is loaded."""
     for _ in range(ATTEMPTS - 1):
         checkpoint = reader.checkpoint(step)
@@ -376,10 +378,10 @@ def _loaded(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:
     return run_checkpoints.load(reader.checkpoint(step))
 
 
-def _in_words(network: FrozenNetwork, assuming: str) -> str:
+def _describe_network(network: FrozenNetwork, assuming: str) -> str:
     """Describe a network. `assuming`: its activation, if the user gave it and the file does not."""
     source = " (assumed)" if assuming else ""
     layers = len(network.architecture.gated_shapes)
     step = f" · step {network.step_count:,}" if network.step_count else ""
     gates = f"{layers} gate layer{'' if layers == 1 else 's'}"
-    return f"{network.regime.name}{source} · {gates} · {network.weights:,} weights{step}"
+    return f"{network.regime.name}{source} · {gates} · {network.total_weights:,} weights{step}"

@@ -15,7 +15,7 @@ import torch
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import branches, files, messages, runs, training, watching
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.session.known_plug_ins import catalogue_here
+from dgn_engine.session.known_plug_ins import local_catalogue
 from dgn_engine.session.live_branch import Branches
 from dgn_engine.session.opened_files import OpenedFiles, file_target_of
 from dgn_engine.session.reading_commands import ReadingCommands
@@ -68,7 +68,9 @@ class Engine:
         self._heavy = readings = ReadingCommands(state.emit, state.executors, state.comparison)
         self._branches = branches(state)
         self._undo = UndoHistory(
-            state.emit, lambda ticket: opened.listing(ticket).file_name, readings.choose
+            state.emit,
+            lambda ticket: opened.listing_of(ticket).file_name,
+            readings.apply_probe_choice,
         )
         self._runs = RunCommands(
             state, self._loop, readings, opened, self._undo, self._branches, self._cancelled
@@ -80,16 +82,16 @@ class Engine:
         state, loop, run_commands = self.state, self._loop, self._runs
         opened, readings, branch, undo = self._files, self._heavy, self._branches, self._undo
         library, comparison = state.library, state.comparison
-        in_run, on_shown, freeing = state.in_run, state.on_shown, self._freeing
+        in_run, on_shown, freeing = state.in_run, state.on_shown, self._with_memory_release
         return {
-            training.StartRun: run_commands.start,
-            training.EstimateRun: loop.estimate,
+            training.StartRun: run_commands.start_run,
+            training.EstimateRun: loop.emit_estimate,
             # By now nothing is being read.
             training.CancelLoading: lambda _: self._cancelled.clear(),
-            training.Resume: run_commands.resume,
-            training.Advance: run_commands.resume,
-            training.Pause: in_run(lambda run, _: loop.pause(run)),
-            training.Reset: run_commands.reset,
+            training.Resume: run_commands.resume_training,
+            training.Advance: run_commands.resume_training,
+            training.Pause: in_run(lambda run, _: loop.pause_run(run)),
+            training.Reset: run_commands.reset_run,
             training.GoBack: in_run(lambda run, _: run_commands.go_back(run)),
             training.SwapRegime: in_run(
                 lambda run, c: run.control.swap_regime(c.regime, c.restart_value)
@@ -108,61 +110,65 @@ class Engine:
             training.UndoSetting: lambda _: undo.undo_setting(state.run),
             training.UndoMany: lambda c: undo.undo_many(c, state.run),
             training.Redo: lambda _: undo.redo(state.run),
-            watching.Watch: lambda c: state.watch(c.requests),
+            watching.Watch: lambda c: state.watch_probes(c.requests),
             watching.SetWatchShare: loop.set_share,
             watching.ReportWindow: loop.charge_window,
-            watching.CancelReading: on_shown(readings.cancel),
-            watching.GoOnReading: on_shown(readings.resume),
+            watching.CancelReading: on_shown(readings.cancel_readings),
+            watching.GoOnReading: on_shown(readings.resume_readings),
             watching.SetProbeExamples: on_shown(readings.choose_number),
             watching.ChooseProbeSet: on_shown(readings.choose_set),
             watching.ChooseMisclassified: on_shown(readings.choose_misclassified),
             watching.ListExamples: on_shown(readings.list_examples),
             files.OpenFile: self._open_file,
             files.PickTensors: on_shown(
-                lambda c, shown: opened.pick(c.ticket, c.tensors, file_target_of(shown))
+                lambda c, shown: opened.pick_tensors(c.ticket, c.tensors, file_target_of(shown))
             ),
             files.SayReading: on_shown(
-                lambda c, shown: opened.say(c.ticket, c.reading, file_target_of(shown))
+                lambda c, shown: opened.set_reading(c.ticket, c.reading, file_target_of(shown))
             ),
-            files.CloseFile: freeing(lambda c: opened.forget(c.ticket)),
+            files.CloseFile: freeing(lambda c: opened.close_file(c.ticket)),
             files.TakeGates: on_shown(opened.take_gates),
             files.TakeWeights: on_shown(opened.take_weights),
             files.BeginWithBiases: in_run(
-                lambda run, c: run_commands.begin_with_biases(run, c, self._execute)
+                lambda run, c: run_commands.restart_with_biases(run, c, self._dispatch_command)
             ),
-            files.InspectFile: on_shown(run_commands.inspect),
-            files.CheckNetwork: on_shown(lambda c, shown: opened.check(c, file_target_of(shown))),
-            files.TrainOn: run_commands.train_on,
+            files.InspectFile: on_shown(run_commands.inspect_file),
+            files.CheckNetwork: on_shown(
+                lambda c, shown: opened.check_against_data(c, file_target_of(shown))
+            ),
+            files.TrainOn: run_commands.train_inspected,
             files.SaveWeights: in_run(lambda run, c: run.save_weights(Path(c.path))),
             runs.ContinueRun: run_commands.continue_recorded,
             runs.ContinueLast: run_commands.continue_last,
             runs.ListRuns: library.list_runs,
-            runs.NoteRun: library.note,
-            runs.DeleteRun: library.delete,
-            runs.ThinRuns: library.thin,
-            runs.ExportRun: library.export,
+            runs.NoteRun: library.save_notes,
+            runs.DeleteRun: library.delete_recorded,
+            runs.ThinRuns: library.thin_out,
+            runs.ExportRun: library.export_to_file,
             runs.ReadCurves: library.read_curves,
-            runs.ShowRun: lambda c: library.read(c, state.recording),
+            runs.ShowRun: lambda c: library.read_folder(c, state.recording),
             runs.OpenSession: library.open_session,
-            runs.SaveSession: lambda c: library.save_session(c, state.recording, loop.frame()),
-            branches.StartBranch: in_run(lambda run, c: branch.start(c, run)),
-            branches.StopBranch: lambda _: branch.stop(),
+            runs.SaveSession: lambda c: library.save_session(c, state.recording, loop.make_frame()),
+            branches.StartBranch: in_run(lambda run, c: branch.start_branch(c, run)),
+            branches.StopBranch: lambda _: branch.stop_branch(),
             branches.ListCheckpoints: in_run(
                 lambda run, _: branch.list_checkpoints(run, loop.seconds_a_step())
             ),
             branches.HoldCheckpoint: lambda c: branch.hold_checkpoint(c, loop.seconds_a_step()),
             branches.CompareFile: on_shown(
-                lambda c, shown: opened.compare(c.ticket, shown, comparison)
+                lambda c, shown: opened.compare_file(c.ticket, shown, comparison)
             ),
             branches.CompareRun: lambda c: comparison.compare_run(
-                c, state.shown, library.shown is not None
+                c, state.shown_network, library.shown is not None
             ),
             branches.CompareHeld: in_run(
-                lambda run, c: comparison.compare_held(
+                lambda run, c: comparison.compare_earlier_step(
                     c, run, lambda: 0 if state.run is None else state.run.number
                 )
             ),
-            branches.CloseComparison: freeing(lambda _: comparison.close(shown=state.shown)),
+            branches.CloseComparison: freeing(
+                lambda _: comparison.close(shown=state.shown_network)
+            ),
             messages.Shutdown: lambda _: self.close(),
         }
 
@@ -174,18 +180,18 @@ class Engine:
     def running(self) -> bool:
         return self.state.running
 
-    def announce(self) -> None:
-        self.state.emit(messages.EngineReady(catalogue_here(self._data_root), torch.__version__))
+    def emit_ready(self) -> None:
+        self.state.emit(messages.EngineReady(local_catalogue(self._data_root), torch.__version__))
 
-    def obey(self, command: messages.Command) -> None:
+    def handle_command(self, command: messages.Command) -> None:
         """Carry out one command between two steps; events are the answer."""
         self._look_at = 0.0
         if self.run is not None and isinstance(command, _ASIDE):
             self.run.budget.overhead.interrupt_quiet()
         elif self.run is not None and not isinstance(command, watching.ReportWindow):
             self.run.budget.overhead.discard_measurements()
-        self._attempt(command.in_words(), lambda: self._execute(command))
-        shown = self.state.shown
+        self._report_errors(command.in_words(), lambda: self._dispatch_command(command))
+        shown = self.state.shown_network
         if shown is not None and shown.probe_schedule.dropped:
             shown.probe_schedule.dropped = False
             self._publish_shown()  # before the next step, which may take long
@@ -199,49 +205,51 @@ class Engine:
         run = self.run
         try:
             if run is not None and self.running:
-                self._loop.step(run)
+                self._loop.take_step(run)
                 quiet = run.budget.overhead.is_quiet()
                 if self.running and (quiet or time.monotonic() < self._look_at):
                     return
             self._read_due()
         except Exception as error:
-            self._fail("Training stopped on an internal error", error)
+            self._fail_run("Training stopped on an internal error", error)
         self._look_at = time.monotonic() + self._look_every
 
     def _read_due(self) -> None:
         """Read, publish and record what is due, and collect the results of threads and
         processes."""
         state = self.state
-        state.unused.give_back_due()
+        state.unused.release_due()
         if (loaded := state.library.take_loaded()) is not None:
-            self._attempt(f"show {loaded.name}", lambda: self._runs.show(loaded))
+            self._report_errors(f"show {loaded.name}", lambda: self._runs.show_loaded(loaded))
         run = state.run
         # A run with a pace leaves a GPU idle between steps, so readings need not wait.
         trains = run is not None and state.running and not run.control.pace
         heard = state.executors.executor.deliver_answers(
             run.budget if run is not None and trains else None
         )
-        self._branches.poll(run)
+        self._branches.poll_branch(run)
         if run is not None:
             self._loop.read_due(run, heard)
             return
-        self._attempt("follow the run", lambda: state.library.follow(state.publish_recorded))
+        self._report_errors(
+            "follow the run", lambda: state.library.follow_shown(state.publish_recorded)
+        )
         try:
             self._read_inspected(heard)
         except Exception as error:
-            self._fail("Inspecting stopped on an internal error", error)
+            self._fail_run("Inspecting stopped on an internal error", error)
 
     def _read_inspected(self, heard: bool) -> None:
         """Compute one probe at a time; a network that does not change is read once."""
         inspected, comparison = self.state.inspected, self.state.comparison
         if inspected is None:
             return
-        if inspected.read_next(comparison.gates) or comparison.read_next() or heard:
+        if inspected.read_next(comparison.other_gates) or comparison.read_next() or heard:
             self._publish_shown()
         inspected.score_next()
 
     def _publish_shown(self) -> None:
-        frame = self._loop.frame()
+        frame = self._loop.make_frame()
         if frame is not None:
             self.state.publish(frame)
 
@@ -251,9 +259,9 @@ class Engine:
 
     def close(self) -> None:
         """Stop child processes, finish the run's folder and drop the run."""
-        self._loop.show_end()  # while the comparison is still open
+        self._loop.record_last_step()  # while the comparison is still open
         self._branches.close()
-        self._heavy.release(self.state.shown)
+        self._heavy.release_readings(self.state.shown_network)
         self._files.close()
         self.state.executors.executor.close()
         self.state.library.close()
@@ -261,43 +269,43 @@ class Engine:
         self.state.run = self.state.inspected = None
         self.state.running = False
 
-    def _attempt(self, what: str, act: Callable[[], None]) -> None:
+    def _report_errors(self, what: str, act: Callable[[], None]) -> None:
         try:
             act()
         except UserError as refusal:
             self.state.emit(messages.Refused.from_error(what, refusal))
         except Exception as error:  # the session must survive any internal error
-            self._fail(f"{what} failed", error)
+            self._fail_run(f"{what} failed", error)
 
-    def _execute(self, command: messages.Command) -> None:
+    def _dispatch_command(self, command: messages.Command) -> None:
         question = discard_question(command, self.state.run, self.state.recording)
         if question is not None:
             self.state.emit(question)
         else:
-            self._undo.remember(command, self.state.run, self.handlers[type(command)])
+            self._undo.execute_undoable(command, self.state.run, self.handlers[type(command)])
 
     def _open_file(self, command: files.OpenFile) -> None:
         """Open a file; a session is opened as one, whatever its name."""
-        path, shown = Path(command.path), self.state.shown
+        path, shown = Path(command.path), self.state.shown_network
         if is_session_file(path):
-            self._execute(runs.OpenSession(command.path))
+            self._dispatch_command(runs.OpenSession(command.path))
         else:
             target = file_target_of(shown or self.state.run_for(command))
-            self._files.open(path, command.purpose, target)
+            self._files.open_file(path, command.purpose, target)
 
-    def _freeing(self, act: Handler) -> Handler:
+    def _with_memory_release(self, act: Handler) -> Handler:
         """Wrap a handler that frees memory, so that it is returned to the system."""
 
         def handle(command: messages.Command) -> None:
             act(command)
-            self.state.unused.expect()
+            self.state.unused.schedule_release()
 
         return handle
 
-    def _fail(self, what: str, error: Exception) -> None:
+    def _fail_run(self, what: str, error: Exception) -> None:
         self.state.running = False
         self.state.emit(messages.Failed.from_exception(what, error))
         self._loop.end_recording(sound=False)
-        self._branches.release()
+        self._branches.release_checkpoints()
         if self.run is not None:
             self.state.emit(training.Paused(self.run.step_count))

@@ -62,12 +62,12 @@ class LabelledExamples:
     normalised: bool = False
 
     @staticmethod
-    def of(examples: Examples) -> LabelledExamples:
+    def from_examples(examples: Examples) -> LabelledExamples:
         return LabelledExamples(
             torch.from_numpy(examples.test_x), torch.from_numpy(examples.test_y)
         )
 
-    def drawn(self, data: DataConfig, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    def draw_sample(self, data: DataConfig, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Return a random sample, prepared for a network that takes `data`, with labels, on the
         CPU.
 
@@ -142,15 +142,15 @@ def offered_readings(
     try:
         fitted = data_for(listing, data, facts.shape)
         shape = shape_shown(fitted, facts.shape)
-        x, y = examples.drawn(fitted, facts.shape)
+        x, y = examples.draw_sample(fitted, facts.shape)
     except UserError:
         return () if is_open else None
-    as_run = [] if net.of_file else _as_named(listing, shape, net, x, y)
+    as_run = [] if net.is_from_file else _as_run_network(listing, shape, net, x, y)
     readings = (*as_run, *fitting_readings(listing, shape, x, y)) if is_open else tuple(as_run)
     return readings if readings or is_open else None
 
 
-def _as_named(
+def _as_run_network(
     listing: CheckpointContents, shape: tuple[int, ...], net: NetConfig, x: Tensor, y: Tensor
 ) -> list[FittingReading]:
     """Return the file as the network of this configuration, if its weights fit it."""

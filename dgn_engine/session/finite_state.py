@@ -32,7 +32,7 @@ class FiniteState:
         return self.snapshot.step
 
 
-class WayBack:
+class RecoveryPoint:
     """Keeps the state to which the current run can go back once it has diverged."""
 
     def __init__(self) -> None:
@@ -40,12 +40,12 @@ class WayBack:
         self._gone_back_to: FiniteState | None = None  # kept in case the run diverges again
         self._tried: set[int] = set()  # steps of states that led to another divergence
 
-    def add_to(self, event: Diverged, run: Run, recording: Recording | None) -> Diverged:
+    def add_finite_state(self, event: Diverged, run: Run, recording: Recording | None) -> Diverged:
         """Return the event with the state that `run` can go back to, which is kept from now on."""
         self._state = state = find_finite_state(run, recording, self._tried)
         return event if state is None else replace(event, back_to=state.step, stored=state.stored)
 
-    def check_trains(self, run: Run) -> None:
+    def check_not_diverged(self, run: Run) -> None:
         """Raise `UserError` if the run has diverged."""
         if run.diverged:
             back = "" if self._state is None else f"go back to step {self._state.step:,}, "
@@ -55,14 +55,16 @@ class WayBack:
                 value=run.step_count,
             )
 
-    def put_back(self, run: Run, undo: UndoHistory, emit: Callable[[Event], None]) -> None:
+    def restore_finite_state(
+        self, run: Run, undo: UndoHistory, emit: Callable[[Event], None]
+    ) -> None:
         """Restore the newest finite state of a diverged run; raises `UserError` if there is
         none."""
         state = self._state
         if not run.diverged or state is None:
             why = "there is no earlier state" if run.diverged else "it has not diverged"
             raise UserError(f"The run cannot go back: {why}.", kind="no-way-back")
-        undo.leave_out(state.step)
+        undo.drop_changes_since(state.step)
         revert_run(run, state.snapshot, "going back", BACK_FROM_DIVERGENCE, emit)
         # A new checkpoint of this step would be the same state again.
         self._tried |= {state.step, run.step_count}
@@ -83,7 +85,9 @@ def find_finite_state(
             so that going back repeatedly goes further back.
     """
     states = [
-        candidate for candidate in _states(run, recording) if candidate.step <= run.step_count
+        candidate
+        for candidate in _candidate_states(run, recording)
+        if candidate.step <= run.step_count
     ]
     newest = sorted(
         states,
@@ -97,7 +101,7 @@ def find_finite_state(
             continue
         if not finite.snapshot.all_finite():
             continue
-        left_at = _left_at(finite.snapshot, run)
+        left_at = _last_shared_step(finite.snapshot, run)
         if finite.step < left_at:
             return finite
         if finite.step == left_at:  # the first one at this step is from before the undone change
@@ -105,7 +109,7 @@ def find_finite_state(
     return earliest
 
 
-def _left_at(snapshot: Snapshot, run: Run) -> float:
+def _last_shared_step(snapshot: Snapshot, run: Run) -> float:
     """Return the last step that leads from this state to the present one: infinite if the run was
     never restored since, -1 if no step does."""
     pairs = snapshot.state.get("put_backs", ())
@@ -121,7 +125,7 @@ class _State(NamedTuple):
     load: Callable[[], Snapshot]
 
 
-def _states(run: Run, recording: Recording | None) -> Iterator[_State]:
+def _candidate_states(run: Run, recording: Recording | None) -> Iterator[_State]:
     """Yield the copies kept for undo or by the recorder, and the stored checkpoints."""
     for copy in run.live_copies():
         yield _State(copy.step, False, lambda copy=copy: copy)  # type: ignore[misc]

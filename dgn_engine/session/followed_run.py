@@ -47,7 +47,7 @@ class FollowedRun:
         self._steps = RecordedSteps(loaded.folder)
         self.ended = False
 
-    def news(self) -> RunNews:
+    def read_news(self) -> RunNews:
         """Check once; raises `OSError` and `UserError` if the folder cannot be read now."""
         reader = RunReader(self._now.folder)
         status = reader.status  # before the log, so that no last lines are missed

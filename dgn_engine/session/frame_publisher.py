@@ -35,10 +35,10 @@ class FramePublisher:
         # A diverged run has no gates to read: its last readings stay.
         due = () if run.diverged else run.probe_schedule.due_probes(run.step_count, not running)
         if due:
-            context = run.probed.context(self._comparison.gates)
+            context = run.probed.probe_context(self._comparison.other_gates)
             long = run.probe_schedule.slow_titles(due, context)
             if long:
-                frame = self.frame(run, running)
+                frame = self.make_frame(run, running)
                 self._publish(replace(frame, doing=f"reading {', '.join(long)}"))
             # Publish each while the next is computed, unless a frame names a slow one.
             after_each = None if long else partial(self._publish_frame, run, running)
@@ -47,23 +47,23 @@ class FramePublisher:
             ):
                 run.stop_overflowed()
         new = heard or bool(due)
-        if not new and running and self._waits(run):
+        if not new and running and self._is_too_early(run):
             return None
         frame = self._publish_frame(run, running)
         return frame if new else None
 
-    def _waits(self, run: Run) -> bool:
+    def _is_too_early(self, run: Run) -> bool:
         every = run.budget.background_interval(PUBLISH_EVERY)
         return time.monotonic() - self._published < every
 
     def _publish_frame(self, run: Run, running: bool) -> Frame:
         self._published, began = time.monotonic(), run.budget.busy()
-        frame = self.frame(run, running)
+        frame = self.make_frame(run, running)
         self._publish(frame)
         run.budget.charge("frames", run.budget.busy() - began)
         return frame
 
-    def frame(self, run: Run, running: bool) -> Frame:
+    def make_frame(self, run: Run, running: bool) -> Frame:
         rate = self.rate.per_second() if running else 0.0
         remaining = run.total_steps - run.step_count
         return replace(
@@ -88,7 +88,7 @@ class StepRate:
         self._began = time.monotonic()
         self._next = self._began
 
-    def tick(self, pace: float, seconds: float) -> None:
+    def record_step(self, pace: float, seconds: float) -> None:
         """Record a step that took `seconds`; `pace`: at most so many steps per second, 0 for no
         limit."""
         now = time.monotonic()
@@ -112,5 +112,5 @@ class StepRate:
         """Return the median time of a step alone; None before the first."""
         return statistics.median(self._lengths) if self._lengths else None
 
-    def wait(self) -> float:
+    def seconds_to_wait(self) -> float:
         return max(0.0, self._next - time.monotonic())

@@ -31,7 +31,7 @@ from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.random_streams import random_stream
 from dgn_engine.regimes import only_regime
 from dgn_engine.session.file_readings import LabelledExamples
-from dgn_engine.session.network_fit import DataFacts, data_for, no_accuracy, sides
+from dgn_engine.session.network_fit import DataFacts, data_for, format_shape, reason_no_accuracy
 from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
@@ -78,7 +78,7 @@ def probe_inputs_of(shown: ReadableNetwork) -> ProbeInputs:
     if isinstance(shown, InspectedNetwork):
         return shown.inputs
     probed = shown.probed
-    context = probed.context()
+    context = probed.probe_context()
     images = context.x.reshape(len(context.x), *probed.image_shape)
     return ProbeInputs(images, context.labels, probed.probe_set.classes)
 
@@ -108,26 +108,26 @@ class FrozenNetwork:
         self.step_count = imported.step
         self.moves = False  # True: its weights come from a run that trains elsewhere
         self.network = imported.network.to(inputs.x.device).requires_grad_(False)
-        self._take(inputs)
+        self._set_inputs(inputs)
         self.probe_schedule = ProbeSchedule(
             lambda event: None if isinstance(event, ProbeScalars) and not traced else emit(event),
             fewer=True,
         )
 
-    def _take(self, inputs: ProbeInputs) -> None:
+    def _set_inputs(self, inputs: ProbeInputs) -> None:
         shape = self.network.architecture.input_shape
         x = inputs.in_channels(shape[0] if len(shape) == 3 else 0).x
         if math.prod(shape) != math.prod(x.shape[1:]):
             raise UserError(
-                f"It takes {sides(shape)} inputs, but these examples are {sides(inputs.shape)}.",
+                f"It takes {format_shape(shape)} inputs, but these examples are {format_shape(inputs.shape)}.",
                 kind="wrong-shape",
-                value=sides(inputs.shape),
+                value=format_shape(inputs.shape),
             )
         self.x, self._labels = x.reshape(len(x), *shape), inputs.labels
         self._classes = inputs.classes
         self._gates: tuple[Tensor, ...] | None = None
 
-    def move(self, imported: ImportedNetwork) -> None:
+    def update_network(self, imported: ImportedNetwork) -> None:
         """Replace the network by another state of it, to be read when there is time.
 
         Existing readings are kept until then. Raises `UserError` if it cannot be read on these
@@ -140,9 +140,9 @@ class FrozenNetwork:
         self.network = imported.network.to(self.x.device).requires_grad_(False)
         self._gates = None
 
-    def show(self, inputs: ProbeInputs) -> None:
+    def use_inputs(self, inputs: ProbeInputs) -> None:
         """Read the network on other examples from now on."""
-        self._take(inputs)
+        self._set_inputs(inputs)
         self.probe_schedule.reset_for_examples(len(inputs.x))
 
     def read_next(self, compared: ComparedGates = no_comparison) -> bool:
@@ -152,11 +152,11 @@ class FrozenNetwork:
         """
         due = self.probe_schedule.due_probes(self.step_count, catch_up=not self.moves)[:1]
         if due:
-            context = self.context(compared)
+            context = self.probe_context(compared)
             self.probe_schedule.read_probes(due, context, self.step_count, while_paused=True)
         return bool(due)
 
-    def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
+    def probe_context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
         """Return the examples and the network in the form that probes read."""
         return ProbeContext(
             self.network, self.x, self._labels, self.regime, compared, self._classes
@@ -177,7 +177,7 @@ class FrozenNetwork:
         return self._gates
 
     @property
-    def weights(self) -> int:
+    def total_weights(self) -> int:
         """The number of parameters that it computes with."""
         parts = [self.network.value] if self.regime.own_gates else [self.network]
         return sum(map(count_parameters, parts))
@@ -203,13 +203,13 @@ class FileScore:
         return self.examples < self.total
 
     @torch.no_grad()
-    def advance(self) -> None:
+    def score_slice(self) -> None:
         """Classify further examples for about `SLICE` seconds."""
         began, took = time.monotonic(), 0.0
         while self.pending and took < SLICE:
             rows = self._order[self.examples : self.examples + self._at_once]
             try:
-                self.right += self._right(rows)
+                self.right += self._count_right(rows)
             except Exception as error:
                 if self._at_once == 1 or not is_out_of_memory(error):
                     raise
@@ -220,7 +220,7 @@ class FileScore:
             if took < SLICE / 4:
                 self._at_once = min(2 * self._at_once, MOST)
 
-    def _right(self, rows: npt.NDArray[np.int64]) -> int:
+    def _count_right(self, rows: npt.NDArray[np.int64]) -> int:
         like = next(self._network.parameters())
         images = torch.from_numpy(self._test.test_x[rows]).to(like.dtype)
         x = self._prepare(images).to(like.device)
@@ -242,7 +242,7 @@ class TrainingOffer:
     net: NetConfig = field(default_factory=NetConfig)
     gating: GatingConfig = field(default_factory=GatingConfig)
 
-    def config(self, shown: RunConfig, path: Path, regime: str) -> RunConfig:
+    def run_config(self, shown: RunConfig, path: Path, regime: str) -> RunConfig:
         """Return the configuration of the run; `shown` is that of the inspected network, with its
         data.
 
@@ -261,7 +261,7 @@ class TrainingOffer:
         )
 
 
-def offer_of(
+def make_training_offer(
     listing: CheckpointContents, path: Path, imported: ImportedNetwork, logits: int
 ) -> TrainingOffer:
     """Return how the network of a file can be trained, on data that need this many logits."""
@@ -273,13 +273,14 @@ def offer_of(
     if listing.picked:
         return TrainingOffer((), "Its tensors were picked manually, which a run cannot reproduce.")
     if is_ours(listing):
-        return _of_ours(listing, imported)
+        return _offer_of_own(listing, imported)
     biases = imported.network.value.folded_tensors()[1]
     biased = [bias is not None for bias in biases]
     answers = listing.reading
     if answers.net is not None and (answers.batchnorm or answers.norm_eps or answers.ignored):
         return TrainingOffer(
-            (), f"Your answers about {name} cannot be reproduced by a run of {answers.net.short}."
+            (),
+            f"Your answers about {name} cannot be reproduced by a run of {answers.net.display_name}.",
         )
     net = answers.net or NetConfig(f"{OF_FILE}{path}", answers.to_options())
     remarks = []
@@ -308,7 +309,7 @@ def check_unchanged(run: Run, network: torch.nn.Module, x: Tensor, name: str) ->
         raise UserError(words, kind="changed", value=name)
 
 
-def _of_ours(listing: CheckpointContents, imported: ImportedNetwork) -> TrainingOffer:
+def _offer_of_own(listing: CheckpointContents, imported: ImportedNetwork) -> TrainingOffer:
     state, regime = state_of(listing), imported.regime
     gating = replace(
         state.config.gating,
@@ -364,14 +365,16 @@ class InspectedNetwork(FrozenNetwork):
         self.name = listing.file_name
         self._path, self._emit = opened.path, emit
         self.device = choose_device(config.device)
-        examples, data, prepare = _prepared(opened, report)
+        examples, data, prepare = _prepare_data(opened, report)
         self.asked = opened.data  # as requested: another file may take grey images as they are
-        self.facts = DataFacts.of(examples)
+        self.facts = DataFacts.from_examples(examples)
         self.image_shape = self.facts.shape
         self.train_labels: Array = examples.train_y
-        self.labelled_examples = LabelledExamples.of(examples)  # to try readings of other files on
+        self.labelled_examples = LabelledExamples.from_examples(
+            examples
+        )  # to try readings of other files on
         self._stored, self._prepare = examples, prepare
-        self.inputs = self._choose(config)
+        self.inputs = self._choose_inputs(config)
         imported = network_of(listing, self.inputs.shape, door="window")
         set_threads(imported.network.architecture)
         super().__init__(imported, self.inputs, emit, traced=True)
@@ -380,18 +383,18 @@ class InspectedNetwork(FrozenNetwork):
         self.config = replace(config, data=data, gating=gating)
         logits = self.facts.logits
         self._told = time.monotonic()
-        self._unknown = no_accuracy(imported, listing, logits, data)
+        self._unknown = reason_no_accuracy(imported, listing, logits, data)
         self._score = FileScore(imported.network, examples, prepare, config.seed)
-        self._training = offer_of(listing, opened.path, imported, logits)
+        self._training = make_training_offer(listing, opened.path, imported, logits)
 
     def choose_probe_examples(self, wanted: int, choice: str | None = None) -> None:
         text = self.config.probe_set if choice is None else choice
         config = replace(self.config, probe_examples=wanted, probe_set=text)  # validates
-        self.inputs = self._choose(config)
+        self.inputs = self._choose_inputs(config)
         self.config = config
-        self.show(self.inputs)
+        self.use_inputs(self.inputs)
 
-    def _choose(self, config: RunConfig) -> ProbeInputs:
+    def _choose_inputs(self, config: RunConfig) -> ProbeInputs:
         examples, choice = self._stored, ProbeChoice.parse(config.probe_set)
         chosen = choose_probe_set(examples, config.probe_examples, config.seed, choice)
         rows = list(chosen.indices[: len(chosen.indices) - chosen.drawn])
@@ -417,19 +420,19 @@ class InspectedNetwork(FrozenNetwork):
         return images
 
     @property
-    def scoring(self) -> bool:
+    def is_scoring(self) -> bool:
         return not self._unknown and self._score.pending
 
     def score_next(self) -> None:
         """Classify test examples for one slice of time, and report the accuracy now and then."""
-        if self.scoring:
-            self._score.advance()
+        if self.is_scoring:
+            self._score.score_slice()
             now, enough = time.monotonic(), self._score.examples >= FEWEST
-            if not self.scoring or (enough and now - self._told >= TELL_EVERY):
+            if not self.is_scoring or (enough and now - self._told >= TELL_EVERY):
                 self._told = now
-                self._emit(self.scored())
+                self._emit(self.scored_event())
 
-    def scored(self) -> FileScored:
+    def scored_event(self) -> FileScored:
         """Return the accuracy of this file on these data, as far as it is known."""
         data, score = self.config.data, self._score
         return FileScored(
@@ -437,20 +440,20 @@ class InspectedNetwork(FrozenNetwork):
             unknown=self._unknown,
         )
 
-    def offered(self) -> TrainingOffered:
+    def offered_event(self) -> TrainingOffered:
         return TrainingOffered(self.number, self._training.regimes, self._training.remark)
 
-    def trained_on(self, number: int, regime: str, report: Report) -> tuple[Run, TrainedOn]:
+    def start_training_run(self, number: int, regime: str, report: Report) -> tuple[Run, TrainedOn]:
         """Return a run that starts from these weights, and the event that announces it.
 
         Raises `UserError` if it cannot be trained in this regime, or the file has changed.
         """
-        config = self._training.config(self.config, self._path, regime)
+        config = self._training.run_config(self.config, self._path, regime)
         run = Run(number, config, self._emit, report, live=True)
         check_unchanged(run, self.network, self.x, self.name)
         return run, TrainedOn(run.step_count, self.name, regime, self._training.remark)
 
-    def frame(self, compared: Mapping[str, Reading], comparison: int) -> Frame:
+    def make_frame(self, compared: Mapping[str, Reading], comparison: int) -> Frame:
         """Return the frame of the network; `compared` and `comparison` are as in `Frame`."""
         return Frame(
             run=self.number,
@@ -463,7 +466,7 @@ class InspectedNetwork(FrozenNetwork):
             comparison=comparison,
         )
 
-    def started(self) -> RunStarted:
+    def started_event(self) -> RunStarted:
         network = self.network
         return RunStarted(
             run=self.number,
@@ -486,7 +489,7 @@ class InspectedNetwork(FrozenNetwork):
         )
 
 
-def _prepared(
+def _prepare_data(
     request: InspectionRequest, report: Report
 ) -> tuple[Examples, DataConfig, Preprocessing]:
     """Return the examples as stored, their configuration, and the preprocessing for the network.

@@ -15,7 +15,7 @@ from dgn_engine.training.devices import available_devices
 from dgn_engine.training.probes import all_probes
 
 
-def catalogue_here(data_root: str) -> Catalogue:
+def local_catalogue(data_root: str) -> Catalogue:
     """Return the catalogue; `data_root` is the folder of data sets, empty for the default."""
     return Catalogue(
         regimes=regime_entries(),

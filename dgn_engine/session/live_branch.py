@@ -41,7 +41,7 @@ from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.recorder import WriteMarker
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.text.written_numbers import decimals, rate
+from dgn_engine.text.written_numbers import format_decimals, format_rate
 from dgn_engine.training.branch import branch_name
 from dgn_engine.training.recording import Recording
 from dgn_engine.training.replay import FOR_BRANCH
@@ -70,7 +70,7 @@ class BranchChild(ChildProcess):
         )
 
     @property
-    def busy(self) -> float | None:
+    def processor_seconds(self) -> float | None:
         """Processor seconds so far; None if the system does not report them for other processes."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text("ascii", "replace")
@@ -113,27 +113,27 @@ class _Follower:
         self._seen = ""
         self._over = threading.Event()
         self._busy: deque[tuple[float, float]] = deque(maxlen=SHARED_OVER + 1)
-        self._thread = threading.Thread(target=self._follow, name="dgn-branch", daemon=True)
+        self._thread = threading.Thread(target=self._follow_folder, name="dgn-branch", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self._over.set()
         self._thread.join()
 
-    def _follow(self) -> None:
+    def _follow_folder(self) -> None:
         while not self._over.wait(self._look_every):
             code = self._child.code
-            self.news.put(replace(self._look(), code=code))
+            self.news.put(replace(self._read_folder(), code=code))
             if code is not None:
                 return
 
-    def _look(self) -> _News:
+    def _read_folder(self) -> _News:
         events = self._tail.take()
         for event in events:
             self._state = self._state.after(event)
         scores = tuple(event for event in events if isinstance(event, Measured))
         step = max((getattr(event, "step", 0) for event in events), default=0)
-        news = _News(step=step, scores=scores, cores=self._cores())
+        news = _News(step=step, scores=scores, cores=self._busy_cores())
         try:
             reader = RunReader(self._folder)
             if self._state.run is None and reader.started is not None:
@@ -151,8 +151,8 @@ class _Follower:
                 self._seen = newest.path.name
         return news
 
-    def _cores(self) -> float | None:
-        busy = self._child.busy
+    def _busy_cores(self) -> float | None:
+        busy = self._child.processor_seconds
         if busy is None:
             return None
         self._busy.append((busy, time.monotonic()))
@@ -197,19 +197,19 @@ class Branches:
 
     def list_checkpoints(self, run: Run, seconds_a_step: float | None) -> None:
         """List where the run can be branched; `seconds_a_step` is None if not measured."""
-        listed = _listed(run.number, self._state.recording)
+        listed = _checkpoints_listed(run.number, self._state.recording)
         self._emit(replace(listed, seconds_a_step=seconds_a_step or 0.0))
 
     def hold_checkpoint(self, command: HoldCheckpoint, seconds_a_step: float | None) -> None:
         """Keep the checkpoint from which a branch at this step would start, for the form."""
-        self._held.hold("form", command.step, self._state.recording)
+        self._held.hold_nearest("form", command.step, self._state.recording)
         if command.step is not None:
             self.list_checkpoints(self._state.run_for(command), seconds_a_step)
 
-    def start(self, command: StartBranch, run: Run) -> None:
+    def start_branch(self, command: StartBranch, run: Run) -> None:
         """Save the present state, or take an existing checkpoint, and start a branch there."""
         recording = self._state.recording
-        if self._status is not None and self._status.trains:
+        if self._status is not None and self._status.is_training:
             reason = "A branch is already training: stop it before you start another."
             raise UserError(reason, kind="in-use")
         if recording is None or recording.pause_reason:
@@ -230,12 +230,12 @@ class Branches:
             if not 0 <= step < run.step_count:
                 reason = f"The run has steps 0 to {run.step_count:,}; {step:,} is not one of them."
                 raise UserError(reason, kind="out-of-bounds", value=step)
-            self._held.hold("branch", step, recording)
+            self._held.hold_nearest("branch", step, recording)
             marker = recording.flush()  # the branch reads the run's log
             asked_at = (str(step),)
         until = () if run.total_steps > step else ("--steps", "0")
         asked = ["train", "--branch-from", str(recording.path), "--at-step", *asked_at]
-        asked += [*changes.options(), *until]
+        asked += [*changes.command_options(), *until]
         folder = folder_layout.unused_path(
             Path(self._state.runs_root), branch_name(run.config, regime, step)
         )
@@ -248,13 +248,13 @@ class Branches:
             self._save_every,
         ]
         shape = tuple(probe_inputs_of(run).shape)
-        self._forget()
+        self._close_child()
         self._threads = torch.get_num_threads()
         self._parent = run.number
         self._pace = None if command.full_speed else run.control.pace
         self._waiting = marker, arguments, shape
         shortened = [recording.path.name if word == str(recording.path) else word for word in asked]
-        self._tell(
+        self._set_status(
             BranchStatus(
                 phase="starting",
                 name=folder.name,
@@ -263,26 +263,26 @@ class Branches:
                 from_step=step,
                 changes=changes,
                 step=step,
-                sharing=in_words(self._threads, None, self._pace or 0.0),
+                sharing=describe_sharing(self._threads, None, self._pace or 0.0),
                 command=shlex.join(["dgn", *shortened]),
             )
         )
 
-    def stop(self) -> None:
-        if self._status is None or not self._status.trains:
+    def stop_branch(self) -> None:
+        if self._status is None or not self._status.is_training:
             raise UserError("No branch is training.", kind="no-branch")
         if self._child is None:
             self._waiting = None
-            self._tell(replace(self._status, phase="stopped", remark="It had not started."))
+            self._set_status(replace(self._status, phase="stopped", remark="It had not started."))
         else:
-            self._tell(replace(self._status, phase="stopped"))
+            self._set_status(replace(self._status, phase="stopped"))
             self._child.close_input()
 
-    def poll(self, run: Run | None) -> None:
+    def poll_branch(self, run: Run | None) -> None:
         """Start a waiting branch, and process what is new in its folder; called between two
         steps."""
         if self._waiting is not None:
-            self._begin()
+            self._start_when_ready()
         parent = run if run is not None and run.number == self._parent else None
         if (
             parent is not None
@@ -293,12 +293,12 @@ class Branches:
             self._child.set_pace(parent.control.pace)
         if self._follower is not None:
             while self._follower is not None and not self._follower.news.empty():
-                self._take(self._follower.news.get(), parent)
+                self._apply_news(self._follower.news.get(), parent)
         compared = self._status is not None and self._is_compared
         if compared and (scalars := self._comparison.take_scalars()):
             self._emit(ComparedMoved(scalars[-1].step, scalars))
 
-    def release(self) -> None:
+    def release_checkpoints(self) -> None:
         """Release all checkpoints: the run is no longer recorded, and its memory is freed."""
         self._held = _HeldCheckpoints()
 
@@ -307,14 +307,14 @@ class Branches:
         self._waiting = None
         if self._child is not None:
             self._child.close_input()
-        self._forget()
+        self._close_child()
 
     @property
     def _is_compared(self) -> bool:
         assert self._status is not None
         return self._comparison.source == RecordedSource(Path(self._status.folder))
 
-    def _begin(self) -> None:
+    def _start_when_ready(self) -> None:
         assert self._waiting is not None
         assert self._status is not None
         marker, arguments, shape = self._waiting
@@ -323,59 +323,59 @@ class Branches:
         self._waiting = None
         if marker is not None and marker.lines < 0:
             reason = "the disk cannot store the checkpoint that it starts from."
-            self._tell(replace(self._status, phase="failed", remark=reason))
+            self._set_status(replace(self._status, phase="failed", remark=reason))
             return
         try:
             self._child = self._start_child(arguments)
         except OSError as error:
             reason = f"its process could not be started ({error.strerror or error})."
-            self._tell(replace(self._status, phase="failed", remark=reason))
+            self._set_status(replace(self._status, phase="failed", remark=reason))
             return
         if self._pace:
             self._child.set_pace(self._pace)
         folder = Path(self._status.folder)
         self._follower = _Follower(self._child, folder, shape, self._look_every)
 
-    def _take(self, news: _News, parent: Run | None) -> None:
+    def _apply_news(self, news: _News, parent: Run | None) -> None:
         assert self._status is not None
         assert self._child is not None
         status = replace(self._status, step=max(self._status.step, news.step))
         if news.cores is not None:
-            words = in_words(self._threads, news.cores, self._pace or 0.0)
+            words = describe_sharing(self._threads, news.cores, self._pace or 0.0)
             status = replace(status, sharing=words)
         if news.saved and status.phase == "starting":
             status = replace(status, phase="training")
             if parent is not None:
-                status = self._open(status, parent)
+                status = self._open_comparison(status, parent)
         elif self._is_compared:
-            self._move(news)
+            self._update_comparison(news)
         if news.code is not None:
-            status = self._ended(status, news.code)
-            self._forget()
+            status = self._end_status(status, news.code)
+            self._close_child()
         if status != self._status:
-            self._tell(status)
+            self._set_status(status)
 
-    def _open(self, status: BranchStatus, run: Run) -> BranchStatus:
+    def _open_comparison(self, status: BranchStatus, run: Run) -> BranchStatus:
         """Compare with the branch; if that is impossible, it still trains, and the reason is
         reported."""
         try:
-            self._comparison.open(RecordedSource(Path(status.folder)), probe_inputs_of(run))
+            self._comparison.open_source(RecordedSource(Path(status.folder)), probe_inputs_of(run))
         except UserError as refusal:
             status = replace(status, remark=f"It is not compared: {refusal}")
         run.probe_schedule.invalidate_comparing()
         return status
 
-    def _move(self, news: _News) -> None:
+    def _update_comparison(self, news: _News) -> None:
         if news.network is not None:
             with contextlib.suppress(UserError):
-                self._comparison.move(news.network)
+                self._comparison.update_network(news.network)
         state = news.state
         if state is not None and (news.scores or news.network is not None):
             step = news.network.step if news.network is not None else news.step
             config = state.current_config()
             self._emit(ComparedMoved(step, news.scores, state.regime, state.wiring, config))
 
-    def _ended(self, status: BranchStatus, code: int) -> BranchStatus:
+    def _end_status(self, status: BranchStatus, code: int) -> BranchStatus:
         assert self._child is not None
         if status.phase == "stopped":
             return status
@@ -388,7 +388,7 @@ class Branches:
             status, phase="failed", remark=words or f"its process exited with code {code}."
         )
 
-    def _forget(self) -> None:
+    def _close_child(self) -> None:
         if self._follower is not None:
             self._follower.close()
             self._follower = None
@@ -396,9 +396,9 @@ class Branches:
             self._child.close(self._leave)
             self._child = None
 
-    def _tell(self, status: BranchStatus) -> None:
+    def _set_status(self, status: BranchStatus) -> None:
         if status.phase != "starting":
-            self._held.release("branch")
+            self._held.release_holder("branch")
         self._status = status
         self._emit(status)
 
@@ -413,42 +413,46 @@ class _HeldCheckpoints:
         self._steps: dict[str, int] = {}  # of the kept checkpoint, by holder
         self._recording: Recording | None = None
 
-    def hold(self, holder: str, step: int | None, recording: Recording | None) -> None:
+    def hold_nearest(self, holder: str, step: int | None, recording: Recording | None) -> None:
         """Keep the checkpoint from which a branch at `step` starts, instead of the holder's
         previous one."""
         if recording is not self._recording:
             self._steps, self._recording = {}, recording
         if step is None or recording is None:
-            self.release(holder)
+            self.release_holder(holder)
             return
-        nearest = _listed(0, recording).nearest(step)
+        nearest = _checkpoints_listed(0, recording).nearest_step(step)
         while nearest is not None and self._steps.get(holder) != nearest:
             self._steps[holder] = nearest
             recording.hold_checkpoints(self._steps.values())
-            nearest = _listed(0, recording).nearest(step)  # it may have been deleted meanwhile
+            nearest = _checkpoints_listed(0, recording).nearest_step(
+                step
+            )  # it may have been deleted meanwhile
         if nearest is None:
-            self.release(holder)
+            self.release_holder(holder)
 
-    def release(self, holder: str) -> None:
+    def release_holder(self, holder: str) -> None:
         if self._steps.pop(holder, None) is not None and self._recording is not None:
             self._recording.hold_checkpoints(self._steps.values())
         if not self._steps:
             self._recording = None
 
 
-def _listed(number: int, recording: Recording | None) -> CheckpointsListed:
+def _checkpoints_listed(number: int, recording: Recording | None) -> CheckpointsListed:
     checkpoints = () if recording is None else RunReader(recording.path).checkpoints
     steps = tuple((checkpoint.step, checkpoint.kept) for checkpoint in checkpoints)
     return CheckpointsListed(number, steps, "" if recording is None else str(recording.path))
 
 
-def in_words(threads: int, cores: float | None, pace: float = 0.0) -> str:
+def describe_sharing(threads: int, cores: float | None, pace: float = 0.0) -> str:
     """Describe how a branch shares the processor: 'low priority, 1 thread on the same 2 cores as
     the run, at its 20 steps/s; using 0.9 of them now'."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     own = f"{threads} thread{'s' if threads > 1 else ''}"
     where = f"the same {count} cores" if count and count > 1 else "the same core"
-    share = "less than 0.1" if cores is not None and cores < 0.095 else decimals(cores or 0.0, 1)
+    share = (
+        "less than 0.1" if cores is not None and cores < 0.095 else format_decimals(cores or 0.0, 1)
+    )
     now = "" if cores is None else f"; using {share} of them now"
-    at = f", at its {rate(pace)}" if pace else ""
+    at = f", at its {format_rate(pace)}" if pace else ""
     return f"low priority, {own} on {where} as the run{at}{now}"

@@ -24,7 +24,7 @@ class Mailbox:
         self._told = False  # it was called, and no frame was taken since
         self._lock = threading.Lock()
 
-    def notify(self, tell: Callable[[], None]) -> None:
+    def set_wakeup(self, tell: Callable[[], None]) -> None:
         """Set the callback for news, replacing the previous one. Called by the viewer.
 
         It is called in the engine's thread when something arrives, and then not again before the
@@ -33,36 +33,36 @@ class Mailbox:
         with self._lock:
             self._tell, self._told = tell, False
             if self._events or self._frame is not None:
-                self._arrived()
+                self._wake_viewer()
 
     def emit(self, event: Event) -> None:
         """Append an event. Called by the engine."""
         with self._lock:
             self._events.append(event)
             if not isinstance(event, SAMPLES):  # these can wait for the next frame
-                self._arrived()
+                self._wake_viewer()
 
     def publish(self, frame: Frame) -> None:
         """Replace the waiting frame, if any. Called by the engine."""
         with self._lock:
             self._frame = frame
-            self._arrived()
+            self._wake_viewer()
 
-    def drain(self) -> list[Event]:
+    def drain_events(self) -> list[Event]:
         """Return every event since the last call, in order. Called by the viewer."""
         with self._lock:
             events = list(self._events)
             self._events.clear()
         return events
 
-    def latest(self) -> Frame | None:
+    def take_latest_frame(self) -> Frame | None:
         """Return the newest frame, once. Called by the viewer."""
         with self._lock:
             frame, self._frame = self._frame, None
             self._told = False
         return frame
 
-    def _arrived(self) -> None:
+    def _wake_viewer(self) -> None:
         """Wake the viewer; with the lock held, so that a replaced callback is never called."""
         if not self._told:
             self._told = True

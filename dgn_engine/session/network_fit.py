@@ -30,7 +30,7 @@ class DataFacts:
     logits: int
 
     @staticmethod
-    def of(examples: Examples) -> DataFacts:
+    def from_examples(examples: Examples) -> DataFacts:
         logits = 1 if examples.signed else len(examples.class_names)
         return DataFacts(tuple(examples.train_x.shape[1:]), logits)
 
@@ -57,7 +57,7 @@ def data_for(listing: CheckpointContents, data: DataConfig, shape: tuple[int, ..
     return data
 
 
-def fit_of(
+def check_fit(
     listing: CheckpointContents, data: DataConfig, facts: DataFacts
 ) -> tuple[FileUseCheck, DataConfig]:
     """Return the verdict on a file with these data, and the data as its network takes them."""
@@ -68,7 +68,7 @@ def fit_of(
     except OpenQuestions as refusal:
         return FileUseCheck(False, str(refusal)), data
     except UserError as refusal:
-        gives = f"These data have {in_words(facts)}."
+        gives = f"These data have {describe_data(facts)}."
         remarks = f"{gives} {_other_size(listing, data, facts)}".rstrip()
         return FileUseCheck(False, str(refusal), remarks=remarks), data
     verdict = (
@@ -78,17 +78,17 @@ def fit_of(
     return FileUseCheck(True, verdict, remarks=" ".join([*imported.remarks, *assumed])), data
 
 
-def in_words(facts: DataFacts) -> str:
+def describe_data(facts: DataFacts) -> str:
     """Return '1×8×8 and 10 classes'."""
     classes = "two classes as ±1" if facts.logits == 1 else f"{facts.logits:,} classes"
-    return f"{sides(facts.shape)} and {classes}"
+    return f"{format_shape(facts.shape)} and {classes}"
 
 
-def sides(shape: tuple[int, ...]) -> str:
+def format_shape(shape: tuple[int, ...]) -> str:
     return "×".join(str(side) for side in shape)
 
 
-def no_accuracy(
+def reason_no_accuracy(
     imported: ImportedNetwork, listing: CheckpointContents, logits: int, data: DataConfig
 ) -> str:
     """Return why its accuracy on these data is unknown, the end of 'accuracy n/a: …'; '' if it is
@@ -117,8 +117,10 @@ def _shown_in_words(imported: ImportedNetwork, data: DataConfig, facts: DataFact
     shape, outputs = shape_shown(data, facts.shape), imported.network.architecture.classes
     how = Preprocessing(data.image_size, channels=data.image_channels)
     changed = how.in_words(facts.shape).removesuffix("pixels in [0, 1]").rstrip(", ")
-    words = f"It takes {sides(shape)}" + (f" ({changed})" if changed else "")
-    words += f" and has {outputs:,} output{'s' * (outputs > 1)}; these data have {in_words(facts)}"
+    words = f"It takes {format_shape(shape)}" + (f" ({changed})" if changed else "")
+    words += (
+        f" and has {outputs:,} output{'s' * (outputs > 1)}; these data have {describe_data(facts)}"
+    )
     if outputs != facts.logits:
         return f"{words}. It can be shown on them, but has no accuracy on them."
     return f"{words}."
@@ -128,7 +130,7 @@ def _other_size(listing: CheckpointContents, data: DataConfig, facts: DataFacts)
     """Return a sentence with the image size that would fit, or ''."""
     if len(facts.shape) != 3:
         return ""
-    for size in _sizes(listing, data, facts):
+    for size in _candidate_sizes(listing, data, facts):
         shape = shape_shown(replace(data, image_size=size), facts.shape)
         try:
             network_of(listing, shape, door="window")
@@ -138,7 +140,9 @@ def _other_size(listing: CheckpointContents, data: DataConfig, facts: DataFacts)
     return ""
 
 
-def _sizes(listing: CheckpointContents, data: DataConfig, facts: DataFacts) -> Iterator[int]:
+def _candidate_sizes(
+    listing: CheckpointContents, data: DataConfig, facts: DataFacts
+) -> Iterator[int]:
     """Yield sizes to try: that of its first dense layer, or common ones; none if its channels
     differ."""
     wanted = channels_wanted(listing)

@@ -24,7 +24,7 @@ from dgn_engine.protocol import files
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.regimes import only_regime
-from dgn_engine.session.comparison import Comparison, of_listing
+from dgn_engine.session.comparison import Comparison, source_from_listing
 from dgn_engine.session.file_readings import (
     LabelledExamples,
     contradiction_in,
@@ -32,7 +32,7 @@ from dgn_engine.session.file_readings import (
     questions_on,
 )
 from dgn_engine.session.frozen_network import InspectedNetwork, InspectionRequest
-from dgn_engine.session.network_fit import DataFacts, fit_of
+from dgn_engine.session.network_fit import DataFacts, check_fit
 from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.session.reporting_threads import ReportingThreads
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
@@ -42,7 +42,7 @@ from dgn_engine.training.run import Run
 PATIENCE = 5.0  # seconds to wait at the end for files and data that are being read
 
 
-def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[str, ...]:
+def match_by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[str, ...]:
     """Return for each weight layer the next tensor of the same shape, in the order of the file.
 
     '' if none is left. BatchNorm is folded in first.
@@ -59,7 +59,7 @@ def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[st
     return tuple(names)
 
 
-def picked(listing: CheckpointContents, names: Sequence[str]) -> CheckpointContents:
+def pick_weights(listing: CheckpointContents, names: Sequence[str]) -> CheckpointContents:
     """Return the file reduced to these weights in this order, each with its bias.
 
     '' at the end leaves out the output layer. Raises `UserError` if a name is not in the file, is
@@ -168,19 +168,19 @@ class DataCheck:
         self._examples: tuple[DataConfig, Examples] | None = None
         self._threads = ReportingThreads(emit)
 
-    def begin(self, request: DataRequest) -> None:
+    def start_check(self, request: DataRequest) -> None:
         """Start to read the data, unless their facts are known; `NetworkChecked` follows."""
         with self._lock:
             self._newest = request
-        self._threads.start("dgn-data-check", lambda: self._answer(request))
+        self._threads.start_thread("dgn-data-check", lambda: self._check_data(request))
 
-    def examples(self, data: DataConfig) -> Examples | None:
+    def cached_examples(self, data: DataConfig) -> Examples | None:
         """Return these data as stored, if they have been read; otherwise None."""
         with self._lock:
             stored = self._examples
         return stored[1] if stored is not None and stored[0] == as_stored(data) else None
 
-    def forget(self, ticket: int) -> None:
+    def drop_ticket(self, ticket: int) -> None:
         """Drop the data read for a file, and stop reading more."""
         with self._lock:
             if self._newest is not None and self._newest.ticket == ticket:
@@ -191,14 +191,14 @@ class DataCheck:
             self._newest = self._examples = None
         self._threads.close(PATIENCE)
 
-    def _answer(self, request: DataRequest) -> None:
+    def _check_data(self, request: DataRequest) -> None:
         ticket, data = request.ticket, request.data
         try:
-            facts = request.known or DataFacts.of(self._loaded(request))
-            checked = files.NetworkChecked(ticket, data, *fit_of(request.listing, data, facts))
-            self._emit(request, checked)
+            facts = request.known or DataFacts.from_examples(self._load_data(request))
+            checked = files.NetworkChecked(ticket, data, *check_fit(request.listing, data, facts))
+            self._emit_if_newest(request, checked)
             if request.known is None:  # otherwise the readings come with the listing
-                self._offer(request, facts)
+                self._emit_fitting_readings(request, facts)
             return
         except _Superseded:
             return
@@ -211,26 +211,26 @@ class DataCheck:
             checked = files.NetworkChecked(ticket, data, files.FileUseCheck(False, what), data)
             self._emit_now(Failed(what, traceback.format_exc()))
         with contextlib.suppress(_Superseded):
-            self._emit(request, checked)
+            self._emit_if_newest(request, checked)
 
-    def _offer(self, request: DataRequest, facts: DataFacts) -> None:
+    def _emit_fitting_readings(self, request: DataRequest, facts: DataFacts) -> None:
         """Emit the readings of the file that fit these data, if it leaves something open."""
-        examples, data = self.examples(request.data), request.data
+        examples, data = self.cached_examples(request.data), request.data
         if examples is None:
             return
-        labelled = LabelledExamples.of(examples)
+        labelled = LabelledExamples.from_examples(examples)
         readings = offered_readings(request.listing, data, facts, request.net, labelled)
         if readings is not None:
-            self._emit(
+            self._emit_if_newest(
                 request,
                 files.ReadingsFound(request.ticket, request.listing.reading, readings, data),
             )
 
-    def _loaded(self, request: DataRequest) -> Examples:
+    def _load_data(self, request: DataRequest) -> Examples:
         def report(what: str, fraction: float | None) -> None:
-            self._emit(request, files.CheckProgress(request.ticket, what, fraction))
+            self._emit_if_newest(request, files.CheckProgress(request.ticket, what, fraction))
 
-        examples = self.examples(request.data)
+        examples = self.cached_examples(request.data)
         if examples is None:
             stored = as_stored(request.data)
             report(f"reading {request.data.name.partition(':')[0]}", None)
@@ -240,7 +240,7 @@ class DataCheck:
                     self._examples = (stored, examples)
         return examples
 
-    def _emit(self, request: DataRequest, event: Event) -> None:
+    def _emit_if_newest(self, request: DataRequest, event: Event) -> None:
         """Emit an event; raises `_Superseded` if a newer request was made, or the file was
         closed."""
         with self._lock:
@@ -265,60 +265,60 @@ class OpenedFiles:
         self._readers = ReportingThreads(emit)
         self._check = DataCheck(emit)
 
-    def open(self, path: Path, purpose: files.Purpose, target: FileTarget) -> None:
+    def open_file(self, path: Path, purpose: files.Purpose, target: FileTarget) -> None:
         """Start to read a file; `FileListed` or `Refused` follows."""
         self._tickets += 1
         ticket = self._tickets
-        self._begin(ticket, path, lambda: self._read(ticket, path, purpose, target))
+        self._start_reader(ticket, path, lambda: self._read_file(ticket, path, purpose, target))
 
-    def pick(self, ticket: int, tensors: tuple[str, ...], target: FileTarget) -> None:
+    def pick_tensors(self, ticket: int, tensors: tuple[str, ...], target: FileTarget) -> None:
         """Match a listed file again, with these tensors; `FileListed` follows."""
-        file = replace(self._file(ticket), picked=tensors)
-        event = listed(ticket, file, target)
+        file = replace(self._listed_file(ticket), picked=tensors)
+        event = list_file(ticket, file, target)
         with self._lock:
             self._listed[ticket] = file
         self._emit(event)
 
-    def say(self, ticket: int, reading: FileReading, target: FileTarget) -> None:
+    def set_reading(self, ticket: int, reading: FileReading, target: FileTarget) -> None:
         """Start to read the network of a listed file with these answers; `FileListed` or
         `ReadingRefused` follows. Later answers replace earlier ones."""
-        file = self._file(ticket)
+        file = self._listed_file(ticket)
         with self._lock:
             self._said[ticket] = reading
-        self._begin(ticket, file.path, lambda: self._read_as(ticket, reading, target))
+        self._start_reader(ticket, file.path, lambda: self._apply_reading(ticket, reading, target))
 
-    def listing(self, ticket: int) -> CheckpointContents:
+    def listing_of(self, ticket: int) -> CheckpointContents:
         """Return the contents of a listed file, or what was picked of it."""
-        return _chosen(self._file(ticket))
+        return _chosen_contents(self._listed_file(ticket))
 
-    def check(self, command: files.CheckNetwork, target: FileTarget) -> None:
+    def check_against_data(self, command: files.CheckNetwork, target: FileTarget) -> None:
         """Start to check a file against data, which are read unless they are the current ones."""
-        listing, data = self.listing(command.ticket), command.data
+        listing, data = self.listing_of(command.ticket), command.data
         known = target.facts if data == target.data else None
-        self._check.begin(DataRequest(command.ticket, listing, data, target.net, known))
+        self._check.start_check(DataRequest(command.ticket, listing, data, target.net, known))
 
     def inspection_request(
         self, command: files.InspectFile, shown: ReadableNetwork
     ) -> InspectionRequest:
         """Return what to open as a network, with its data if they have been read."""
         now = shown.asked if isinstance(shown, InspectedNetwork) else shown.config.data
-        listing, data = self.listing(command.ticket), command.data or now
-        path, examples = self._file(command.ticket).path, self._check.examples(data)
+        listing, data = self.listing_of(command.ticket), command.data or now
+        path, examples = self._listed_file(command.ticket).path, self._check.cached_examples(data)
         return InspectionRequest(path, listing, shown.config, data, examples)
 
     def take_gates(self, command: files.TakeGates, shown: ReadableNetwork) -> None:
-        gates = self.gates(command.ticket, file_target_of(shown))
+        gates = self.matched_gates(command.ticket, file_target_of(shown))
         assert isinstance(shown, Run)  # `matched_gates` refuses an inspected network
         shown.control.take_gates(
-            gates, self.listing(command.ticket).file_name, command.restart_value
+            gates, self.listing_of(command.ticket).file_name, command.restart_value
         )
-        self.forget(command.ticket)
+        self.close_file(command.ticket)
 
     def take_weights(self, command: files.TakeWeights, shown: ReadableNetwork) -> None:
-        weights = self.weights(command.ticket, file_target_of(shown))
+        weights = self.matched_weights(command.ticket, file_target_of(shown))
         assert isinstance(shown, Run)
-        shown.control.take_weights(weights, self.listing(command.ticket).file_name)
-        self.forget(command.ticket)
+        shown.control.take_weights(weights, self.listing_of(command.ticket).file_name)
+        self.close_file(command.ticket)
 
     def config_with_biases(self, command: files.BeginWithBiases, run: Run) -> RunConfig:
         """Return the configuration of the run as it is now, but with biases.
@@ -327,9 +327,9 @@ class OpenedFiles:
         """
         target = replace(file_target_of(run), bias=True)
         if command.purpose == "weights":
-            self.weights(command.ticket, target)
+            self.matched_weights(command.ticket, target)
         else:
-            self.gates(command.ticket, target)
+            self.matched_gates(command.ticket, target)
             check_entry(run.trainer.network, run.trainer.regime, only_regime("for_copied_gates"))
         config, regime = run.config, run.trainer.regime
         (wiring, rotation, shift), (rate, beta, value_input) = (
@@ -349,35 +349,35 @@ class OpenedFiles:
         training = replace(config.training, learning_rate=rate, weights_from="")
         return replace(config, net=replace(config.net, bias=True), gating=gating, training=training)
 
-    def compare(self, ticket: int, shown: ReadableNetwork, comparison: Comparison) -> None:
-        comparison.compare(of_listing(self.listing(ticket)), shown)
-        self.forget(ticket)
+    def compare_file(self, ticket: int, shown: ReadableNetwork, comparison: Comparison) -> None:
+        comparison.compare_with(source_from_listing(self.listing_of(ticket)), shown)
+        self.close_file(ticket)
 
-    def gates(self, ticket: int, target: FileTarget) -> LayerMatching:
+    def matched_gates(self, ticket: int, target: FileTarget) -> LayerMatching:
         """Return the match for the feature network; raises `UserError` if it does not fit.
 
         It is matched again, because the run may have changed since the file was listed.
         """
-        match = gates_of(self._file(ticket), target)
+        match = match_gates(self._listed_file(ticket), target)
         if not match.fits:
             raise UserError(match.verdict, kind="no-fit")
         return match
 
-    def weights(self, ticket: int, target: FileTarget) -> LayerMatching:
+    def matched_weights(self, ticket: int, target: FileTarget) -> LayerMatching:
         """Return the match for the value network; raises `UserError` if it does not fit."""
-        match, why = weights_of(self._file(ticket), target)
+        match, why = match_weights(self._listed_file(ticket), target)
         if why:
             raise UserError(why, kind="no-fit")
         return match
 
-    def forget(self, ticket: int) -> None:
+    def close_file(self, ticket: int) -> None:
         """Close a file, and drop the data read for it."""
         with self._lock:
             known = self._listed.pop(ticket, None)
             self._said.pop(ticket, None)
         if known is not None:
             self._emit(files.FileClosed(ticket))
-        self._check.forget(ticket)
+        self._check.drop_ticket(ticket)
 
     def close(self) -> None:
         """Stop all readers and their child processes, and close all files."""
@@ -385,7 +385,7 @@ class OpenedFiles:
         self._readers.close(PATIENCE)
         self._listed.clear()
 
-    def _file(self, ticket: int) -> _File:
+    def _listed_file(self, ticket: int) -> _File:
         with self._lock:
             file = self._listed.get(ticket)
         if file is None:
@@ -393,26 +393,28 @@ class OpenedFiles:
             raise UserError(words, kind="no-file", value=ticket)
         return file
 
-    def _begin(self, ticket: int, path: Path, read: Callable[[], None]) -> None:
+    def _start_reader(self, ticket: int, path: Path, read: Callable[[], None]) -> None:
         name, failed = f"dgn-file-{ticket}", f"Opening {path.name} failed"
-        self._readers.begin(name, read, f"open {path.name}", failed)
+        self._readers.start_reporting(name, read, f"open {path.name}", failed)
 
-    def _read(self, ticket: int, path: Path, purpose: files.Purpose, target: FileTarget) -> None:
+    def _read_file(
+        self, ticket: int, path: Path, purpose: files.Purpose, target: FileTarget
+    ) -> None:
         # The page of the file shows what loading it would do.
         file = _File(
             path, read_tensors(path, cancelled=self._readers.closing, warned=False), purpose
         )
-        event = listed(ticket, file, target)
+        event = list_file(ticket, file, target)
         with self._lock:
             self._listed[ticket] = file
         self._emit(event)
         self._offer_readings(ticket, file, target)
 
-    def _read_as(self, ticket: int, reading: FileReading, target: FileTarget) -> None:
-        file = self._file(ticket)
+    def _apply_reading(self, ticket: int, reading: FileReading, target: FileTarget) -> None:
+        file = self._listed_file(ticket)
         file = replace(file, listing=replace(file.listing, reading=reading))
-        contradiction = contradiction_in(_chosen(file))
-        event = listed(ticket, file, target) if contradiction is None else None
+        contradiction = contradiction_in(_chosen_contents(file))
+        event = list_file(ticket, file, target) if contradiction is None else None
         with self._lock:
             if self._said.get(ticket) is not reading:
                 return  # there is a newer answer, or the file was closed
@@ -426,7 +428,7 @@ class OpenedFiles:
 
     def _offer_readings(self, ticket: int, file: _File, target: FileTarget) -> None:
         """Emit the readings that fit the data; the listing does not wait for them."""
-        listing, answers = _chosen(file), file.listing.reading
+        listing, answers = _chosen_contents(file), file.listing.reading
         readings = offered_readings(listing, target.data, target.facts, target.net, target.examples)
         with self._lock:
             known = self._listed.get(ticket)
@@ -437,10 +439,10 @@ class OpenedFiles:
         self._emit(files.ReadingsFound(ticket, answers, readings))
 
 
-def listed(ticket: int, file: _File, target: FileTarget) -> files.FileListed:
+def list_file(ticket: int, file: _File, target: FileTarget) -> files.FileListed:
     """Return what can be done with a file; raises `UserError` if the picked tensors are invalid."""
-    listing, chosen, gates = file.listing, _chosen(file), gates_of(file, target)
-    weights, why = weights_of(file, target)
+    listing, chosen, gates = file.listing, _chosen_contents(file), match_gates(file, target)
+    weights, why = match_weights(file, target)
     lacks = not target.bias and target.trains
     return files.FileListed(
         ticket=ticket,
@@ -456,14 +458,14 @@ def listed(ticket: int, file: _File, target: FileTarget) -> files.FileListed:
         ignored=listing.ignored,
         weights=files.FileUseCheck(
             not why,
-            why or _copied(listing.file_name, weights),
+            why or _copy_verdict(listing.file_name, weights),
             weights.rows,
-            with_biases=lacks and weights.fits and _biased(weights),
+            with_biases=lacks and weights.fits and _has_biases(weights),
         ),
-        network=fit_of(chosen, target.data, target.facts)[0],
+        network=check_fit(chosen, target.data, target.facts)[0],
         purpose=file.purpose,
         picked=chosen.picked,
-        with_biases=lacks and gates.fits and _biased(gates),
+        with_biases=lacks and gates.fits and _has_biases(gates),
         would_call=listing.would_call,
         would_look_up=listing.would_look_up,
         would_import=listing.would_import,
@@ -472,24 +474,24 @@ def listed(ticket: int, file: _File, target: FileTarget) -> files.FileListed:
     )
 
 
-def gates_of(file: _File, target: FileTarget) -> LayerMatching:
+def match_gates(file: _File, target: FileTarget) -> LayerMatching:
     """Match the picked tensors, or all tensors by the order of the file, or by their sizes."""
     if not target.trains:
         verdict = "This network is inspected, not trained: start a run, then copy gates into it."
         return LayerMatching((), False, verdict)
-    return _matched(file, target.gates, "gates")
+    return _match_part(file, target.gates, "gates")
 
 
-def weights_of(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
+def match_weights(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
     """Return the match for the value network, and why it cannot be copied, one sentence, or ''."""
     if not target.trains:
         verdict = "This network is inspected, not trained: start a run, then copy weights into it."
         return LayerMatching((), False, verdict), verdict
-    match = _matched(file, target.values, "values")
+    match = _match_part(file, target.values, "values")
     name = file.listing.file_name
     if not match.fits:
         return match, match.verdict.replace("Gates of", "Weights of", 1)
-    if _biased(match) and not target.bias:
+    if _has_biases(match) and not target.bias:
         return match, (
             f"{name} has biases but the value network has none: start a run with biases "
             "to use its weights. Nothing was changed."
@@ -497,25 +499,25 @@ def weights_of(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
     return match, ""
 
 
-def _matched(file: _File, architecture: Architecture, part: Part) -> LayerMatching:
-    listing = _chosen(file)
+def _match_part(file: _File, architecture: Architecture, part: Part) -> LayerMatching:
+    listing = _chosen_contents(file)
     match = match_layers(listing, architecture, part)
     if match.fits or listing.picked or unsaid_of_weights(listing):
         return match
-    names = by_size(file.listing, architecture)  # skips tensors in between
+    names = match_by_size(file.listing, architecture)  # skips tensors in between
     if not all(names[:-1]):
         return match
-    sized = match_layers(picked(file.listing, names), architecture)
+    sized = match_layers(pick_weights(file.listing, names), architecture)
     if not sized.fits:
         return match
     return replace(sized, verdict=f"{sized.verdict} The tensors were matched by their sizes.")
 
 
-def _biased(match: LayerMatching) -> bool:
+def _has_biases(match: LayerMatching) -> bool:
     return any(bias is not None for bias in match.biases)
 
 
-def _copied(name: str, match: LayerMatching) -> str:
+def _copy_verdict(name: str, match: LayerMatching) -> str:
     whole = len(match.weights) == len(match.rows)
     words = f"Weights of {name} fit all {len(match.rows)} layers of the value network."
     if not whole:
@@ -530,7 +532,7 @@ def _with_norms(reading: FileReading, answers: FileReading) -> FileReading:
     return replace(reading, batchnorm=answers.batchnorm, norm_eps=answers.norm_eps)
 
 
-def _chosen(file: _File) -> CheckpointContents:
+def _chosen_contents(file: _File) -> CheckpointContents:
     """Return the contents of a file, or what was picked of it.
 
     BatchNorm is folded in for picked tensors, once it is known how.
@@ -538,4 +540,4 @@ def _chosen(file: _File) -> CheckpointContents:
     if not file.picked or unsaid_of_weights(file.listing):
         return file.listing
     reading = replace(file.listing.reading, batchnorm="", norm_eps=None)  # BatchNorm is folded
-    return replace(picked(file.listing, file.picked), reading=reading)
+    return replace(pick_weights(file.listing, file.picked), reading=reading)

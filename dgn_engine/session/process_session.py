@@ -37,7 +37,7 @@ from dgn_engine.protocol.messages import (
     Working,
 )
 from dgn_engine.session.mailbox import Mailbox
-from dgn_engine.session.restart import EngineRestart, poisons
+from dgn_engine.session.restart import EngineRestart, poisons_cuda
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.session.unused_memory import use_one_heap
 from dgn_engine.storage.program_log import crashes_logged
@@ -73,12 +73,12 @@ class CommandSender:
         self._unanswered: deque[Command] = deque()
         self._lock = threading.Lock()
         self._closed = False
-        self._thread = threading.Thread(target=self._write, name="dgn-sender", daemon=True)
+        self._thread = threading.Thread(target=self._write_messages, name="dgn-sender", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def put(self, command: Command) -> bool:
+    def queue_command(self, command: Command) -> bool:
         """Queue a command without waiting; return False if too many are waiting.
 
         After `close` nothing is written; a second `close` also returns what was queued since.
@@ -116,7 +116,7 @@ class CommandSender:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _write(self) -> None:
+    def _write_messages(self) -> None:
         while (message := self._messages.get()) is not None and not self._closed:
             try:
                 self._pipe.send(message)
@@ -142,14 +142,17 @@ class FrameReduction:
 
     _before: tuple[Readings, Readings] = field(default=({}, {}))
 
-    def reduced(self, frame: Frame) -> FrameDifference:
+    def reduce_frame(self, frame: Frame) -> FrameDifference:
         """Return what the receiver lacks; it must receive every difference, in order."""
         (known, compared), self._before = self._before, (frame.readings, frame.compared)
-        same, same_compared = _same(frame.readings, known), _same(frame.compared, compared)
+        same, same_compared = (
+            _same_readings(frame.readings, known),
+            _same_readings(frame.compared, compared),
+        )
         rest = replace(
             frame,
-            readings=_without(frame.readings, same),
-            compared=_without(frame.compared, same_compared),
+            readings=_without_names(frame.readings, same),
+            compared=_without_names(frame.compared, same_compared),
         )
         return FrameDifference(rest, same, same_compared)
 
@@ -160,7 +163,7 @@ class FrameCompletion:
 
     _before: tuple[Readings, Readings] = field(default=({}, {}))
 
-    def whole(self, difference: FrameDifference) -> Frame:
+    def complete_frame(self, difference: FrameDifference) -> Frame:
         """Return the complete frame; unchanged readings are the same objects as before."""
         frame, (known, compared) = difference.frame, self._before
         order = {name: known[name] for name in difference.same}
@@ -175,11 +178,11 @@ class FrameCompletion:
         return whole
 
 
-def _same(readings: Readings, before: Readings) -> tuple[str, ...]:
+def _same_readings(readings: Readings, before: Readings) -> tuple[str, ...]:
     return tuple(name for name, reading in readings.items() if reading is before.get(name))
 
 
-def _without(readings: Readings, names: tuple[str, ...]) -> Readings:
+def _without_names(readings: Readings, names: tuple[str, ...]) -> Readings:
     return {name: reading for name, reading in readings.items() if name not in names}
 
 
@@ -198,19 +201,19 @@ class AnswerWatch:
         self._told = False
         self._lasted = 0.0
 
-    def begin(self) -> None:
+    def restart_watch(self) -> None:
         """Start over with a new process."""
         with self._lock:
             self._silence, self._limit = 0.0, LOADING
 
-    def heard(self, ready: bool = False) -> None:
+    def on_message(self, ready: bool = False) -> None:
         """Note that a message arrived; `ready`: torch is loaded there."""
         with self._lock:
             self._silence = 0.0
             if ready:
                 self._limit = SILENT
 
-    def look(self) -> EngineSilent | EngineAnswered | None:
+    def check_silence(self) -> EngineSilent | EngineAnswered | None:
         """Return an event when the silence has become too long, and when it has ended."""
         now = self._clock()
         with self._lock:
@@ -246,9 +249,9 @@ class ProcessSession:
         self._sending = threading.Lock()  # held briefly while a command is queued
         self._closing = False
         self._stopped = False  # the engine sent `Stopped`
-        self._ours, self._process, self._theirs = self._prepared()
+        self._ours, self._process, self._theirs = self._prepare_process()
         self._sender = CommandSender(self._ours)
-        self._relay = threading.Thread(target=self._receive, name="dgn-relay", daemon=True)
+        self._relay = threading.Thread(target=self._relay_messages, name="dgn-relay", daemon=True)
 
     def start(self) -> None:
         """Spawn the process; `EngineReady` follows when torch is loaded there."""
@@ -261,7 +264,7 @@ class ProcessSession:
             self._mailbox.emit(Stopped())
             return
         self._theirs.close()
-        self._watch.begin()
+        self._watch.restart_watch()
         self._sender.start()
         self._relay.start()
 
@@ -269,22 +272,22 @@ class ProcessSession:
         """Queue a command; if too many are waiting for the engine, a `Refused` event follows."""
         self._restart.on_command(command)
         with self._sending:
-            queued = self._sender.put(command)
+            queued = self._sender.queue_command(command)
         if not queued:
             reason = f"the engine cannot keep up: {MOST:,} commands are waiting for it."
             self._mailbox.emit(Refused(command.in_words(), reason, kind="queue-full"))
 
-    def notify(self, tell: Callable[[], None]) -> None:
-        self._mailbox.notify(tell)
+    def set_wakeup(self, tell: Callable[[], None]) -> None:
+        self._mailbox.set_wakeup(tell)
 
-    def drain(self) -> list[Event]:
-        change = self._watch.look() if self._relay.is_alive() else None
+    def drain_events(self) -> list[Event]:
+        change = self._watch.check_silence() if self._relay.is_alive() else None
         if change is not None:
             self._mailbox.emit(change)
-        return self._mailbox.drain()
+        return self._mailbox.drain_events()
 
-    def latest(self) -> Frame | None:
-        frame = self._mailbox.latest()
+    def take_latest_frame(self) -> Frame | None:
+        frame = self._mailbox.take_latest_frame()
         if frame is not None:
             self._sender.frame_taken()
         return frame
@@ -296,7 +299,7 @@ class ProcessSession:
         if not self._relay.is_alive():
             return True
         with self._sending:
-            self._sender.put(Shutdown())
+            self._sender.queue_command(Shutdown())
         self._relay.join(timeout)
         ended = not self._relay.is_alive()
         if not ended:
@@ -306,10 +309,10 @@ class ProcessSession:
         return ended
 
     @property
-    def left(self) -> str:
-        return self._restart.left
+    def resumable_folder(self) -> str:
+        return self._restart.resumable_folder
 
-    def _prepared(self) -> tuple[Connection, SpawnProcess, Connection]:
+    def _prepare_process(self) -> tuple[Connection, SpawnProcess, Connection]:
         """Return our end of a pipe, an unstarted process, and its end of the pipe."""
         ours, theirs = SPAWN.Pipe()
         process = SPAWN.Process(
@@ -317,25 +320,25 @@ class ProcessSession:
         )
         return ours, process, theirs
 
-    def _receive(self) -> None:
+    def _relay_messages(self) -> None:
         """Relay the child's messages, and handle its death; the relay's thread runs this."""
         try:
-            while not self._relayed():
-                unanswered = self._hang_up()
+            while not self._relay_until_end():
+                unanswered = self._close_pipe()
                 how = describe_end(self._process.exitcode, ENDS)
                 commands = self._restart.after_death(how, unanswered)
-                if not commands or not self._started_again(commands, unanswered):
+                if not commands or not self._restart_process(commands, unanswered):
                     self._mailbox.emit(self._restart.final_failure(how, unanswered))
                     break
         except Exception as error:  # the last resort of the thread
-            self._mailbox.emit(self._restart.broken(error, traceback.format_exc()))
+            self._mailbox.emit(self._restart.connection_failure(error, traceback.format_exc()))
         finally:
             with contextlib.suppress(ValueError, AssertionError):  # never started
-                self._hang_up()
+                self._close_pipe()
             if not self._stopped:
                 self._mailbox.emit(Stopped())
 
-    def _relayed(self) -> bool:
+    def _relay_until_end(self) -> bool:
         """Relay everything from one process; return whether it ended on request."""
         self._stopped = False
         frames = FrameCompletion()
@@ -345,26 +348,26 @@ class ProcessSession:
             except (EOFError, OSError):
                 return self._stopped
             if isinstance(message, FrameDifference):
-                self._watch.heard(ready=False)
-                frame = frames.whole(message)
+                self._watch.on_message(ready=False)
+                frame = frames.complete_frame(message)
                 self._restart.on_frame(frame)
                 self._mailbox.publish(frame)
             elif isinstance(message, int):
-                self._watch.heard(ready=False)
+                self._watch.on_message(ready=False)
                 self._sender.on_obeyed(message)
             else:
-                self._watch.heard(ready=any(isinstance(item, EngineReady) for item in message))
+                self._watch.on_message(ready=any(isinstance(item, EngineReady) for item in message))
                 for event in message:
-                    self._pass_on(event)
+                    self._forward_event(event)
 
-    def _pass_on(self, event: Event) -> None:
+    def _forward_event(self, event: Event) -> None:
         restarted = self._restart.on_event(event, self._process.pid or 0)
         self._stopped = self._stopped or isinstance(event, Stopped)
         self._mailbox.emit(event)
         if restarted is not None:
             self._mailbox.emit(restarted)
 
-    def _hang_up(self) -> tuple[Command, ...]:
+    def _close_pipe(self) -> tuple[Command, ...]:
         """Close our end, wait until the process ends, and return the commands it had not obeyed.
 
         A child that finds the pipe closed saves its run; one that does not read is killed.
@@ -377,7 +380,7 @@ class ProcessSession:
         end_spawned(self._process, LEAVE)
         return unanswered
 
-    def _started_again(
+    def _restart_process(
         self, commands: tuple[Command, ...], unanswered: tuple[Command, ...]
     ) -> bool:
         """Start a new process in place of a dead one; return False if the session is closed.
@@ -385,20 +388,20 @@ class ProcessSession:
         Commands that arrived since then follow `commands`; the `unanswered` ones are dropped.
         """
         self._mailbox.emit(Working("The engine process died; restarting it"))
-        self._mailbox.latest()  # drop the dead one's frame
+        self._mailbox.take_latest_frame()  # drop the dead one's frame
         with self._starting:
             if self._closing:
                 return False
             self._process.close()
-            self._ours, self._process, self._theirs = self._prepared()
+            self._ours, self._process, self._theirs = self._prepare_process()
             sender = CommandSender(self._ours, commands)
             with self._sending:
                 for command in self._sender.close()[len(unanswered) :]:
-                    sender.put(command)
+                    sender.queue_command(command)
                 self._sender = sender
             self._process.start()
         self._theirs.close()
-        self._watch.begin()
+        self._watch.restart_watch()
         self._sender.start()
         return True
 
@@ -411,14 +414,14 @@ def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
     session.start()
     try:
         with crashes_logged():
-            _carry(pipe, session)
+            _carry_messages(pipe, session)
     except (EOFError, OSError):  # the parent is gone
         session.close()
     finally:
         pipe.close()
 
 
-def _carry(pipe: Connection, session: ThreadSession) -> NoReturn:
+def _carry_messages(pipe: Connection, session: ThreadSession) -> NoReturn:
     """Relay messages until the session has stopped; raises `EOFError`, `OSError`."""
     ready, may_send, reported, beat = False, True, 0, time.monotonic()
     waiting, frames = None, FrameReduction()
@@ -429,13 +432,13 @@ def _carry(pipe: Connection, session: ThreadSession) -> NoReturn:
                 may_send = True
             elif isinstance(message, Shutdown) and not ready:
                 pipe.send((Stopped(),))  # nothing was started; do not wait for torch
-                _leave(pipe)
+                _exit_process(pipe)
             else:
                 session.send(message)
         obeyed = session.obeyed  # before their events are drained
-        events = tuple(session.drain())
+        events = tuple(session.drain_events())
         if events:  # in one message: a small network emits hundreds of scores a second
-            poisoned = [index for index, event in enumerate(events) if poisons(event)]
+            poisoned = [index for index, event in enumerate(events) if poisons_cuda(event)]
             pipe.send(events[: poisoned[0] + 1] if poisoned else events)
             ready = ready or any(isinstance(event, EngineReady) for event in events)
             if poisoned:
@@ -444,15 +447,15 @@ def _carry(pipe: Connection, session: ThreadSession) -> NoReturn:
         if obeyed > reported or time.monotonic() - beat > BEAT:
             pipe.send(obeyed - reported)
             reported, beat = obeyed, time.monotonic()
-        waiting = session.latest() or waiting
+        waiting = session.take_latest_frame() or waiting
         if may_send and waiting is not None:
-            pipe.send(frames.reduced(waiting))
+            pipe.send(frames.reduce_frame(waiting))
             may_send, waiting = False, None
         if any(isinstance(event, Stopped) for event in events):
-            _leave(pipe)
+            _exit_process(pipe)
 
 
-def _leave(pipe: Connection) -> NoReturn:
+def _exit_process(pipe: Connection) -> NoReturn:
     """Exit at once: everything is written, and the closing window need not wait for torch to be
     unloaded module by module."""
     pipe.close()

@@ -20,7 +20,7 @@ class ReadableExamples(Protocol):
     probe_set: ProbeSet
     image_shape: tuple[int, ...]  # of one example as it is stored
 
-    def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
+    def probe_context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
         """Return the probe examples and the network, with one to compare with, as probes
         read them."""
 

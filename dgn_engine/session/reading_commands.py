@@ -61,7 +61,7 @@ def listed_examples(command: ListExamples, shown: ReadableNetwork) -> ExamplesLi
     return ExamplesListed(command.label, first, total, pictures)
 
 
-def misclassified(trainer: Trainer, wanted: int, seed: int) -> tuple[int, ...]:
+def find_misclassified(trainer: Trainer, wanted: int, seed: int) -> tuple[int, ...]:
     """Return up to `wanted` training examples that the network currently misclassifies.
 
     At most `LOOKED_AT` are tried, in an order drawn from the seed. Raises `UserError` if fewer than
@@ -98,7 +98,7 @@ class ReadingCommands:
         self._choice = choice
         self._comparison = comparison
 
-    def expect(self, config: RunConfig) -> None:
+    def prepare_executor(self, config: RunConfig) -> None:
         """Start the reading process while the data are still being read, if a network of this kind
         would need it on images of the usual size."""
         try:
@@ -113,57 +113,59 @@ class ReadingCommands:
         self._choice.choose_executor(shown.device, shown.architecture)
         shown.probe_schedule.use_executor(self._choice.executor)
 
-    def release(self, shown: ReadableNetwork | None) -> None:
+    def release_readings(self, shown: ReadableNetwork | None) -> None:
         """Drop readings in progress: what is shown is about to be replaced."""
         if shown is not None:
             shown.probe_schedule.release()
 
-    def cancel(self, command: CancelReading, shown: ReadableNetwork) -> None:
-        self._each(command.probes, shown, ProbeSchedule.cancel)
+    def cancel_readings(self, command: CancelReading, shown: ReadableNetwork) -> None:
+        self._for_each_schedule(command.probes, shown, ProbeSchedule.cancel)
 
-    def resume(self, command: GoOnReading, shown: ReadableNetwork) -> None:
-        self._each(command.probes, shown, ProbeSchedule.resume)
+    def resume_readings(self, command: GoOnReading, shown: ReadableNetwork) -> None:
+        self._for_each_schedule(command.probes, shown, ProbeSchedule.resume)
 
     def choose_number(self, command: SetProbeExamples, shown: ReadableNetwork) -> None:
         """Choose this many probe examples in the same way; manually chosen ones are dropped."""
         choice = replace(ProbeChoice.parse(shown.config.probe_set), rows=())
-        self.choose(shown, command.examples, str(choice))
+        self.apply_probe_choice(shown, command.examples, str(choice))
 
     def choose_set(self, command: ChooseProbeSet, shown: ReadableNetwork) -> None:
-        self.choose(shown, shown.config.probe_examples, str(ProbeChoice.parse(command.choice)))
+        self.apply_probe_choice(
+            shown, shown.config.probe_examples, str(ProbeChoice.parse(command.choice))
+        )
 
     def choose_misclassified(self, _: ChooseMisclassified, shown: ReadableNetwork) -> None:
         if not isinstance(shown, Run):
             words = "Only a run has misclassified training examples; this network is inspected."
             raise UserError(words, kind="only-inspected")
-        rows = misclassified(shown.trainer, shown.config.probe_examples, shown.config.seed)
+        rows = find_misclassified(shown.trainer, shown.config.probe_examples, shown.config.seed)
         choice = replace(ProbeChoice.parse(shown.config.probe_set), classes=(), rows=rows)
-        self.choose(shown, shown.config.probe_examples, str(choice))
+        self.apply_probe_choice(shown, shown.config.probe_examples, str(choice))
 
     def list_examples(self, command: ListExamples, shown: ReadableNetwork) -> None:
         self._emit(listed_examples(command, shown))
 
-    def choose(self, shown: ReadableNetwork, count: int, choice: str) -> None:
+    def apply_probe_choice(self, shown: ReadableNetwork, count: int, choice: str) -> None:
         """Change the number and choice of the probe examples; training is not affected."""
         before = shown.config
         if (before.probe_examples, before.probe_set) == (count, choice):
             return
-        if ProbeChoice.parse(choice).drawn and shown.probed.context().regime.drawn_gates:
+        if ProbeChoice.parse(choice).drawn and shown.probed.probe_context().regime.drawn_gates:
             words = "The gates of this regime exist for training examples only."
             raise UserError(words, kind="not-supported")
         shown.choose_probe_examples(count, choice)
         digest = shown.probed.probe_set.digest
         self._emit(ProbeSetChanged(shown.step_count, count, digest, choice))
-        self.meet(shown)
+        self.emit_probe_examples(shown)
 
-    def meet(self, shown: ReadableNetwork) -> None:
+    def emit_probe_examples(self, shown: ReadableNetwork) -> None:
         """Emit the pictures of new probe examples, and read the compared network on them too."""
         normalise = shown.config.data.normalise
         images, shape = shown.probed.probe_images, shown.probed.image_shape
         self._emit(make_pictures(shown.probed.probe_set, images, normalise, shape))
-        self._comparison.renew(probe_inputs_of(shown))
+        self._comparison.reopen_for(probe_inputs_of(shown))
 
-    def _each(
+    def _for_each_schedule(
         self,
         probes: tuple[str, ...],
         shown: ReadableNetwork,

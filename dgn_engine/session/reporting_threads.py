@@ -18,16 +18,16 @@ class ReportingThreads:
         self.closing = threading.Event()
         self.threads: list[threading.Thread] = []
 
-    def start(self, name: str, act: Callable[[], object]) -> None:
+    def start_thread(self, name: str, act: Callable[[], object]) -> None:
         thread = threading.Thread(target=act, name=name, daemon=True)
         self.threads = [*(running for running in self.threads if running.is_alive()), thread]
         thread.start()
 
-    def begin(self, name: str, act: Callable[[], None], what: str, failed: str) -> None:
+    def start_reporting(self, name: str, act: Callable[[], None], what: str, failed: str) -> None:
         """Run `act` in a thread; a `UserError` refuses `what`, any other error is reported as
         `failed`."""
 
-        def guarded() -> None:
+        def run_guarded() -> None:
             try:
                 act()
             except UserError as refusal:
@@ -36,7 +36,7 @@ class ReportingThreads:
             except Exception as error:  # an internal error must not be silent
                 self._emit(Failed(f"{failed}: {error}.", traceback.format_exc()))
 
-        self.start(name, guarded)
+        self.start_thread(name, run_guarded)
 
     def close(self, patience: float) -> None:
         """Wait up to `patience` seconds for each thread."""

@@ -8,19 +8,26 @@ from pathlib import Path
 
 from dgn_engine.errors import breaks_cuda
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.messages import Command, EngineRestarted, Event, Failed, Shutdown, not_done
+from dgn_engine.protocol.messages import (
+    Command,
+    EngineRestarted,
+    Event,
+    Failed,
+    Shutdown,
+    lost_requests,
+)
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import ContinueRun, RecordingMended, RunContinued
 from dgn_engine.protocol.training import Measured, Running, RunStarted, SettingChanged
 from dgn_engine.protocol.watching import ProbeScalars, Watch
 from dgn_engine.storage.lock import last_holder
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 AT_MOST_EVERY = 60.0  # seconds; a process that dies more often is not restarted
 
 
-def poisons(event: Event) -> bool:
+def poisons_cuda(event: Event) -> bool:
     """Return whether every CUDA call in the process fails after this error."""
     return isinstance(event, Failed) and breaks_cuda(event.what)
 
@@ -34,15 +41,15 @@ def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:
         undone.append(f"{before.probe_examples:,} probe examples")
     if before.settings is not None and now.settings is not None:
         if before.settings.learning_rate != now.settings.learning_rate:
-            undone.append(f"learning rate {number(before.settings.learning_rate)}")
+            undone.append(f"learning rate {format_number(before.settings.learning_rate)}")
         if before.settings.beta != now.settings.beta:
-            undone.append(f"β {number(before.settings.beta)}")
+            undone.append(f"β {format_number(before.settings.beta)}")
         if before.settings.value_input != now.settings.value_input:
             undone.append(f"value input {before.settings.value_input}")
     return tuple(undone)
 
 
-def in_words(commands: Sequence[Command]) -> tuple[str, ...]:
+def describe_commands(commands: Sequence[Command]) -> tuple[str, ...]:
     """Return the titles of commands, once each, except those that a new process receives anyway."""
     titles = [
         command.in_words() for command in commands if not isinstance(command, Watch | Shutdown)
@@ -97,13 +104,13 @@ class EngineRestart:
             case RecordingMended(folder=folder) if folder:
                 self._folder = Path(folder)  # it may have been moved
             case SettingChanged():  # emitted once the run's folder exists
-                self._folder = self._folder or self._written_by(pid)
-                return self._restarted()
+                self._folder = self._folder or self._folder_of_process(pid)
+                return self._take_restarted()
             case Running():
                 self._faulty = False
             case Measured(step=step) | ProbeScalars(step=step):
                 self._step = max(self._step, step)
-            case Failed() if not poisons(event):
+            case Failed() if not poisons_cuda(event):
                 self._faulty = True
         return None
 
@@ -118,14 +125,14 @@ class EngineRestart:
         if again or self._folder is None:
             return ()
         self._died, self._continued = (
-            _Death(how, self._step, self._state, in_words(unanswered)),
+            _Death(how, self._step, self._state, describe_commands(unanswered)),
             None,
         )
         watch = () if self._watch is None else (self._watch,)
-        trains = self._state.running and not self._faulty
+        trains = self._state.is_running and not self._faulty
         return (*watch, ContinueRun(str(self._folder), paused=not trains))
 
-    def _restarted(self) -> EngineRestarted | None:
+    def _take_restarted(self) -> EngineRestarted | None:
         death, step, self._died = self._died, self._continued, None
         if death is None or step is None:  # another run was started instead
             return None
@@ -140,22 +147,24 @@ class EngineRestart:
     def final_failure(self, how: str, unanswered: Sequence[Command] = ()) -> Failed:
         """Return the event for a process that is not restarted."""
         died = f"The engine process died ({how}) at step {self._step:,}."
-        return self._final(f"{died}{not_done(in_words(unanswered))}", "")
+        return self._failed_event(f"{died}{lost_requests(describe_commands(unanswered))}", "")
 
-    def broken(self, error: Exception, traceback: str) -> Failed:
+    def connection_failure(self, error: Exception, traceback: str) -> Failed:
         """Return the event for an internal error between the process and the window."""
         what = f"{type(error).__name__}: {error}".rstrip(": .")
-        return self._final(f"The connection to the engine process broke ({what}).", traceback)
+        return self._failed_event(
+            f"The connection to the engine process broke ({what}).", traceback
+        )
 
-    def _final(self, what: str, traceback: str) -> Failed:
+    def _failed_event(self, what: str, traceback: str) -> Failed:
         recording = "" if self._folder is None else f" Its recording is kept in {self._folder}."
         return Failed(f"{what}{recording} {_WHAT}", traceback)
 
     @property
-    def left(self) -> str:
+    def resumable_folder(self) -> str:
         return "" if self._folder is None else str(self._folder)
 
-    def _written_by(self, pid: int) -> Path | None:
+    def _folder_of_process(self, pid: int) -> Path | None:
         """Return the newest folder whose lock this process holds, or held until its end."""
         if self._root is None or not self._root.is_dir():
             return None

@@ -11,7 +11,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol import files, runs, training
 from dgn_engine.protocol.messages import Command, Refused, Working
 from dgn_engine.protocol.runs import ContinueRun, DiscardConfirmation, OpenSession, RunEnding
-from dgn_engine.session.finite_state import WayBack
+from dgn_engine.session.finite_state import RecoveryPoint
 from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.live_branch import Branches
 from dgn_engine.session.opened_files import OpenedFiles
@@ -64,49 +64,51 @@ class RunCommands:
         self._opened, self._undo, self._branches = opened, undo, branches
         self._cancelled = cancelled
 
-    def start(self, command: training.StartRun) -> None:
+    def start_run(self, command: training.StartRun) -> None:
         state = self._state
-        self._readings.expect(command.config)
+        self._readings.prepare_executor(command.config)
         run = Run(
             state.number + 1,
             command.config,
             state.emit,
-            self._report,
+            self._report_progress,
             live=True,
             examples=None if state.run is None else state.run.examples_for(command.config.data),
             checkpoints=bool(state.runs_root),
-            reclaimed=self._reclaimed(),
+            reclaimed=self._reclaimable_bytes(),
         )
-        self._begin(run, command.paused)
+        self._replace_and_record(run, command.paused)
 
-    def train_on(self, command: files.TrainOn) -> None:
+    def train_inspected(self, command: files.TrainOn) -> None:
         state = self._state
         if state.inspected is None:
             words = "No network is being inspected: open a file as a network first."
             raise UserError(words, kind="not-inspected")
-        run, event = state.inspected.trained_on(state.number + 1, command.regime, self._report)
-        self._begin(run, command.paused)
+        run, event = state.inspected.start_training_run(
+            state.number + 1, command.regime, self._report_progress
+        )
+        self._replace_and_record(run, command.paused)
         state.emit(event)
 
-    def begin_with_biases(
+    def restart_with_biases(
         self, old: Run, command: files.BeginWithBiases, execute: Callable[[Command], None]
     ) -> None:
         """Start a run with biases, and copy gates or weights into it by a command that can be
         undone."""
         config = self._opened.config_with_biases(command, old)
-        self.start(training.StartRun(config, paused=not self._state.running))
+        self.start_run(training.StartRun(config, paused=not self._state.running))
         if command.purpose == "gates":
             execute(files.TakeGates(command.ticket, command.restart_value))
         else:
             execute(files.TakeWeights(command.ticket))
 
-    def reset(self, command: training.Reset) -> None:
+    def reset_run(self, command: training.Reset) -> None:
         recorded = self._state.library.shown
         if recorded is not None:
-            self.start(training.StartRun(recorded.config))
+            self.start_run(training.StartRun(recorded.config))
         else:
             config = self._state.run_for(command).config
-            self.start(training.StartRun(config, paused=not self._state.running))
+            self.start_run(training.StartRun(config, paused=not self._state.running))
 
     def continue_recorded(self, command: runs.ContinueRun) -> None:
         state, folder = self._state, RunFolder(Path(command.folder))
@@ -115,9 +117,9 @@ class RunCommands:
                 folder,
                 state.number + 1,
                 state.emit,
-                self._report,
+                self._report_progress,
                 live=True,
-                reclaimed=self._reclaimed(),
+                reclaimed=self._reclaimable_bytes(),
             )
             reader = RunReader(folder.path)
             history = replace(drawn_history(reader.log.each_event()), began=reader.started)
@@ -140,59 +142,63 @@ class RunCommands:
                 return self.continue_recorded(runs.ContinueRun(str(folder), command.paused))
             except UserError as refusal:
                 self._state.emit(Refused.from_error(command.in_words(), refusal))
-        return self.start(training.StartRun(command.otherwise, command.paused))
+        return self.start_run(training.StartRun(command.otherwise, command.paused))
 
-    def resume(self, command: training.Resume | training.Advance) -> None:
+    def resume_training(self, command: training.Resume | training.Advance) -> None:
         """Continue training; a recorded run that is only shown is resumed first."""
         library = self._state.library
         if library.shown is not None:
             folder = str(library.folder_to_continue())
             self.continue_recorded(runs.ContinueRun(folder, paused=True))
         steps = command.steps if isinstance(command, training.Advance) else None
-        self._loop.resume(self._state.run_for(command), steps)
+        self._loop.resume_steps(self._state.run_for(command), steps)
 
     def go_back(self, run: Run) -> None:
         """Restore the newest finite state of a diverged run; it stays paused."""
-        self._state.way_back.put_back(run, self._undo, self._state.emit)
-        self._loop.pause(run)
+        self._state.way_back.restore_finite_state(run, self._undo, self._state.emit)
+        self._loop.pause_run(run)
 
-    def inspect(self, command: files.InspectFile, shown: ReadableNetwork) -> None:
+    def inspect_file(self, command: files.InspectFile, shown: ReadableNetwork) -> None:
         state = self._state
         state.executors.prepare_executor(shown.config.device)  # loads while the network is built
         opened = self._opened.inspection_request(command, shown)
-        inspected = InspectedNetwork(state.number + 1, opened, state.emit, self._report)
+        inspected = InspectedNetwork(state.number + 1, opened, state.emit, self._report_progress)
         self._check_cancelled()
-        self.leave()
+        self.close_current()
         state.library.close_shown()
-        state.replace(inspected=inspected)
+        state.set_shown(inspected=inspected)
         self._readings.use_executor(inspected)
-        state.watch(state.requests)
-        for event in (inspected.started(), inspected.offered(), inspected.scored()):
+        state.watch_probes(state.requests)
+        for event in (
+            inspected.started_event(),
+            inspected.offered_event(),
+            inspected.scored_event(),
+        ):
             state.emit(event)
-        self._opened.forget(command.ticket)
-        self._readings.meet(inspected)
+        self._opened.close_file(command.ticket)
+        self._readings.emit_probe_examples(inspected)
 
-    def show(self, loaded: LoadedRun) -> None:
+    def show_loaded(self, loaded: LoadedRun) -> None:
         state = self._state
         before = "" if state.recording is None else str(state.recording.path)
-        self.leave()
+        self.close_current()
         state.library.replace_shown(loaded, before)
-        state.replace()
+        state.set_shown()
         for event in loaded.events_as(state.number, before):
             state.emit_unrecorded(event)
-        state.watch(state.requests)
-        state.comparison.renew(None)
+        state.watch_probes(state.requests)
+        state.comparison.reopen_for(None)
 
-    def leave(self) -> None:
+    def close_current(self) -> None:
         """Finish what is shown: its folder, its readings, its undo history."""
         self._loop.end_recording()
-        self._branches.release()
-        self._readings.release(self._state.shown)
-        self._undo.forget()
-        self._state.way_back = WayBack()
-        self._state.unused.expect()
+        self._branches.release_checkpoints()
+        self._readings.release_readings(self._state.shown_network)
+        self._undo.clear_history()
+        self._state.way_back = RecoveryPoint()
+        self._state.unused.schedule_release()
 
-    def _begin(self, run: Run, paused: bool) -> None:
+    def _replace_and_record(self, run: Run, paused: bool) -> None:
         """Replace the current run by a new one, and start to record it."""
         state = self._state
         self._replace_run(run, paused)
@@ -211,20 +217,20 @@ class RunCommands:
         """Replace the current run, and finish its folder."""
         state = self._state
         self._check_cancelled()  # the last report may be seconds ago
-        self.leave()
+        self.close_current()
         state.library.close_shown()
         self._readings.use_executor(run)
         run.probe_schedule.watch(state.requests)
-        state.replace(run)
-        self._loop.begin(run, paused)
+        state.set_shown(run)
+        self._loop.attach_run(run, paused)
         state.emit(run.started_event(paused))
-        self._readings.meet(run)
+        self._readings.emit_probe_examples(run)
 
-    def _reclaimed(self) -> float:
+    def _reclaimable_bytes(self) -> float:
         """Return the bytes that are freed when the current run is replaced."""
         return 0.0 if self._state.run is None else float(self._state.run.memory.reclaimed_at_end)
 
-    def _report(self, what: str, fraction: float | None) -> None:
+    def _report_progress(self, what: str, fraction: float | None) -> None:
         self._check_cancelled(what)
         self._state.emit(Working(what, fraction, can_cancel=True))
 

@@ -116,14 +116,14 @@ class RunLibrary:
         self.shown: LoadedRun | None = None
         self._followed: FollowedRun | None = None  # the shown run, while another process writes it
         self._threads = ReportingThreads(emit)
-        self._threads.start("dgn-library", remove_abandoned)
+        self._threads.start_thread("dgn-library", remove_abandoned)
 
-    def _begin(self, command: Command, act: Callable[[], None]) -> None:
+    def _run_in_thread(self, command: Command, act: Callable[[], None]) -> None:
         what = command.in_words()
-        self._threads.begin("dgn-library", act, what, f"Could not {what}")
+        self._threads.start_reporting("dgn-library", act, what, f"Could not {what}")
 
     def list_runs(self, command: ListRuns) -> None:
-        self._begin(command, self._emit_runs)
+        self._run_in_thread(command, self._emit_runs)
 
     def _emit_runs(self) -> None:
         """List the runs and emit the list under a lock.
@@ -133,14 +133,14 @@ class RunLibrary:
         with self._listing:
             self._emit(list_runs(self._root))
 
-    def note(self, command: NoteRun) -> None:
-        def write() -> None:
+    def save_notes(self, command: NoteRun) -> None:
+        def write_and_list() -> None:
             write_notes(Path(command.folder), RunNotes(command.name, command.notes))
             self._emit_runs()
 
-        self._begin(command, write)
+        self._run_in_thread(command, write_and_list)
 
-    def delete(self, command: DeleteRun) -> None:
+    def delete_recorded(self, command: DeleteRun) -> None:
         """Delete a run, unless it is shown or being written."""
         folder = Path(command.folder)
         if self.shown is not None and is_same_folder(folder, self.shown.folder):
@@ -148,32 +148,32 @@ class RunLibrary:
             raise UserError(words, kind="in-use", value=folder.name)
         check_removable(folder)
 
-        def delete() -> None:
+        def delete_and_list() -> None:
             delete_run(folder)
             self._emit_runs()
 
-        self._begin(command, delete)
+        self._run_in_thread(command, delete_and_list)
 
-    def thin(self, command: ThinRuns) -> None:
+    def thin_out(self, command: ThinRuns) -> None:
         """Thin out the oldest runs, except one that is being written."""
 
-        def thin() -> None:
+        def thin_and_list() -> None:
             lines: list[str] = []
             plan = thin_runs.plan(Path(self._root))
             freed = thin_runs.thin(plan.folders, lines.append)
             self._emit(RunsThinned(plan.outcome(freed), "\n".join(lines)))
             self._emit_runs()
 
-        self._begin(command, thin)
+        self._run_in_thread(command, thin_and_list)
 
-    def export(self, command: ExportRun) -> None:
+    def export_to_file(self, command: ExportRun) -> None:
         folder, path = Path(command.folder), Path(command.path)
-        self._begin(command, lambda: self._emit(RunExported(export_run(folder, path))))
+        self._run_in_thread(command, lambda: self._emit(RunExported(export_run(folder, path))))
 
     def read_curves(self, command: ReadCurves) -> None:
         """Read curves; runs that cannot be read are refused, all others are emitted."""
 
-        def read() -> None:
+        def read_each() -> None:
             curves = []
             for folder in command.folders:
                 try:
@@ -182,20 +182,20 @@ class RunLibrary:
                     self._emit(Refused.from_error(command.in_words(), refusal))
             self._emit(CurvesRead(tuple(curves)))
 
-        self._begin(command, read)
+        self._run_in_thread(command, read_each)
 
-    def read(self, command: ShowRun, recording: Recording | None) -> None:
+    def read_folder(self, command: ShowRun, recording: Recording | None) -> None:
         """Read a folder; the run in progress, with this `recording`, is refused."""
         folder = Path(command.folder)
         if recording is not None and is_same_folder(folder, recording.path):
             raise UserError(f"{folder.name} is the current run.", kind="in-use", value=folder.name)
-        self._begin(command, lambda: self._found(_read(folder)))
+        self._run_in_thread(command, lambda: self._queue_loaded(_read(folder)))
 
     def open_session(self, command: OpenSession) -> None:
         if self._temp_dir is None:
             self._temp_dir = PrivateTempDir()
         path, target = Path(command.path), self._temp_dir.path
-        self._begin(command, lambda: self._found(self._unpacked(path, target)))
+        self._run_in_thread(command, lambda: self._queue_loaded(self._unpack_session(path, target)))
 
     def save_session(
         self, command: SaveSession, recording: Recording | None, frame: Frame | None
@@ -204,7 +204,9 @@ class RunLibrary:
         window: Any = json.loads(command.window)
         path, shown = Path(command.path), self.shown
         if shown is not None:
-            self._begin(command, lambda: self._write(path, shown.folder, shown.name, None, window))
+            self._run_in_thread(
+                command, lambda: self._write_session(path, shown.folder, shown.name, None, window)
+            )
             return
         if recording is None or frame is None:
             words = "there is no recorded run, and a session contains only what was recorded."
@@ -213,14 +215,14 @@ class RunLibrary:
             raise UserError(recording.pause_reason, kind="recording-paused")
         marker, folder = recording.mark_checkpoint(), recording.path
 
-        def write() -> None:
+        def wait_and_write() -> None:
             if not marker.done.wait(PATIENCE) or marker.lines < 0:
                 words = f"the disk of {folder} is too slow or full to record the run."
                 raise UserError(words, kind="slow-disk", value=folder)
             point = SavePoint(frame.step, marker.lines, frame)
-            self._write(path, folder, folder.name, point, window)
+            self._write_session(path, folder, folder.name, point, window)
 
-        self._begin(command, write)
+        self._run_in_thread(command, wait_and_write)
 
     def take_loaded(self) -> LoadedRun | None:
         try:
@@ -247,14 +249,14 @@ class RunLibrary:
         if before is not None and before.session is not None:
             shutil.rmtree(before.folder.parent, ignore_errors=True)
 
-    def follow(self, publish: Callable[[LoadedRun], None]) -> None:
+    def follow_shown(self, publish: Callable[[LoadedRun], None]) -> None:
         """Emit what another process has written to the shown run since; `publish` shows its
         frame."""
         followed = self._followed
         if followed is None:
             return
         try:
-            news = followed.news()
+            news = followed.read_news()
         except (OSError, UserError) as error:  # moved or deleted
             self._followed = None
             raise UserError(
@@ -263,7 +265,7 @@ class RunLibrary:
         self.shown = news.now
         if news.again:
             self._followed = None
-            self.read(ShowRun(str(news.now.folder)), None)
+            self.read_folder(ShowRun(str(news.now.folder)), None)
             return
         for event in news.events:
             self._emit(event)
@@ -282,13 +284,13 @@ class RunLibrary:
         if self._temp_dir is not None:
             self._temp_dir.remove()
 
-    def _write(
+    def _write_session(
         self, path: Path, folder: Path, name: str, point: SavePoint | None, window: Any
     ) -> None:
         save_session(folder, path, point, window, name)
         self._emit(SessionSaved(RunReader(folder).step if point is None else point.step, str(path)))
 
-    def _unpacked(self, path: Path, target: Path) -> LoadedRun:
+    def _unpack_session(self, path: Path, target: Path) -> LoadedRun:
         session = unpack(path, target, self._threads.closing)
         try:
             return _read(session.folder, session)
@@ -296,7 +298,7 @@ class RunLibrary:
             shutil.rmtree(session.folder.parent, ignore_errors=True)
             raise
 
-    def _found(self, loaded: LoadedRun) -> None:
+    def _queue_loaded(self, loaded: LoadedRun) -> None:
         """Queue the run to be shown, then read and emit the pictures of its examples."""
         self._loaded.put(loaded)
         pictures = recorded_examples(loaded)

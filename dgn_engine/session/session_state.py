@@ -11,7 +11,7 @@ from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.training import Diverged
 from dgn_engine.protocol.watching import ProbeRequest, ProbesLeft
 from dgn_engine.session.comparison import Comparison
-from dgn_engine.session.finite_state import WayBack
+from dgn_engine.session.finite_state import RecoveryPoint
 from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.session.run_library import RunLibrary
@@ -46,19 +46,19 @@ class SessionState:
         self.inspected: InspectedNetwork | None = None  # exclusive with `run`
         self.number = 0  # of what is shown, from 1
         self.requests: tuple[ProbeRequest, ...] = ()
-        self.way_back = WayBack()  # of the run
+        self.way_back = RecoveryPoint()  # of the run
         self.unused = UnusedMemory()
 
     def emit(self, event: Event) -> None:
         """Record an event of the run, and emit it."""
         if isinstance(event, Diverged) and self.run is not None:
-            event = self.way_back.add_to(event, self.run, self.recording)
+            event = self.way_back.add_finite_state(event, self.run, self.recording)
         if self.recording is not None:
             self.recording.on_event(event)
         self.emit_unrecorded(event)
 
     @property
-    def shown(self) -> ReadableNetwork | None:
+    def shown_network(self) -> ReadableNetwork | None:
         return self.run or self.inspected
 
     def run_for(self, command: Command) -> Run:
@@ -85,14 +85,14 @@ class SessionState:
 
     def on_shown(self, act: Callable[[Any, ReadableNetwork], object]) -> Handler:
         """Return a handler for commands that need a run or an inspected network."""
-        return lambda command: act(command, self.shown or self.run_for(command))
+        return lambda command: act(command, self.shown_network or self.run_for(command))
 
-    def replace(self, run: Run | None = None, inspected: InspectedNetwork | None = None) -> None:
+    def set_shown(self, run: Run | None = None, inspected: InspectedNetwork | None = None) -> None:
         """Show a run or an inspected network; with neither, a recorded run."""
         self.run, self.inspected, self.running = run, inspected, False
         self.number += 1
 
-    def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
+    def watch_probes(self, requests: tuple[ProbeRequest, ...]) -> None:
         dropped = {request.probe for request in self.requests} - {
             request.probe for request in requests
         }
@@ -101,9 +101,9 @@ class SessionState:
         self.requests = requests
         if self.library.shown is not None:
             self.publish_recorded(self.library.shown)
-        self.comparison.watch(requests)
-        if self.shown is not None:
-            self.shown.probe_schedule.watch(requests)
+        self.comparison.watch_probes(requests)
+        if self.shown_network is not None:
+            self.shown_network.probe_schedule.watch(requests)
 
     def publish_recorded(self, loaded: LoadedRun) -> None:
         self.publish(loaded.frame_for(self.number, self.requests))

@@ -34,7 +34,7 @@ class StopSignals:
         self._first: int | None = None
         self._since = 0.0
 
-    def requested(self) -> bool:
+    def stop_requested(self) -> bool:
         return self._first is not None
 
     @property
@@ -48,9 +48,11 @@ class StopSignals:
         self._theirs = theirs
         available = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
         handled = [number for number in available if signal.getsignal(number) != signal.SIG_IGN]
-        self._before = {number: signal.signal(number, _noticed) for number in handled}
+        self._before = {number: signal.signal(number, _do_nothing) for number in handled}
         self._woken = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-        self._thread = threading.Thread(target=self._listen, name="dgn-signals", daemon=True)
+        self._thread = threading.Thread(
+            target=self._listen_for_signals, name="dgn-signals", daemon=True
+        )
         self._thread.start()
         return self
 
@@ -62,7 +64,7 @@ class StopSignals:
         self._thread.join()
         self._ours.close()
 
-    def _listen(self) -> None:
+    def _listen_for_signals(self) -> None:
         while numbers := self._ours.recv(64):
             for number in numbers:
                 if number in self._before:
@@ -81,5 +83,5 @@ class StopSignals:
             os._exit(128 + number)
 
 
-def _noticed(_number: int, _frame: object) -> None:
+def _do_nothing(_number: int, _frame: object) -> None:
     """Do nothing in Python's own handler; the thread gets the number from the wakeup socket."""

@@ -31,7 +31,7 @@ class ThreadSession:
         self._data_root = data_root
         self._runs_root = runs_root
         self.obeyed = 0  # commands so far, each counted after its events were emitted
-        self._thread = threading.Thread(target=self._serve, name="dgn-engine", daemon=True)
+        self._thread = threading.Thread(target=self._run_engine, name="dgn-engine", daemon=True)
 
     def start(self) -> None:
         """Start the thread; `EngineReady` follows when torch is loaded."""
@@ -43,14 +43,14 @@ class ThreadSession:
             self._mailbox.cancelled.set()
         self._mailbox.commands.put(command)
 
-    def notify(self, tell: Callable[[], None]) -> None:
-        self._mailbox.notify(tell)
+    def set_wakeup(self, tell: Callable[[], None]) -> None:
+        self._mailbox.set_wakeup(tell)
 
-    def drain(self) -> list[Event]:
-        return self._mailbox.drain()
+    def drain_events(self) -> list[Event]:
+        return self._mailbox.drain_events()
 
-    def latest(self) -> Frame | None:
-        return self._mailbox.latest()
+    def take_latest_frame(self) -> Frame | None:
+        return self._mailbox.take_latest_frame()
 
     def close(self, timeout: float = 10.0) -> bool:
         """Ask the thread to end after the current step; return True if it ended in time."""
@@ -60,7 +60,7 @@ class ThreadSession:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _serve(self) -> None:
+    def _run_engine(self) -> None:
         try:
             from dgn_engine.session.engine import Engine
 
@@ -69,8 +69,8 @@ class ThreadSession:
                 mailbox.emit, mailbox.publish, self._data_root, self._runs_root, mailbox.cancelled
             )
             try:
-                engine.announce()
-                self._loop(engine)
+                engine.emit_ready()
+                self._serve_commands(engine)
             finally:
                 engine.close()
         except Exception as error:  # the last resort of the thread
@@ -78,14 +78,14 @@ class ThreadSession:
         finally:
             self._mailbox.emit(Stopped())
 
-    def _loop(self, engine: Engine) -> None:
+    def _serve_commands(self, engine: Engine) -> None:
         commands = self._mailbox.commands
         while True:
             wait = engine.next_step_in()
             if wait != 0.0 or not commands.empty():
                 command = self._next_command(IDLE if wait is None else wait)
                 while command is not None:
-                    engine.obey(command)
+                    engine.handle_command(command)
                     self.obeyed += 1
                     if isinstance(command, Shutdown):
                         return

@@ -17,7 +17,7 @@ from dgn_engine.protocol.training import EstimateRun, Finished, Paused, RunEstim
 from dgn_engine.protocol.watching import ReportWindow, SetWatchShare
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.session.session_state import SessionState
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory, memory_needed
 from dgn_engine.training.readings.watch_budget import DRAWING, SHARE
@@ -40,15 +40,15 @@ class TrainingLoop:
         self._stop_at: int | None = None
         self._share = SHARE
 
-    def begin(self, run: Run, paused: bool) -> None:
+    def attach_run(self, run: Run, paused: bool) -> None:
         """Step this run from now on."""
         run.budget.share = self._share
         self._stop_at, self._state.running = None, not paused
         self._publisher.rate = StepRate()
 
-    def resume(self, run: Run, steps: int | None) -> None:
+    def resume_steps(self, run: Run, steps: int | None) -> None:
         """Train for this many steps; None: until it is finished or paused."""
-        self._state.way_back.check_trains(run)
+        self._state.way_back.check_not_diverged(run)
         if run.is_finished:
             run.total_steps = 0  # more than planned: continue until stopped
         self._stop_at = None if steps is None else run.step_count + max(1, steps)
@@ -56,19 +56,19 @@ class TrainingLoop:
         self._publisher.rate = StepRate()
         self._state.emit(Running(run.step_count))
 
-    def pause(self, run: Run) -> None:
+    def pause_run(self, run: Run) -> None:
         self._state.running = False
         self._stop_at = None
         run.wait_for_scores()
         self._state.emit(Paused(run.step_count))
 
-    def step(self, run: Run) -> None:
+    def take_step(self, run: Run) -> None:
         """Take one step, or a part of a test pass."""
         if not run.step_count:
-            self._show_due(run, running=False)  # before the first step
+            self._publish_and_record(run, running=False)  # before the first step
         began = time.perf_counter()
         if run.advance():
-            self._publisher.rate.tick(run.control.pace, time.perf_counter() - began)
+            self._publisher.rate.record_step(run.control.pace, time.perf_counter() - began)
         if run.diverged:
             self._state.running = False
         elif run.is_finished:
@@ -77,13 +77,13 @@ class TrainingLoop:
         elif run.evaluation.has_pending_test:
             return  # the step is complete once its scores are
         elif self._stop_at is not None and run.step_count >= self._stop_at:
-            self.pause(run)
+            self.pause_run(run)
 
     def read_due(self, run: Run, heard: bool) -> None:
         """Read, publish and record what is due; `heard`: a reading has arrived that is computed
         elsewhere."""
         state = self._state
-        self._show_due(run, state.running, heard)
+        self._publish_and_record(run, state.running, heard)
         began = run.budget.busy()
         if state.comparison.read_next():
             run.budget.charge("readings", run.budget.busy() - began)
@@ -93,7 +93,7 @@ class TrainingLoop:
         if state.running and not run.control.pace:
             run.budget.overhead.begin_if_due()
 
-    def _show_due(self, run: Run, running: bool, heard: bool = False) -> None:
+    def _publish_and_record(self, run: Run, running: bool, heard: bool = False) -> None:
         """Read, publish and record what is due.
 
         While the run is paused everything is recorded, so that a reopened run shows what was last
@@ -106,14 +106,14 @@ class TrainingLoop:
             needed = not running and not run.probe_schedule.is_refining
             self._state.recording.on_frame(frame, needed)
 
-    def show_end(self) -> None:
+    def record_last_step(self) -> None:
         """Record the last step of a running run, with the readings that are quick enough."""
         run, recording = self._state.run, self._state.recording
         if run is None or not self._state.running or recording is None:
             return
         try:
             if run.probe_schedule.total_seconds < self._moment:
-                self._show_due(run, running=False)
+                self._publish_and_record(run, running=False)
         except Exception as error:  # the run ends nevertheless
             failure = Failed.from_exception("The last frame failed", error)
             self._state.emit_unrecorded(failure)
@@ -121,26 +121,26 @@ class TrainingLoop:
     def end_recording(self, sound: bool = True) -> None:
         """Finish the folder of the run; `sound`: it is between two steps."""
         if sound:
-            self.show_end()
+            self.record_last_step()
         recording, self._state.recording = self._state.recording, None
         if recording is not None:
             recording.close(sound, self._patience)
 
-    def frame(self) -> Frame | None:
+    def make_frame(self) -> Frame | None:
         """Return the frame of what is shown; None for a recorded run, or nothing."""
         state = self._state
         if state.run is not None:
-            return self._publisher.frame(state.run, state.running)
+            return self._publisher.make_frame(state.run, state.running)
         if state.inspected is not None:
-            return state.inspected.frame(state.comparison.readings, state.comparison.number)
+            return state.inspected.make_frame(state.comparison.readings, state.comparison.number)
         return None
 
     def next_step_in(self) -> float | None:
         """Return the seconds until the next step at the run's pace; None while nothing runs."""
-        if self._state.inspected is not None and self._state.inspected.scoring:
+        if self._state.inspected is not None and self._state.inspected.is_scoring:
             return 0.0
         trains = self._state.run is not None and self._state.running
-        return self._publisher.rate.wait() if trains else None
+        return self._publisher.rate.seconds_to_wait() if trains else None
 
     def seconds_a_step(self) -> float | None:
         """Return the time of a step without a pace; None if unknown."""
@@ -152,7 +152,7 @@ class TrainingLoop:
         # Steps on a GPU are asynchronous: only the rate at full speed gives their time.
         return 1.0 / rate.per_second() if rate.per_second() and not run.control.pace else None
 
-    def estimate(self, command: EstimateRun) -> None:
+    def emit_estimate(self, command: EstimateRun) -> None:
         state = self._state
         seconds = self.seconds_a_step() if state.running else None
         event = estimate_run(command.config, state.run, bool(state.runs_root), seconds)
@@ -163,7 +163,7 @@ class TrainingLoop:
         bounds."""
         share = command.share
         if not 0.0 < share <= 1.0:
-            words = f"The share is {number(share)}; it must be above 0 and at most 1."
+            words = f"The share is {format_number(share)}; it must be above 0 and at most 1."
             raise UserError(words, kind="out-of-bounds", value=share)
         self._share = share
         if self._state.run is not None:
@@ -194,7 +194,7 @@ def estimate_run(
         The estimate: zeros if its data are unknown, the refusal if it cannot be run.
     """
     try:
-        sizes = _sizes(config.data, run)
+        sizes = _sizes_of(config.data, run)
         if sizes is None:
             return RunEstimated(config=config)
         device = choose_device(config.device)
@@ -207,7 +207,7 @@ def estimate_run(
         check_memory(config, architecture, sizes, device, use, loaded, reclaimed)
     except UserError as refusal:
         return RunEstimated(refusal=refusal.sentence, config=config)
-    measured = seconds is not None and run is not None and config.same_run(run.config)
+    measured = seconds is not None and run is not None and config.is_same_run(run.config)
     if not measured:
         seconds = (
             seconds_a_step(config, architecture, sizes.train) if device.type == "cpu" else None
@@ -215,7 +215,7 @@ def estimate_run(
     return RunEstimated(needed.weights // NUMBER, needed.total, seconds, measured, config=config)
 
 
-def _sizes(data: DataConfig, run: Run | None) -> DataSizes | None:
+def _sizes_of(data: DataConfig, run: Run | None) -> DataSizes | None:
     """Return the sizes of the current run if its data are alike, or those that follow from the
     options; None if data would have to be read."""
     if run is not None and data.without_variant() == run.config.data.without_variant():

@@ -22,7 +22,7 @@ from dgn_engine.protocol.messages import Command, Event, UndoPolicy
 from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.protocol.training import ChangesListed, ListedChange, UndoChanged, UndoMany
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture_run, revert_run
 
@@ -61,7 +61,7 @@ class _Change:
     alone: bool = False  # only its setting was restored, and is redone likewise
 
     @property
-    def size(self) -> int:
+    def byte_size(self) -> int:
         """Bytes of its tensors."""
         tensors = () if self.before is None else self.before.tensors.values()
         return sum(tensor.nbytes for tensor in tensors)
@@ -91,7 +91,9 @@ class UndoHistory:
         self._undone: list[_Change] = []
         self._may_merge = False  # the newest change was just made, not redone or exposed by an undo
 
-    def remember(self, command: Command, run: Run | None, act: Callable[[Any], object]) -> None:
+    def execute_undoable(
+        self, command: Command, run: Run | None, act: Callable[[Any], object]
+    ) -> None:
         """Carry out a command; if it can be undone, keep the state of `run` from before it.
 
         Raises what `act` raises, and then keeps nothing.
@@ -104,28 +106,28 @@ class UndoHistory:
             return
         if (merged := self._merged_with(command)) is not None:
             act(command)
-            self._done[-1] = replace(merged, detail=_detail(merged, run))
+            self._done[-1] = replace(merged, detail=_change_detail(merged, run))
         else:
-            words, step = self._in_words(command), run.step_count
-            change = self._change(run, words, type(command), command.undo, step)
+            words, step = self._describe_command(command), run.step_count
+            change = self._record_change(run, words, type(command), command.undo, step)
             settings = _settings_of(run)
-            with _shared(run, None if change is None else change.before):
+            with _share_snapshot(run, None if change is None else change.before):
                 act(command)
             if (command.undo.setting or command.undo.reads) and settings == _settings_of(run):
                 return  # set to the same value
             # A diverged run is not worth restoring: the change before it is undone next.
             if change is not None:
-                self._done.append(replace(change, detail=_detail(change, run)))
+                self._done.append(replace(change, detail=_change_detail(change, run)))
                 self._may_merge = True
-                self._trim(self._done)
+                self._trim_changes(self._done)
         self._undone.clear()
         self._emit_names()
 
-    def forget(self) -> None:
+    def clear_history(self) -> None:
         """Clear the history and free its weights, because the run is replaced."""
         self._run, self._done, self._undone = 0, [], []
 
-    def leave_out(self, step: int) -> None:
+    def drop_changes_since(self, step: int) -> None:
         """Drop the changes since a state of this step, to which the run was restored.
 
         They are no longer in effect, and undoing one would only lose training.
@@ -139,11 +141,11 @@ class UndoHistory:
 
     def undo(self, run: Run | None) -> None:
         """Restore the run from before its last change; raises `UserError` if there is none."""
-        self._step(run, "undo", self._done, self._undone)
+        self._move_change(run, "undo", self._done, self._undone)
 
     def redo(self, run: Run | None) -> None:
         """Redo the last change that was undone; raises `UserError` if there is none."""
-        self._step(run, "redo", self._undone, self._done)
+        self._move_change(run, "redo", self._undone, self._done)
 
     def undo_setting(self, run: Run | None) -> None:
         """Restore only the setting that was changed last, and keep the weights.
@@ -157,7 +159,7 @@ class UndoHistory:
         if run.diverged:
             words = "The run has diverged, so its weights cannot be kept: use Undo instead."
             raise UserError(words, kind="diverged")
-        self._step(run, "undo", self._done, self._undone, alone=True)
+        self._move_change(run, "undo", self._done, self._undone, alone=True)
 
     def undo_many(self, command: UndoMany, run: Run | None) -> None:
         """Undo or redo several changes, one after the other."""
@@ -165,7 +167,7 @@ class UndoHistory:
         for _ in range(abs(command.changes)):
             act(run)
 
-    def _step(
+    def _move_change(
         self,
         run: Run | None,
         word: str,
@@ -184,18 +186,18 @@ class UndoHistory:
             self._choose(run, last.settings.probe_examples, last.settings.probe_set)
         elif alone or last.alone:  # the copy stays that from before the change
             change = replace(last, settings=_settings_of(run), alone=alone)
-            _turn_back(run, last.settings)
+            _restore_settings(run, last.settings)
         else:
-            change = self._change(run, last.what, last.kind, last.policy, last.step)
+            change = self._record_change(run, last.what, last.kind, last.policy, last.step)
             change = None if change is None else replace(change, detail=last.detail)
-            with _shared(run, None if change is None else change.before):
+            with _share_snapshot(run, None if change is None else change.before):
                 undone = f"{word.capitalize()} {last.what}"
                 revert_run(run, last.before, f"{word} of {last.what}", undone, self._emit)
         source.pop()
         self._may_merge = False
         if change is not None:
             target.append(change)
-            self._trim(target)
+            self._trim_changes(target)
         self._emit_names()
 
     def _merged_with(self, command: Command) -> _Change | None:
@@ -217,7 +219,7 @@ class UndoHistory:
         self._emit(ChangesListed(done, undone))
         self._emit(UndoChanged(*names))
 
-    def _change(
+    def _record_change(
         self, run: Run, what: str, kind: type[Command], policy: UndoPolicy, step: int
     ) -> _Change | None:
         """Return the change about to be made; None if the run has diverged, which is not worth
@@ -227,12 +229,12 @@ class UndoHistory:
             return None
         return _Change(what, _settings_of(run), before, kind, policy, self._clock(), step)
 
-    def _trim(self, changes: list[_Change]) -> None:
+    def _trim_changes(self, changes: list[_Change]) -> None:
         del changes[: -self._most]
-        while len(changes) > 1 and sum(change.size for change in changes) > self._most_bytes:
+        while len(changes) > 1 and sum(change.byte_size for change in changes) > self._most_bytes:
             del changes[0]
 
-    def _in_words(self, command: Command) -> str:
+    def _describe_command(self, command: Command) -> str:
         assert command.undo is not None
         values = dict(vars(command))
         if "ticket" in values:
@@ -240,7 +242,7 @@ class UndoHistory:
         return command.undo.what.format(**values)
 
 
-def _detail(change: _Change, run: Run) -> str:
+def _change_detail(change: _Change, run: Run) -> str:
     """Describe a change with the values before and after it: 'learning rate 0.001 → 0.01'."""
     if change.before is not None and not change.policy.setting:
         was, now = str(change.before.state["regime"]), run.trainer.regime.name
@@ -249,36 +251,40 @@ def _detail(change: _Change, run: Run) -> str:
     before, now_set = change.settings, _settings_of(run)
     words: list[str] = []
     for name, was_set, is_set in (
-        ("order of the gate layers", _from_one(before.order), _from_one(now_set.order)),
-        ("rotation of the gates", _numbers(before.rotation), _numbers(now_set.rotation)),
-        ("shift of the gates", _numbers(before.shift), _numbers(now_set.shift)),
-        ("learning rate", number(before.learning_rate), number(now_set.learning_rate)),
-        ("β", number(before.beta), number(now_set.beta)),
+        ("order of the gate layers", _one_based(before.order), _one_based(now_set.order)),
+        ("rotation of the gates", _format_turns(before.rotation), _format_turns(now_set.rotation)),
+        ("shift of the gates", _format_turns(before.shift), _format_turns(now_set.shift)),
+        (
+            "learning rate",
+            format_number(before.learning_rate),
+            format_number(now_set.learning_rate),
+        ),
+        ("β", format_number(before.beta), format_number(now_set.beta)),
         ("value input", before.value_input, now_set.value_input),
-        ("probe set", _examples(before), _examples(now_set)),
+        ("probe set", _describe_examples(before), _describe_examples(now_set)),
     ):
         if was_set != is_set:
             words.append(f"{name} {was_set} → {is_set}")
     return ", ".join(words) or change.what
 
 
-def _examples(settings: _UndoneSettings) -> str:
+def _describe_examples(settings: _UndoneSettings) -> str:
     """Return '64 examples, class 3, 8'."""
     chosen = ProbeChoice.parse(settings.probe_set)
     count = "" if chosen.rows else f"{settings.probe_examples:,} examples, "
     return count + chosen.in_words
 
 
-def _from_one(order: tuple[int, ...]) -> str:
+def _one_based(order: tuple[int, ...]) -> str:
     return " ".join(str(layer + 1) for layer in order)
 
 
-def _numbers(turns: tuple[int, ...]) -> str:
+def _format_turns(turns: tuple[int, ...]) -> str:
     return " ".join(map(str, turns)) if any(turns) else "none"
 
 
 @contextmanager
-def _shared(run: Run, before: Snapshot | None) -> Iterator[None]:
+def _share_snapshot(run: Run, before: Snapshot | None) -> Iterator[None]:
     """Let a recording write the copy of the run made for undo, instead of another one."""
     run.control.snapshot = before
     try:
@@ -292,6 +298,6 @@ def _settings_of(run: Run) -> _UndoneSettings:
     return _UndoneSettings(*run.control.wiring_state, *run.control.dials, *chosen)
 
 
-def _turn_back(run: Run, to: _UndoneSettings) -> None:
+def _restore_settings(run: Run, to: _UndoneSettings) -> None:
     run.control.apply_wiring(to.order, to.rotation, to.shift)
     run.control.set_dials(to.learning_rate, to.beta, to.value_input)

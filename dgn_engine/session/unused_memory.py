@@ -29,7 +29,7 @@ def use_one_heap() -> None:
     set_option(M_ARENA_MAX, 1)
 
 
-def give_back() -> None:
+def release_free_memory() -> None:
     """Return free pages to the system; does nothing with other C libraries."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
@@ -46,13 +46,13 @@ class UnusedMemory:
         self._clock = clock
         self._due: list[float] = []
 
-    def expect(self) -> None:
+    def schedule_release(self) -> None:
         """Schedule the release: a network was just dropped."""
         now = self._clock()
         self._due = [now, now + AGAIN]
 
-    def give_back_due(self) -> None:
+    def release_due(self) -> None:
         """Return memory if that is due; called between two steps."""
         if self._due and self._clock() >= self._due[0]:
             del self._due[0]
-            give_back()
+            release_free_memory()

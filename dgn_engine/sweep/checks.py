@@ -116,7 +116,7 @@ def check_start(
             if local:
                 given = wanted.gates_from is not None
                 needs += [trials.begin_trial(wanted.config, gates_given=given)] * len(left)
-            elif not wanted.config.net.of_file:  # the file is on the other machine
+            elif not wanted.config.net.is_from_file:  # the file is on the other machine
                 usual_architecture(wanted.config.net)
         except UserError as refusal:
             raise UserError(

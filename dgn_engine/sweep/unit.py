@@ -188,7 +188,7 @@ def check_units(units: Sequence[Unit]) -> None:
 def same_unit(one: Unit, other: Unit) -> bool:
     """Return whether two units are the same work, possibly on different devices."""
     if isinstance(one, Training) and isinstance(other, Training):
-        return one.config.same_run(other.config) and one == replace(other, config=one.config)
+        return one.config.is_same_run(other.config) and one == replace(other, config=one.config)
     return one == other
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def acts_of_loading(
+def describe_loading(
     would_call: Sequence[str], would_look_up: Sequence[str], would_import: Sequence[str]
 ) -> list[str]:
     """Return what Python would do, a clause each: 'call os.system', 'import mymodels and look up

@@ -51,7 +51,7 @@ def printable(text: str, *, lines: bool = False) -> str:
         marks = marks + 1 if unicodedata.combining(letter) else 0
         visible = letter in _SPACES or (letter.isprintable() and letter not in _INVISIBLE)
         shown = (visible and marks <= _MARKS) or letter in allowed
-        escaped.append(letter if shown else _escaped(letter))
+        escaped.append(letter if shown else _escape_letter(letter))
     return "".join(escaped)
 
 
@@ -64,7 +64,7 @@ def printable_name(name: str, longest: int = 255) -> str:
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
-def plain(text: str, longest: int = _LONGEST) -> str:
+def plain_text(text: str, longest: int = _LONGEST) -> str:
     """Return `printable` text, cut to `longest`."""
     shown = printable(text[: longest + 1])
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
@@ -104,24 +104,24 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def say(line: str = "", *, stream: TextIO | None = None) -> None:
+def print_line(line: str = "", *, stream: TextIO | None = None) -> None:
     """Print one line, by default on stdout; line breaks within it are escaped."""
-    _write(printable(line), stream)
+    _print_text(printable(line), stream)
 
 
-def say_lines(text: str, *, stream: TextIO | None = None) -> None:
+def print_lines(text: str, *, stream: TextIO | None = None) -> None:
     """Print several lines; their line breaks come from our own code."""
-    _write(printable(text, lines=True), stream)
+    _print_text(printable(text, lines=True), stream)
 
 
-def complain(line: str) -> None:
+def print_error(line: str) -> None:
     """Print one line on stderr."""
-    _write(printable(line), sys.stderr)
+    _print_text(printable(line), sys.stderr)
 
 
-def say_json(tree: object, *, indent: int | None = None, stream: TextIO | None = None) -> None:
+def print_json(tree: object, *, indent: int | None = None, stream: TextIO | None = None) -> None:
     """Print plain data as JSON that reads back unchanged; it must not contain NaN."""
-    _write(printable_json(tree, indent=indent), stream)
+    _print_text(printable_json(tree, indent=indent), stream)
 
 
 def printable_json(tree: object, *, indent: int | None = None) -> str:
@@ -133,7 +133,7 @@ def printable_json(tree: object, *, indent: int | None = None) -> str:
     return _UNSAID.sub(_json_letter, text)
 
 
-def console(stream: TextIO, **options: Any) -> Console:
+def make_console(stream: TextIO, **options: Any) -> Console:
     """Return a rich console that makes all strings `printable`, including those in cells.
 
     Markup, emoji codes and highlighting are always off. rich is imported here because that takes a
@@ -148,14 +148,14 @@ def console(stream: TextIO, **options: Any) -> Console:
     return PrintableConsole(file=stream, markup=False, emoji=False, highlight=False, **options)
 
 
-def styled(text: str, style: str) -> Text:
+def style_text(text: str, style: str) -> Text:
     """Return text for a cell in a rich style such as 'red'."""
     from rich.text import Text
 
     return Text(printable(text), style)
 
 
-def _write(text: str, stream: TextIO | None) -> None:
+def _print_text(text: str, stream: TextIO | None) -> None:
     out = sys.stdout if stream is None else stream
     try:
         print(text, file=out)
@@ -177,7 +177,7 @@ def _printable_fields(value: Any, kept: frozenset[str]) -> dict[str, Any]:
     return fields
 
 
-def _escaped(letter: str) -> str:
+def _escape_letter(letter: str) -> str:
     if "\x7f" < letter < "\u0100":
         return f"\\u{ord(letter):04x}"  # TOML has no '\\x9b'
     return letter.encode("unicode_escape", "surrogatepass").decode()

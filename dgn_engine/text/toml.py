@@ -72,24 +72,28 @@ def _check_tokens(text: str) -> None:
         if first in _OPENING:
             depth, dots = depth + 1, 0
             if depth > DEEPEST:
-                raise TomlError(f"is nested deeper than {DEEPEST} levels {_at(match)}", "too-deep")
+                raise TomlError(
+                    f"is nested deeper than {DEEPEST} levels {_line_of(match)}", "too-deep"
+                )
         elif first in _CLOSING:
             depth, dots = max(0, depth - 1), 0
         elif first == ".":
             dots += 1
             if dots >= PARTS:
-                raise TomlError(f"has a key of more than {PARTS} parts {_at(match)}", "too-many")
+                raise TomlError(
+                    f"has a key of more than {PARTS} parts {_line_of(match)}", "too-many"
+                )
         elif first.isalnum() or first in "_+-":
             if len(token) > LONGEST:
                 what = "a number or a bare key"
                 raise TomlError(
-                    f"has {what} of more than {LONGEST} characters {_at(match)}", "too-long"
+                    f"has {what} of more than {LONGEST} characters {_line_of(match)}", "too-long"
                 )
         elif first not in " \t\"'":
             dots = 0
 
 
-def _at(match: re.Match[str]) -> str:
+def _line_of(match: re.Match[str]) -> str:
     return f"in line {match.string.count(chr(10), 0, match.start()) + 1}"
 
 

@@ -16,7 +16,7 @@ _TIMES = (  # unit, its length in seconds, and the time from which the next unit
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-def number(value: float, figures: int = 0, signed: bool = False) -> str:
+def format_number(value: float, figures: int = 0, signed: bool = False) -> str:
     """Format a value: '0.0123', '12,480', '−3.5×10⁻⁷', '∞'; '–' for NaN.
 
     Args:
@@ -51,14 +51,18 @@ def power_of_ten(exponent: int) -> str:
     return "10" + str(exponent).translate(_RAISED)
 
 
-def percent(share: float, digits: int = 1, signed: bool = False) -> str:
+def format_percent(share: float, digits: int = 1, signed: bool = False) -> str:
     """Format a fraction as a percentage: '93.6 %', '−0.25 %', '∞ %'; '–' for NaN."""
     if not math.isfinite(share):
-        return number(share) if math.isnan(share) else f"{number(share, signed=signed)} %"
+        return (
+            format_number(share)
+            if math.isnan(share)
+            else f"{format_number(share, signed=signed)} %"
+        )
     return f"{100 * share:{'+' if signed else ''}.{digits}f} %".replace("-", "−")
 
 
-def decimals(value: float, digits: int) -> str:
+def format_decimals(value: float, digits: int) -> str:
     """Format a value with a fixed number of decimals, for columns and values that update:
     '1,250.0'."""
     return f"{value:,.{digits}f}".replace("-", "−")
@@ -71,14 +75,14 @@ def plus_minus(value: float, error: float) -> str:
     value.
     """
     if not error > 0.0 or not math.isfinite(value):
-        return number(value)
+        return format_number(value)
     places = 1 - math.floor(math.log10(error)) if math.isfinite(error) else 7
     if not -3 <= places <= 6:
-        return f"{number(value, 3)} ± {number(error, 2)}"
-    return f"{decimals(value, max(places, 0))} ± {decimals(error, max(places, 0))}"
+        return f"{format_number(value, 3)} ± {format_number(error, 2)}"
+    return f"{format_decimals(value, max(places, 0))} ± {format_decimals(error, max(places, 0))}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a time with two figures: '2.1 ms', '0.25 s', '42 s', '14 min', '2.1 h', '4.1 days';
     '–' if it is not finite."""
     if not math.isfinite(seconds):
@@ -87,15 +91,15 @@ def duration(seconds: float) -> str:
         return "0 s"
     unit, size = next((unit, size) for unit, size, until in _TIMES if seconds < until)
     count = seconds / size
-    return f"{number(count, 2) if count < 99.5 else decimals(count, 0)} {unit}"
+    return f"{format_number(count, 2) if count < 99.5 else format_decimals(count, 0)} {unit}"
 
 
 def time_left(seconds: float) -> str:
     """Format the remaining time in whole seconds or larger units: '1 s', '42 s', '14 min'."""
-    return duration(max(1.0, float(round(seconds))))
+    return format_duration(max(1.0, float(round(seconds))))
 
 
-def rate(steps_per_second: float) -> str:
+def format_rate(steps_per_second: float) -> str:
     """Format a step rate: '812 steps/s', '3.4 steps/s'; one decimal below 10, so that it does not
     jump."""
-    return f"{decimals(steps_per_second, 1 if steps_per_second < 9.95 else 0)} steps/s"
+    return f"{format_decimals(steps_per_second, 1 if steps_per_second < 9.95 else 0)} steps/s"

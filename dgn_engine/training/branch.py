@@ -136,7 +136,7 @@ def branch_name(config: RunConfig, regime: str, step: int) -> str:
     Returns:
         For example '20260102-030405-fl-fc-mnist-from-500'.
     """
-    parts = f"{regime}-{config.net.short}-{config.data.name.partition(':')[0]}"
+    parts = f"{regime}-{config.net.display_name}-{config.data.name.partition(':')[0]}"
     return f"{datetime.now():%Y%m%d-%H%M%S}-{parts}-from-{step}"
 
 

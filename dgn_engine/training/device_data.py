@@ -17,7 +17,7 @@ from dgn_engine.data._augmentation import Augmentation
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
-from dgn_engine.protocol.probe_choice import ProbeChoice, unpacked
+from dgn_engine.protocol.probe_choice import ProbeChoice, unpack_pixels
 from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.random_streams import random_stream, send_to_device
 
@@ -259,7 +259,7 @@ def drawn_inputs(choice: ProbeChoice, shape: tuple[int, ...]) -> Array:
         raise UserError(
             "Drawn examples need image data; these examples are vectors.", kind="not-supported"
         )
-    levels = [unpacked(word, shape) for word in choice.drawn]
+    levels = [unpack_pixels(word, shape) for word in choice.drawn]
     return np.array(levels, dtype=np.float32).reshape(-1, *shape) / np.float32(255.0)
 
 

@@ -28,7 +28,7 @@ from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_info import frames_of
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.text.written_numbers import decimals, percent
+from dgn_engine.text.written_numbers import format_decimals, format_percent
 from dgn_engine.training.answer_keeper import AnswerKeeper
 from dgn_engine.training.branch import begin_branch
 from dgn_engine.training.recording import (
@@ -98,12 +98,12 @@ class Outcome:
         """
         if self.best_accuracy != self.best_accuracy:
             known = self.train_accuracy == self.train_accuracy  # NaN before the first score
-            trained = f", train accuracy {percent(self.train_accuracy, 2)}" if known else ""
+            trained = f", train accuracy {format_percent(self.train_accuracy, 2)}" if known else ""
             return f"{self.regime}: {_format_steps(self.step)}{trained}, no test score yet"
-        best, last = percent(self.best_accuracy, 2), percent(self.last_accuracy, 2)
+        best, last = format_percent(self.best_accuracy, 2), format_percent(self.last_accuracy, 2)
         return (
             f"{self.regime}: {_format_steps(self.step)}, best test accuracy {best} "
-            f"(epoch {decimals(self.best_epoch, 0)}), last {last}"
+            f"(epoch {format_decimals(self.best_epoch, 0)}), last {last}"
         )
 
 
@@ -357,7 +357,7 @@ class HeadlessRun:
         due = () if waits else schedule.due_probes(step, catch_up=needed)
         if not due:
             return
-        schedule.read_probes(due, run.probed.context(), step)
+        schedule.read_probes(due, run.probed.probe_context(), step)
         if self._recording is not None and step != self._recorded:
             self._recording.on_frame(run.make_frame(), needed, PATIENCE if needed else 0.0)
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from dgn_engine.config import SETTINGS, RunConfig
-from dgn_engine.config.setting import Conditions, meets
+from dgn_engine.config.setting import Conditions, meets_condition
 from dgn_engine.data import find_data_set
 from dgn_engine.errors import UserError, Where
 from dgn_engine.regimes import Regime, find_regime
@@ -139,7 +139,7 @@ def _first_unmet(conditions: Conditions, config: RunConfig, facts: RunFacts) -> 
         subject, _, name = place.partition(".")
         if subject == "regime":
             if facts.live or any(
-                meets(getattr(stage, name), wanted) for stage in _regime_stages(config)
+                meets_condition(getattr(stage, name), wanted) for stage in _regime_stages(config)
             ):
                 continue
             return _describe_condition(place, wanted, config)
@@ -148,7 +148,7 @@ def _first_unmet(conditions: Conditions, config: RunConfig, facts: RunFacts) -> 
             if subject == "dataset"
             else getattr(getattr(config, subject), name)
         )
-        if not meets(value, wanted):
+        if not meets_condition(value, wanted):
             return _describe_condition(place, wanted, config)
     return ""
 

@@ -14,7 +14,7 @@ from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.from_file import matched, says_itself
 from dgn_engine.importing.match_layers import LayerMatching
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.protocol.file_reading import reading_of
+from dgn_engine.protocol.file_reading import reading_from_options
 from dgn_engine.protocol.files import WeightsTaken
 from dgn_engine.regimes import Regime, all_regimes
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
@@ -100,9 +100,9 @@ def read_initial_weights(
 def _read_contents(path: str, config: RunConfig) -> CheckpointContents:
     """Read a file, adding what the configuration says about its network if the file does not."""
     listing = read_tensors(Path(path))
-    if not config.net.of_file or says_itself(listing):
+    if not config.net.is_from_file or says_itself(listing):
         return listing
-    return replace(listing, reading=reading_of(config.net))
+    return replace(listing, reading=reading_from_options(config.net))
 
 
 def weights_taken_event(match: LayerMatching, source: str, step: int) -> WeightsTaken:

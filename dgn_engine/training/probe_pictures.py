@@ -7,7 +7,7 @@ import numpy as np
 from dgn_engine.data._normalisation import normalisation
 from dgn_engine.protocol.frames import Array
 from dgn_engine.protocol.watching import ProbeExamples, ProbeSet
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 SIDE = 64  # pixels of a side, at most
 LONGEST = 1024  # numbers of a vector with a picture
@@ -74,7 +74,7 @@ def _scale_to_unit_range(images: Array) -> tuple[Array, list[str]]:
     if low >= -_ROUNDING and high <= 1.0 + _ROUNDING:
         return np.clip(images, 0.0, 1.0), []
     scaled = (images - low) / ((high - low) or 1.0)
-    ends = f"black is {number(low, 3)} and white {number(high, 3)}"
+    ends = f"black is {format_number(low, 3)} and white {format_number(high, 3)}"
     return scaled, [f"{ends}, the extremes of these examples"]
 
 

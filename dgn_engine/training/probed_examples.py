@@ -65,7 +65,7 @@ class ProbedExamples:
         first = len(self._first.indices)
         return 0 if first == len(self.probe_set.indices) else first
 
-    def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
+    def probe_context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
         """Return the probe set under the current network.
 
         Args:

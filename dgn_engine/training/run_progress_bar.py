@@ -33,8 +33,8 @@ from dgn_engine.protocol.training import (
     SettingsIgnored,
     StepsNotCaptured,
 )
-from dgn_engine.text.printable import console, printable
-from dgn_engine.text.written_numbers import decimals, percent, rate
+from dgn_engine.text.printable import make_console, printable
+from dgn_engine.text.written_numbers import format_decimals, format_percent, format_rate
 
 REFRESH = 0.2  # seconds
 
@@ -68,7 +68,7 @@ class TerminalBar:
             soft_wrap: Whether printed lines may exceed the terminal's width.
             columns: Columns to the right of the bar.
         """
-        self.console = console(stream, quiet=quiet, soft_wrap=soft_wrap)
+        self.console = make_console(stream, quiet=quiet, soft_wrap=soft_wrap)
         self.live = self.console.is_terminal and not quiet
         self.bar = Progress(
             PlainTextColumn("{task.description}"),
@@ -108,7 +108,7 @@ class TrainProgressBar(TerminalBar):
             TimeRemainingColumn(),
             PlainTextColumn("{task.fields[scores]}"),
         )
-        self._task = self.bar.add_task("reading data", total=None, rate=rate(0.0), scores="")
+        self._task = self.bar.add_task("reading data", total=None, rate=format_rate(0.0), scores="")
         self._began = self._shown = time.monotonic()
         self._first = 0  # steps taken before this part of the run
         self._train = ""
@@ -122,7 +122,7 @@ class TrainProgressBar(TerminalBar):
         now = time.monotonic()
         if now - self._shown >= REFRESH:
             self._shown = now
-            pace = rate((step - self._first) / max(now - self._began, 1e-9))
+            pace = format_rate((step - self._first) / max(now - self._began, 1e-9))
             self.bar.update(self._task, completed=step, rate=pace)
 
     def on_event(self, event: Event) -> None:
@@ -133,7 +133,7 @@ class TrainProgressBar(TerminalBar):
         """
         match event:
             case Working():
-                share = "" if event.fraction is None else f", {percent(event.fraction, 0)}"
+                share = "" if event.fraction is None else f", {format_percent(event.fraction, 0)}"
                 self.bar.update(self._task, description=f"{event.what}{share}")
             case RunStarted():
                 self._began = time.monotonic()
@@ -167,12 +167,12 @@ class TrainProgressBar(TerminalBar):
                     self.console.print(f"May differ in the last bits: {event.remark}.")
 
     def _show_scores(self, event: Measured) -> None:
-        self._train = f"loss {decimals(event.train_loss, 4)}"
+        self._train = f"loss {format_decimals(event.train_loss, 4)}"
         if event.test_accuracy is None or event.test_loss is None:
             self.bar.update(self._task, scores=self._train)
             return
-        accuracy = percent(event.test_accuracy, 2)
-        scores = f"{self._train} · test {decimals(event.test_loss, 4)}, {accuracy}"
+        accuracy = format_percent(event.test_accuracy, 2)
+        scores = f"{self._train} · test {format_decimals(event.test_loss, 4)}, {accuracy}"
         self.bar.update(self._task, scores=scores)
-        pace = rate((event.step - self._first) / max(time.monotonic() - self._began, 1e-9))
-        self.console.print(f"epoch {decimals(event.epoch, 0)}  {scores}  ({pace})")
+        pace = format_rate((event.step - self._first) / max(time.monotonic() - self._began, 1e-9))
+        self.console.print(f"epoch {format_decimals(event.epoch, 0)}  {scores}  ({pace})")

@@ -10,7 +10,7 @@ from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Diverged, RegimeSwapped, Rewired, SettingChanged
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.typeset import literal
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 
 def marks_of(event: Event, before: RunState) -> tuple[Mark, ...]:
@@ -85,10 +85,18 @@ def _dials(before: SettingChanged | None, now: SettingChanged) -> tuple[Mark, ..
         marks.append(Mark(step, label, "dial", sentence))
 
     if old is None or now.beta != old.beta:
-        change(f"β {number(now.beta)}", "β", number(old.beta) if old else "", number(now.beta))
+        change(
+            f"β {format_number(now.beta)}",
+            "β",
+            format_number(old.beta) if old else "",
+            format_number(now.beta),
+        )
     if old is None or now.learning_rate != old.learning_rate:
-        rate, was = number(now.learning_rate), number(old.learning_rate) if old else ""
-        change(f"lr {number(now.learning_rate, 3)}", "Learning rate", was, rate)
+        rate, was = (
+            format_number(now.learning_rate),
+            format_number(old.learning_rate) if old else "",
+        )
+        change(f"lr {format_number(now.learning_rate, 3)}", "Learning rate", was, rate)
     if old is None or now.value_input != old.value_input:
         was = old.value_input if old else ""
         change(f"input {now.value_input}", "Value input", was, now.value_input)

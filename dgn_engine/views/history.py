@@ -122,7 +122,7 @@ class History:
             return self.state
         state, count, past = self._shown[0]
         if state is not self.state or past is not self.past or count != len(self._made):
-            shown = self.state.looking_back(self.past.state_in(self._run_changes()))
+            shown = self.state.with_past_settings(self.past.state_in(self._run_changes()))
             self._shown = (self.state, len(self._made), self.past), shown
         return self._shown[1]
 
@@ -217,7 +217,7 @@ class History:
         """Take in the newest frame; return False for one of an earlier run, which is ignored."""
         if self.state.run is None or frame.run != self.state.run.run:
             return False
-        self.state = self.state.at(frame.step)
+        self.state = self.state.moved_to_step(frame.step)
         self.step = max(self.step, frame.step)
         for probe, reading in frame.readings.items():
             if reading is not self.readings.get(probe):
@@ -279,8 +279,8 @@ class History:
             marks=self.marks,
             last=self._last,
             choices=dict(choices),
-            paused=self.state.paused,
-            trains=self.state.running and not self.state.silent,
+            paused=self.state.is_paused,
+            trains=self.state.is_running and not self.state.silent,
             diverged=self.state.diverged,
             compared=self._compared,
             overlaid=self._overlaid,
@@ -321,7 +321,7 @@ class History:
         for (source, _, examples), curve in self._recorded.items():
             if examples == self._examples.get(source, ALL):
                 replayed = self._replayed.get(source, (0, 0))
-                drawn, all_of_them = curve.drawn, curve.count + replayed[1] - replayed[0]
+                drawn, all_of_them = curve.point_count, curve.count + replayed[1] - replayed[0]
                 if drawn < all_of_them > left_out.get(source, (0, 0))[1]:
                     left_out[source] = drawn, all_of_them
         replayed = self._replayed.get("", (0, 0))

@@ -114,7 +114,7 @@ def film(folder: Path) -> Film:
             shot.linger(1 / PER_SECOND)
             grab()
         shot.send(Pause())
-        shot.wait(lambda: not viewer.window.run_state.running)
+        shot.wait(lambda: not viewer.window.run_state.is_running)
         shot.settle(PATIENCE)
 
     def scene(sentence: str) -> None:

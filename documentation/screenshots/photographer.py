@@ -60,7 +60,7 @@ class Photographer:
         self.wait(lambda: self.window.run_state.has_run)
         end = self.window.history.step + steps
         self.send(Advance(steps))
-        self.wait(lambda: self.window.history.step >= end and not self.window.run_state.running)
+        self.wait(lambda: self.window.history.step >= end and not self.window.run_state.is_running)
 
     def begin(self, config: RunConfig) -> None:
         """Begin another run, paused."""

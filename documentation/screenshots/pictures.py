@@ -147,7 +147,7 @@ def _resnet(shot: Photographer) -> None:
     shot.send(SayReading(listed[0].ticket, FileReading(geometry="torchvision")))
     shot.wait(lambda: len(listed) > 1)
     shot.send(InspectFile(listed[0].ticket))
-    shot.wait(lambda: bool(shot.window.run_state.inspected))
+    shot.wait(lambda: bool(shot.window.run_state.inspected_file))
 
 
 def _past(shot: Photographer) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 from dgn_engine.regimes import all_regimes
 
 ROOT = Path(__file__).parents[2]
@@ -98,7 +98,7 @@ def test_a_folder_without_plug_ins_is_an_error(
 ) -> None:
     name = package(tmp_path, monkeypatch, **modules)
     with pytest.raises(LookupError, match=re.escape(name)):
-        discover(name, "NUMBER", int)
+        discover_plugins(name, "NUMBER", int)
 
 
 @pytest.mark.parametrize("text", ["OTHER = 2", "NUMBER = 'one'"])
@@ -107,14 +107,14 @@ def test_a_module_without_its_constant_or_with_one_of_another_type_is_named(
 ) -> None:
     name = package(tmp_path, monkeypatch, good="NUMBER = 1", wrong=text)
     with pytest.raises(LookupError, match=r"wrong\.py .*NUMBER .*int"):
-        discover(name, "NUMBER", int)
+        discover_plugins(name, "NUMBER", int)
 
 
 def test_the_file_name_is_the_id_and_the_order_is_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = package(tmp_path, monkeypatch, b="NUMBER = 2", a="NUMBER = 1")
-    assert list(discover(name, "NUMBER", int).items()) == [("a", 1), ("b", 2)]
+    assert list(discover_plugins(name, "NUMBER", int).items()) == [("a", 1), ("b", 2)]
 
 
 @pytest.mark.parametrize(("folder", "constant"), PLUG_INS.items())
@@ -126,7 +126,7 @@ def test_every_file_of_a_plug_in_folder_is_discovered(folder: str, constant: str
         for path in Path(module.__file__).parent.glob("*.py")
         if not path.name.startswith("_")
     }
-    assert set(discover(folder, constant, object)) == files
+    assert set(discover_plugins(folder, constant, object)) == files
 
 
 def calls_discover(function: ast.AST) -> bool:

@@ -71,7 +71,7 @@ def _trained() -> Run:
 
 @functools.cache
 def _measured(probe: str, step: int) -> Reading:
-    found = all_probes()[probe].read(_trained().probed.context(), {}, None)
+    found = all_probes()[probe].read(_trained().probed.probe_context(), {}, None)
     arrays, scalars = dict(found.arrays), dict(found.scalars)
     return Reading(probe, step, 0.01, 0.5, arrays, scalars, dict(found.facts), found.absent)
 

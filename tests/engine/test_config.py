@@ -18,7 +18,7 @@ from dgn_engine.config import (
     RunConfig,
     TrainingConfig,
 )
-from dgn_engine.config.setting import LONGEST, MOST, Setting, filled
+from dgn_engine.config.setting import LONGEST, MOST, Setting, fill_options
 from dgn_engine.protocol.catalogue import DataEntry, RegimeEntry
 from dgn_engine.storage.config_file import read_config
 from tests.refusals import refused
@@ -113,8 +113,8 @@ def test_what_no_setting_can_be_is_one_short_sentence(
 
 def test_what_a_setting_can_be_at_most_is_taken() -> None:
     RunConfig(data=DataConfig(root="x" * LONGEST))
-    Setting("n", "n", 2).check("n", MOST)
-    Setting("n", "n", 2).check("n", -MOST)
+    Setting("n", "n", 2).check_allowed("n", MOST)
+    Setting("n", "n", 2).check_allowed("n", -MOST)
 
 
 def test_a_part_that_is_spelt_otherwise_is_read_anew() -> None:
@@ -132,7 +132,7 @@ def test_a_part_that_is_spelt_otherwise_is_read_anew() -> None:
 
 def test_a_default_keeps_to_what_its_setting_declares_and_conditions_name_what_exists() -> None:
     for place, setting in ALL.items():
-        setting.check(place, setting.default)
+        setting.check_allowed(place, setting.default)
         for condition in (*setting.when, *setting.shown):
             subject, _, name = condition.partition(".")
             assert condition in ALL or hasattr(SUBJECTS[subject], name), place
@@ -160,20 +160,20 @@ def test_a_value_out_of_bounds_is_refused_and_the_bound_itself_is_not(
     declared: Setting, value: object, wrong: object, kind: str
 ) -> None:
     with refused(kind, declared.name, wrong) as refusal:
-        declared.check(declared.name, value)
+        declared.check_allowed(declared.name, value)
     ends = [end for end in (declared.least, declared.most, *declared.choices) if end is not None]
     for end in ends:
         assert str(end) in refusal.error.way_out
-        declared.check(declared.name, end)
+        declared.check_allowed(declared.name, end)
     with refused("out-of-bounds"):
-        Setting("p", "p", 0.5, share=True).check("p", math.nan)
+        Setting("p", "p", 0.5, share=True).check_allowed("p", math.nan)
 
 
 def test_a_whole_number_is_accepted_where_any_number_is_meant() -> None:
-    values = filled("It", "it", [Setting("x", "x", 0.5)], [("x", 2)])
+    values = fill_options("It", "it", [Setting("x", "x", 0.5)], [("x", 2)])
     assert values == {"x": 2.0}
     assert type(values["x"]) is float
     with refused("unknown-name", value="y"):
-        filled("It", "it", [Setting("x", "x", 0.5)], [("y", 2)])
+        fill_options("It", "it", [Setting("x", "x", 0.5)], [("y", 2)])
     with refused("unknown-name", value="y"):
-        filled("It", "it", [], [("y", 2)])
+        fill_options("It", "it", [], [("y", 2)])

@@ -152,7 +152,7 @@ def test_how_another_folder_is_said_is_for_who_shows_it(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refusal:
         RunFolder.create(tmp_path, RunConfig())
     assert "--out" in str(refusal.value)
-    other = str(refusal.value.renamed(lambda _: ": out=…."))
+    other = str(refusal.value.rename_places(lambda _: ": out=…."))
     assert other.startswith(str(tmp_path))
     assert other.endswith(": out=….")
     assert "--out" not in other
@@ -165,7 +165,7 @@ def test_a_key_of_a_file_keeps_its_name(tmp_path: Path) -> None:
         read_config(path)
     before = str(refusal.error)
     assert before.startswith(f"{path}: training.momentum is -1.0")
-    assert str(refusal.error.renamed(str.upper)) == before
+    assert str(refusal.error.rename_places(str.upper)) == before
 
 
 def test_an_option_that_was_typed_is_named_as_it_was_typed() -> None:
@@ -221,7 +221,7 @@ def test_a_refusal_goes_through_a_pipe() -> None:
 def test_the_place_of_a_refusal_is_its_first_and_no_hint() -> None:
     refusal = UserError(Hint("perhaps") + " " + Where("a") + Where("b"))
     assert refusal.place == "a"
-    assert refusal.renamed(lambda part: part * 2).place == "a"
+    assert refusal.rename_places(lambda part: part * 2).place == "a"
     assert UserError("plain").place == UserError().place == ""
 
 

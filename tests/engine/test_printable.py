@@ -13,20 +13,20 @@ from dgn_engine.errors import MOST, UserError
 from dgn_engine.experiments.report.markdown import words
 from dgn_engine.text.byte_counts import binary_size_in_words, bytes_in_words
 from dgn_engine.text.printable import (
-    console,
     csv_cell,
+    make_console,
+    print_line,
     printable,
     printable_json,
     printable_name,
-    say,
 )
 from dgn_engine.text.written_numbers import (
-    decimals,
-    duration,
-    number,
-    percent,
+    format_decimals,
+    format_duration,
+    format_number,
+    format_percent,
+    format_rate,
     plus_minus,
-    rate,
     time_left,
 )
 from tests.hostile_names import HOSTILE, hidden
@@ -94,7 +94,7 @@ def test_a_console_prints_names_in_cells_and_sentences_as_they_are() -> None:
     from rich.table import Table
 
     stream = io.StringIO()
-    out = console(stream, width=400, force_terminal=True)
+    out = make_console(stream, width=400, force_terminal=True)
     table = Table(HOSTILE, "n")
     table.add_row(HOSTILE, "[red]1[/red] :smile:")
     out.print(table)
@@ -107,7 +107,7 @@ def test_a_console_prints_names_in_cells_and_sentences_as_they_are() -> None:
 
 def test_a_terminal_without_greek_gets_escapes(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    say("ν = 1", stream=stream)
+    print_line("ν = 1", stream=stream)
     stream.flush()
     assert stream.buffer.getvalue() == b"\\u03bd = 1\n"  # type: ignore[attr-defined]
 
@@ -148,16 +148,22 @@ def test_markdown_shows_plain_words_as_they_are(text: str, shown: str) -> None:
 def test_a_number_has_few_figures_true_signs_and_powers_as_powers(recorded: Recorded) -> None:
     values = (0.01234567, 12480.0, 12345.678, 1234.567, 1234.5, -3.5e-7, 2e-9, 1e9, 1.234567e-9)
     figures = (0, 2, 3, 6)
-    recorded({f"{value:.15g}": [number(value, few) for few in figures] for value in values})
-    assert [number(value, 3) for value in (math.nan, -math.inf)] == ["–", "−∞"]
-    assert [number(value, 3, signed=True) for value in (0.2, -0.2, 0.0)] == ["+0.2", "−0.2", "0"]
+    recorded({f"{value:.15g}": [format_number(value, few) for few in figures] for value in values})
+    assert [format_number(value, 3) for value in (math.nan, -math.inf)] == ["–", "−∞"]
+    assert [format_number(value, 3, signed=True) for value in (0.2, -0.2, 0.0)] == [
+        "+0.2",
+        "−0.2",
+        "0",
+    ]
 
 
 def test_a_duration_has_two_figures_and_the_unit_that_suits(recorded: Recorded) -> None:
     day = 86400
     seconds = (0.0, 5e-5, 0.00212, 0.0334, 0.0996, 0.256, 9.96, 99.4, 99.6, 900.0, 5999, 6000)
-    recorded({str(one): duration(one) for one in (*seconds, 2 * day, 99.6 * day, 1461 * day)})
-    assert duration(math.nan) == duration(math.inf) == "–"
+    recorded(
+        {str(one): format_duration(one) for one in (*seconds, 2 * day, 99.6 * day, 1461 * day)}
+    )
+    assert format_duration(math.nan) == format_duration(math.inf) == "–"
 
 
 def test_bytes_are_said_in_three_digits_and_limits_as_they_are_typed(recorded: Recorded) -> None:
@@ -172,11 +178,20 @@ def test_bytes_are_said_in_three_digits_and_limits_as_they_are_typed(recorded: R
 
 
 def test_percent_decimals_rates_and_errors_keep_one_style() -> None:
-    shares = percent(0.936), percent(0.5, 0), percent(-0.0025, 2), percent(0.0125, 2, signed=True)
+    shares = (
+        format_percent(0.936),
+        format_percent(0.5, 0),
+        format_percent(-0.0025, 2),
+        format_percent(0.0125, 2, signed=True),
+    )
     assert shares == ("93.6 %", "50 %", "−0.25 %", "+1.25 %")
-    assert [decimals(value, 1) for value in (1250.0, -0.25, 0.0)] == ["1,250.0", "−0.2", "0.0"]
+    assert [format_decimals(value, 1) for value in (1250.0, -0.25, 0.0)] == [
+        "1,250.0",
+        "−0.2",
+        "0.0",
+    ]
     assert [time_left(seconds) for seconds in (0.2, 41.6, 824.0)] == ["1 s", "42 s", "14 min"]
-    rates = [rate(one).removesuffix(" steps/s") for one in (12_000.0, 812.4, 9.96, 3.0)]
+    rates = [format_rate(one).removesuffix(" steps/s") for one in (12_000.0, 812.4, 9.96, 3.0)]
     assert rates == ["12,000", "812", "10", "3.0"]
     pairs = [(0.41234, 0.0131), (-1250.4, 12.3), (0.41234, 0.0), (math.nan, 0.1)]
     errors = [plus_minus(value, error) for value, error in pairs]

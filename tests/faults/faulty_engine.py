@@ -12,7 +12,7 @@ BREAKS_AT = 60
 
 def serve_until_cuda_breaks(pipe: Connection, data_root: str, runs_root: str) -> None:
     """As the real one; a run that was begun here ends in a device-side assertion."""
-    loop = ThreadSession._loop
+    loop = ThreadSession._serve_commands
 
     def broken_loop(session: ThreadSession, engine: object) -> None:
         from dgn_engine.training.trainer import Trainer
@@ -29,5 +29,5 @@ def serve_until_cuda_breaks(pipe: Connection, data_root: str, runs_root: str) ->
         Trainer.step = broken  # type: ignore[method-assign]
         loop(session, engine)  # type: ignore[arg-type]
 
-    ThreadSession._loop = broken_loop  # type: ignore[method-assign]
+    ThreadSession._serve_commands = broken_loop  # type: ignore[method-assign]
     serve_engine(pipe, data_root, runs_root)

@@ -113,7 +113,7 @@ def test_a_second_writer_gets_one_sentence_and_changes_nothing(
             heard: list[Event] = []
             while not (refused := [e for e in heard if isinstance(e, Refused)]):
                 assert time.monotonic() < deadline, heard
-                heard += session.drain()
+                heard += session.drain_events()
                 time.sleep(0.01)
             assert any(written.search(str(one)) for one in refused), refused
         finally:

@@ -67,8 +67,8 @@ class Heard:
         self.steps: list[int] = []
 
     def all_of(self, kind: type[Some]) -> list[Some]:
-        self.events += self.session.drain()
-        frame = self.session.latest()
+        self.events += self.session.drain_events()
+        frame = self.session.take_latest_frame()
         if frame is not None:
             self.steps.append(frame.step)
         return [event for event in self.events if isinstance(event, kind)]
@@ -158,7 +158,7 @@ def test_a_killed_engine_process_is_replaced_once_a_minute(
     (failed,) = heard.all_of(Failed)
     (folder,) = tmp_path.iterdir()
     assert f"kept in {folder}" in failed.what
-    assert heard.session.left == str(folder)
+    assert heard.session.resumable_folder == str(folder)
     assert_sound(folder)
     row.survived += 1
     row.remark = "the first goes on; a second within a minute stays down, with a notice"

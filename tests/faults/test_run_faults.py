@@ -296,7 +296,7 @@ def live(root: Path) -> int:
         for regime in ("FR-II", "FL", "DL", "ReLU"):
             session.send(SwapRegime(regime))
             time.sleep(0.1)
-            session.drain()
+            session.drain_events()
 
 
 class Counting:

@@ -74,7 +74,7 @@ def watch_steps(file: Path) -> None:
     """Write down when each step is taken."""
     with file.open("r+b") as opened:
         times = mmap.mmap(opened.fileno(), 8 * STEPS)
-    loop = ThreadSession._loop
+    loop = ThreadSession._serve_commands
 
     def watched_loop(session: ThreadSession, engine: object) -> None:
         from dgn_engine.training.trainer import Trainer  # torch is there now
@@ -88,7 +88,7 @@ def watch_steps(file: Path) -> None:
         Trainer.step = watched  # type: ignore[method-assign]
         loop(session, engine)  # type: ignore[arg-type]
 
-    ThreadSession._loop = watched_loop  # type: ignore[method-assign]
+    ThreadSession._serve_commands = watched_loop  # type: ignore[method-assign]
 
 
 def main() -> None:

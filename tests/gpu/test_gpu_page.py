@@ -24,7 +24,7 @@ from benchmarks.gpu_cases import watching
 from benchmarks.report import Row, tree
 from dgn_engine.config import GatingConfig, RunConfig, TrainingConfig
 from dgn_engine.model.architecture import Architecture, Dense
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 from dgn_engine.training.run import Run
 from dgn_engine.training.trainer import Trainer
 
@@ -318,7 +318,7 @@ def test_the_page_in_the_documentation_holds_no_figure_that_nobody_measured() ->
 
 
 def test_every_case_compares_with_a_method_it_has() -> None:
-    cases = discover("benchmarks.gpu_cases", "CASE", Case)
+    cases = discover_plugins("benchmarks.gpu_cases", "CASE", Case)
     for case in cases.values():
         assert {bar.against for bar in case.bars} <= {method.name for method in case.methods}
         for method in case.methods:

@@ -72,7 +72,7 @@ def test_an_assertion_on_the_card_costs_the_process_and_not_the_run(
     def wait_for(kind: type[Event], seconds: float = 90.0) -> Event:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            heard.extend(session.drain())
+            heard.extend(session.drain_events())
             found = [event for event in heard if isinstance(event, kind)]
             if found:
                 return found[0]
@@ -92,9 +92,9 @@ def test_an_assertion_on_the_card_costs_the_process_and_not_the_run(
         assert restarted.how == "a CUDA fault"
         assert restarted.step >= 40
         deadline = time.monotonic() + 90.0
-        while (frame := session.latest()) is None or frame.step < restarted.step + 20:
+        while (frame := session.take_latest_frame()) is None or frame.step < restarted.step + 20:
             assert time.monotonic() < deadline
-            session.drain()
+            session.drain_events()
             time.sleep(0.01)
     finally:
         assert session.close(30.0)

@@ -70,7 +70,7 @@ def tensors(path: Path) -> dict[str, bytes]:
 def wait_for(session: ThreadSession, wanted: Callable[[Event], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        events = session.drain()
+        events = session.drain_events()
         if any(wanted(event) for event in events):
             return
         time.sleep(0.01)

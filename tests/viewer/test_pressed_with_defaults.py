@@ -102,7 +102,7 @@ def test_gate_information_of_a_checkpoint_is_measured_to_its_end(
     made = document.read(folder)
     assert (made.state, len(made.units)) == ("done", 2 * SEEDS + 1)
     assert made.answer[0] in panel.answer.text()
-    assert window.run_state.running, "the run of the window goes on beside it"
+    assert window.run_state.is_running, "the run of the window goes on beside it"
 
 
 @pytest.mark.slow
@@ -256,7 +256,7 @@ def test_a_recorded_run_is_compared_opened_left_and_continued(
     listed().show_run.click()
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     window.run_views.banners[1].buttons["file.go_back"].click()
-    qtbot.waitUntil(lambda: window.run_state.recorded is None and window.run_state.running)
+    qtbot.waitUntil(lambda: window.run_state.recorded is None and window.run_state.is_running)
     qtbot.waitUntil(lambda: window.run_state.step > reached)
     page = listed()
     qtbot.waitUntil(page.go_on.isEnabled)
@@ -282,7 +282,7 @@ def test_a_session_and_a_checkpoint_are_opened_in_dialogs_and_once_more_from_the
     answer_dialog(window, session)
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     window.registry["run.toggle"].trigger()
-    qtbot.waitUntil(lambda: window.run_state.recorded is None and window.run_state.running)
+    qtbot.waitUntil(lambda: window.run_state.recorded is None and window.run_state.is_running)
     window.registry["file.open_checkpoint"].trigger()
     answer_dialog(window, file)
     qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))

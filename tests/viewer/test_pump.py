@@ -39,15 +39,15 @@ class ScriptedEngine:
     def send(self, command: Command) -> None:
         self.sent.append(command)
 
-    def notify(self, tell: Callable[[], None]) -> None:
+    def set_wakeup(self, tell: Callable[[], None]) -> None:
         self.tell = tell
 
-    def drain(self) -> list[Event]:
+    def drain_events(self) -> list[Event]:
         self.asked.append("events")
         events, self.events = self.events, []
         return events
 
-    def latest(self) -> Frame | None:
+    def take_latest_frame(self) -> Frame | None:
         self.asked.append("frame")
         frame, self.frame = self.frame, None
         self.meanwhile()

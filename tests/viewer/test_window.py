@@ -203,7 +203,7 @@ def test_a_refusal_becomes_a_notice_and_nothing_changes(viewer: Viewer, qtbot: Q
     notice = viewer.window.notices.recent[-1]
     assert notice.kind == "refused"
     assert "-1" in notice.text
-    assert viewer.window.run_state.running
+    assert viewer.window.run_state.is_running
 
 
 def test_a_notice_names_settings_as_the_form_does() -> None:

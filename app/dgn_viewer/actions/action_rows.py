@@ -77,7 +77,7 @@ def walk_menus(menus: Iterable[Menu]) -> Iterator[tuple[str, ActionRow | Family]
 
 
 def is_ready(now: RunState) -> bool:
-    return now.ready
+    return now.is_ready
 
 
 def has_run(now: RunState) -> bool:
@@ -89,4 +89,4 @@ def shows_run(now: RunState) -> bool:
 
 
 def shows_run_and_ready(now: RunState) -> bool:
-    return now.run is not None and now.ready
+    return now.run is not None and now.is_ready

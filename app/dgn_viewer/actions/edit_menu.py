@@ -89,7 +89,7 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
 
 
 def _setting(now: RunState) -> str:
-    return now.changes.setting if now.changes is not None else ""
+    return now.changes.last_setting if now.changes is not None else ""
 
 
 def _named(word: str, what: str) -> str:

@@ -200,7 +200,7 @@ def _recent_row(recent: RecentFiles, index: int) -> ActionRow:
         title="Open recent",
         callback=partial(recent.open, index),
         tip="Open it again",
-        enabled=lambda now: now.ready and recent.is_there(index),
+        enabled=lambda now: now.is_ready and recent.is_there(index),
         visible=lambda _: index < len(recent.items),
         text_now=lambda _: recent.text(index) or "Open recent",
         fixed=False,

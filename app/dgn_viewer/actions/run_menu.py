@@ -34,7 +34,7 @@ def run_menu(
                 enabled=has_run,
                 why_not=_why_not_trained,
                 text_now=_toggle_text,
-                icon_now=lambda now: "pause" if now.running else "run",
+                icon_now=lambda now: "pause" if now.is_running else "run",
             ),
             ActionRow(
                 id="run.step",
@@ -90,7 +90,7 @@ def run_menu(
                 callback=partial(context.send, StopBranch()),
                 icon="stop",
                 tip="Stop training the branch; it stays in your recorded runs",
-                enabled=lambda now: now.branch is not None and now.branch.trains,
+                enabled=lambda now: now.branch is not None and now.branch.is_training,
             ),
             SEPARATOR,
             ActionRow(
@@ -122,13 +122,13 @@ def run_menu(
 
 
 def _toggle_text(now: RunState) -> str:
-    if now.running:
+    if now.is_running:
         return "Pause"
     return "Continue" if now.recorded is not None else "Run"
 
 
 def _why_not_trained(now: RunState) -> str:
-    name = now.inspected
+    name = now.inspected_file
     if now.run is not None and now.run.watched:
         return f"This run is trained by another program ({now.run.watched}); control it there."
     return (
@@ -148,7 +148,7 @@ def _can_train_on(index: int, now: RunState) -> bool:
 
 def _why_not_train_on(index: int, now: RunState) -> str:
     if now.training is None:
-        return "" if not now.inspected else "Still reading the network."
+        return "" if not now.inspected_file else "Still reading the network."
     if index < len(now.training.regimes):
         return ""
     return now.training.remark or "This network can only be trained with its own gates."

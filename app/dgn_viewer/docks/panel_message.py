@@ -13,7 +13,7 @@ from dgn_engine.scene.elements import Empty, Scene
 from dgn_engine.scene.panel_readings import before, diverged, left_out, readings_of, remarks
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.scene.run_text import reading_of
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scrolling
 
 State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "past", "failed"]
@@ -83,7 +83,7 @@ def _pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:
     if refining or not view.trains or view.paused or view.cursor is not None:
         return ()
     longest = max([*(item.interval for item in readings[:1]), every if every > _AT_ONCE else 0.0])
-    return (f"every {duration(longest)}",) if longest > 0 else ()
+    return (f"every {format_duration(longest)}",) if longest > 0 else ()
 
 
 def _gaps(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:

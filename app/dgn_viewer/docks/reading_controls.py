@@ -11,7 +11,7 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.panel_readings import compared_readings, readings_of
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.scene.theme import Theme
-from dgn_engine.text.written_numbers import percent, time_left
+from dgn_engine.text.written_numbers import format_percent, time_left
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import icon, plain_tip
 from dgn_viewer.widgets.elided_box import ElidedBox
@@ -75,7 +75,7 @@ class RefinementBar(QWidget):
             time_text = f"{time_left(busy.left)} left" if busy.left > 0.0 else ""
             self._left.setText(whose + time_text)
             self._bar.setValue(round(1000 * busy.progress))
-            done = f"{percent(busy.progress, 0)} of the next estimate computed"
+            done = f"{format_percent(busy.progress, 0)} of the next estimate computed"
             self._bar.setToolTip(plain_tip(done))
 
     def words(self) -> str:

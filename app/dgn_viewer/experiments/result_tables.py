@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableWidg
 
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import ReportRow
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 from dgn_viewer.style.stylesheet import font, tip
 
 HEADS = ("", "measured", "printed", "difference", "n", "epochs")
@@ -71,7 +71,7 @@ def _cells(row: ReportRow) -> tuple[str, ...]:
 
 
 def _about(row: ReportRow) -> str:
-    parts = (row.label, row.remark, f"{duration(row.seconds)} of compute")
+    parts = (row.label, row.remark, f"{format_duration(row.seconds)} of compute")
     return "; ".join(part for part in (parts if row.seconds > 0 else parts[:2]) if part)
 
 

@@ -19,7 +19,7 @@ from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
 from dgn_engine.scene.theme import Theme
 from dgn_engine.sweep.schedule import OVER
-from dgn_engine.text.written_numbers import duration, percent
+from dgn_engine.text.written_numbers import format_duration, format_percent
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.experiments.claim_list import ClaimList
@@ -247,9 +247,9 @@ def in_words(now: ReproductionProgress) -> str:
     """Return a text such as '12 of 60 done, 1 failed · 4 min left · best 97.31 %'."""
     parts = [f"{now.done} of {now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:
-        parts.append(f"{duration(now.left)} left")
+        parts.append(f"{format_duration(now.left)} left")
     if now.best is not None and now.best.score is not None:
-        parts.append(f"best {percent(now.best.score, 2)}")
+        parts.append(f"best {format_percent(now.best.score, 2)}")
     return " · ".join(parts)
 
 
@@ -258,7 +258,7 @@ def _ended(document: Document) -> str:
     done = sum(unit.state in OVER and unit.state != "failed" for unit in document.units)
     partial = "" if document.state == "done" else f"{done:,} of "
     count = f"{partial}{len(document.units):,} runs and calculations"
-    compute = f"{duration(document.seconds)} of compute · " if document.seconds else ""
+    compute = f"{format_duration(document.seconds)} of compute · " if document.seconds else ""
     return f"{document.state} · {count} · {compute}{date}"
 
 

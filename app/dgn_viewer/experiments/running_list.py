@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QProgressBar, QWidget
 
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 from dgn_viewer.style.stylesheet import font
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import PlainLabel
@@ -72,8 +72,8 @@ class _Line:
         self.name.say(one.unit)
         self.bar.setValue(round(1000 * one.fraction))
         self.bar.setAccessibleName(f"Progress of {one.unit}")
-        self.share.setText(percent(one.fraction, 0))
-        self.score.setText("" if one.score is None else percent(one.score, 2))
+        self.share.setText(format_percent(one.fraction, 0))
+        self.score.setText("" if one.score is None else format_percent(one.score, 2))
 
 
 _LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter

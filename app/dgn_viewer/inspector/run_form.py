@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QWidget
 
 from dgn_engine.config import PARTS, SETTINGS, NetConfig, RunConfig
-from dgn_engine.config.setting import Conditions, Setting, meets
+from dgn_engine.config.setting import Conditions, Setting, meets_condition
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry
 from dgn_engine.scene.theme import Theme
@@ -117,7 +117,9 @@ class RunForm(QWidget):
         self._basic["gating"].show_row(self.keep_wiring, wired)
 
     def _holds(self, conditions: Conditions) -> bool:
-        return all(meets(self._fact(place), expected) for place, expected in conditions.items())
+        return all(
+            meets_condition(self._fact(place), expected) for place, expected in conditions.items()
+        )
 
     def _fact(self, place: str) -> object:
         subject, _, name = place.partition(".")
@@ -186,8 +188,8 @@ class PlugInSection(SettingSection):
     def show_values(self, values: Mapping[str, Any]) -> None:
         """Show these values; offer a network from a file, which no catalogue lists, from now on."""
         name = values["name"]
-        if self.name.findData(name) < 0 and NetConfig(name).of_file:
-            title = f"network from {NetConfig(name).short}"
+        if self.name.findData(name) < 0 and NetConfig(name).is_from_file:
+            title = f"network from {NetConfig(name).display_name}"
             self.name.addItem(title, name)
             self.name.setItemData(self.name.count() - 1, tip(title), Qt.ItemDataRole.ToolTipRole)
         super().show_values(values)

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QCheckBox, QDialog, QFileDialog, QProgressBar, QWi
 from dgn_engine.confinement.start_folder import find_program
 from dgn_engine.figures.animation_format import waits
 from dgn_engine.figures.figure_style import COLUMN, TEXT
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 from dgn_viewer.shell.file_dialogs import ask_new_file
 from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
@@ -199,4 +199,4 @@ class AnimationDialog(QDialog):
             return f"{steps}; an animation needs at least two.", False
         pages = min(count, self.pages.value())
         seconds = sum(waits(pages, self.rate.value())) / 1000.0
-        return f"{steps}: {pages:,} frames, {duration(seconds)}.", True
+        return f"{steps}: {pages:,} frames, {format_duration(seconds)}.", True

@@ -48,7 +48,7 @@ class ShownSteps:
 
 def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | None:
     """Return the message about the inspected network, or about the comparison."""
-    compared, run, inspected = now.comparison, now.run, now.inspected
+    compared, run, inspected = now.comparison, now.run, now.inspected_file
     if run is None:
         return None
     if compared is not None:
@@ -61,7 +61,7 @@ def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | Non
         is_current = compared.at_step is None
         if branch is not None and is_current and is_same_folder(branch.folder, compared.folder):
             text_b, about = branch_in_words(branch), f" ({branch.name}; {branch.sharing})"
-            stop_button = ("run.stop_branch",) if branch.trains else ()
+            stop_button = ("run.stop_branch",) if branch.is_training else ()
         tip_b = f"B: {text_b}{about}"
         if shown.b is not None:  # a recorded step, not the current network
             text_b = f"{shown.run_of_b} · step {shown.b:,}"
@@ -95,8 +95,8 @@ def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | Non
 
 
 def _run_of_a(now: RunState) -> str:
-    if now.inspected:
-        return f"{now.inspected}, not training"
+    if now.inspected_file:
+        return f"{now.inspected_file}, not training"
     if now.recorded is not None:
         return f"{now.recorded.name}, {now.regime}, not training"
     return f"current run, {now.regime}"
@@ -107,7 +107,7 @@ def recording(now: RunState) -> Message | None:
     shown = now.recorded
     if shown is None:
         return None
-    if shown.live:
+    if shown.is_live:
         text = f"{shown.name} · recorded by another process, live"
         tip = "Another process is training this run; all panels follow it live"
         go_back = ("file.go_back",) if shown.replaced else ()

@@ -14,7 +14,7 @@ from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.protocol.training import StartRun, SwapRegime
 from dgn_engine.scene.differences import Measurement
 from dgn_engine.scene.panel_spec import View, run_key
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.shell.tour import TourStep
 from dgn_viewer.shell.window_context import WindowContext
@@ -76,7 +76,7 @@ class _CardRun:
         """Return a text such as 'random gates (FR-II): 93.0% so far'."""
         if self.reached is None:
             return f"{self.name}: not measured{'' if self.over else ' yet'}"
-        return f"{self.name}: {percent(self.reached.value)}{'' if self.over else ' so far'}"
+        return f"{self.name}: {format_percent(self.reached.value)}{'' if self.over else ' so far'}"
 
 
 _ACCURACY = (TRAINING, "test_accuracy")

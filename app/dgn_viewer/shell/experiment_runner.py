@@ -185,7 +185,7 @@ class ExperimentRunner(QObject):
             return
         training = replace(config.training, epochs=0, patience=0, keep_epochs=(), until=0.0)
         text = replace(config, training=training, seed=0).to_toml()
-        options = self._inspector.files.said.get(str(file), FileReading()).options
+        options = self._inspector.files.said.get(str(file), FileReading()).command_options
         name = f"gate-information-{file.stem}-{config.data.name}"
         folder = measurement_folder(name, file, f"{text}{options}")
         try:

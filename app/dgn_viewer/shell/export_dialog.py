@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QDialog, QFileDialog, QScrollArea
 from dgn_engine.errors import UserError
 from dgn_engine.figures.figure_style import TEXT, FigureStyle
 from dgn_engine.figures.provenance import FigurePanel
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 from dgn_engine.views.event_notices import Notice
 from dgn_viewer.shell.export_form import KINDS, NUMBERS, ExportForm
 from dgn_viewer.shell.figure_thread import FigureThread
@@ -179,10 +179,12 @@ class ExportDialog(QDialog):
         if self.form.kind in NUMBERS:
             return "The file contains the data of the panels; figure options do not apply."
         height = shown.height() / shown.devicePixelRatio() / _DPI
-        font_sizes = f"{number(style.size)} and {number(style.small)} pt"
-        text = f"{number(style.width)} × {number(height, 3)} in, text at {font_sizes}."
+        font_sizes = f"{format_number(style.size)} and {format_number(style.small)} pt"
+        text = (
+            f"{format_number(style.width)} × {format_number(height, 3)} in, text at {font_sizes}."
+        )
         if height > _PAGE:
-            text += f" That is taller than a page; try a width of {number(TEXT)} in."
+            text += f" That is taller than a page; try a width of {format_number(TEXT)} in."
         if self.form.apart and len(self.form.chosen()) > 1:
             text += f" Showing the first of {len(self.form.chosen())} files."
         return f"{text} Empty panels left out: {', '.join(self._empty)}." if self._empty else text

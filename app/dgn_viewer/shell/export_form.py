@@ -25,7 +25,7 @@ from dgn_engine.figures.figure_style import (
 )
 from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.scene.typeset import plain
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
@@ -43,8 +43,8 @@ KINDS = {
 }
 NUMBERS = ("npz", "csv")
 _WIDTHS = (
-    ("column", f"Column, {number(COLUMN)} in"),
-    ("text", f"Page, {number(TEXT)} in"),
+    ("column", f"Column, {format_number(COLUMN)} in"),
+    ("text", f"Page, {format_number(TEXT)} in"),
     ("free", "Free"),
 )
 _TOGETHER = (("page", "On one page"), ("apart", "Separate files"))

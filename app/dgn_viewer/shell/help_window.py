@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.scene.theme import Theme
-from dgn_engine.text.documents import documents, titles
+from dgn_engine.text.documents import document_titles, documents_folder
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.layouts import column, open_at
 
@@ -77,7 +77,7 @@ class HelpWindow(QWidget):
         self.pages.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
-        for page, title in titles().items():
+        for page, title in document_titles().items():
             self.pages.addItem(title, f"{page}.md")
         self.pages.activated.connect(lambda _: self._read(self.pages.currentData()))
         self.contents = QTreeWidget()
@@ -134,7 +134,7 @@ class HelpWindow(QWidget):
 
     def _read(self, name: str) -> None:
         try:
-            markdown = (documents() / name).read_text(encoding="utf-8")
+            markdown = (documents_folder() / name).read_text(encoding="utf-8")
         except OSError as error:
             markdown = f"# {name}\n\nCannot read this document: {error.strerror}."
         self._name = name
@@ -205,7 +205,7 @@ class HelpWindow(QWidget):
 
     def _document(self, path: str) -> str:
         """Return the name of the document that a relative link refers to; '' if it is not ours."""
-        folder = documents().resolve()
+        folder = documents_folder().resolve()
         target = ((folder / self._name).parent / path).resolve()
         is_ours = target.suffix == ".md" and target.is_relative_to(folder) and target.is_file()
         return target.relative_to(folder).as_posix() if is_ours else ""

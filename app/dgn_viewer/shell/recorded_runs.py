@@ -208,7 +208,7 @@ class RecordedRuns(QObject):
             text = f"{shown.file_name}: run {shown.name} at step {shown.step:,}, saved {date}."
         else:
             text = f"Showing {shown.name} at step {shown.step:,}: {shown.status}."
-        if shown.live:
+        if shown.is_live:
             text = f"{shown.name} is being recorded by another process and shown live."
 
         def on_show() -> bool:
@@ -216,7 +216,7 @@ class RecordedRuns(QObject):
 
         continue_button = NoticeButton("Continue", lambda: self._context.send(Resume()), on_show)
         run = self._context.run_state().run
-        offers = [] if shown.live or (run is not None and run.watched) else [continue_button]
+        offers = [] if shown.is_live or (run is not None and run.watched) else [continue_button]
         if shown.replaced:
             text += f" Your previous run is recorded as {Path(shown.replaced).name}."
             offers.append(NoticeButton("Return to it", self.go_back, on_show))

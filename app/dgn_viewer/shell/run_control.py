@@ -16,7 +16,7 @@ class RunControl:
         self._finishing_epoch = False
 
     def toggle(self) -> None:
-        self._context.send(Pause() if self._context.run_state().running else Resume())
+        self._context.send(Pause() if self._context.run_state().is_running else Resume())
 
     def train_on(self, place: int) -> None:
         """Train the inspected network in the regime with this index."""
@@ -26,7 +26,7 @@ class RunControl:
 
     def finish_epoch(self) -> None:
         """Train to the end of the epoch; a running run is paused first, to know its step."""
-        if self._context.run_state().running:
+        if self._context.run_state().is_running:
             self._finishing_epoch = True
             self._context.send(Pause())
         else:

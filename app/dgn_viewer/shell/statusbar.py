@@ -11,7 +11,13 @@ from PySide6.QtWidgets import QStatusBar, QWidget
 
 from dgn_engine.protocol.frames import Frame, Watching
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.text.written_numbers import decimals, duration, percent, rate, time_left
+from dgn_engine.text.written_numbers import (
+    format_decimals,
+    format_duration,
+    format_percent,
+    format_rate,
+    time_left,
+)
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 
@@ -75,9 +81,9 @@ class ChangingLabel(QWidget):
 
 
 def _phase(now: RunState) -> str:
-    if now.inspected:
+    if now.inspected_file:
         return "not training"
-    if now.recorded is not None and now.recorded.live:
+    if now.recorded is not None and now.recorded.is_live:
         return "live, another process"
     if now.recorded is not None:
         return "session" if now.recorded.file_name else f"recorded, {now.recorded.status}"
@@ -88,7 +94,11 @@ def _speed(frame: Frame, standing: float) -> str:
     """Return steps per second, what the engine is doing instead, or how long it has stalled."""
     if frame.doing:
         return frame.doing
-    return f"no steps for {duration(round(standing))}" if standing else rate(frame.steps_per_second)
+    return (
+        f"no steps for {format_duration(round(standing))}"
+        if standing
+        else format_rate(frame.steps_per_second)
+    )
 
 
 def _overhead(now: Watching | None) -> str:
@@ -102,7 +112,7 @@ def _overhead(now: Watching | None) -> str:
 
 def _per_cent(share: float, noise: float) -> str:
     """Return the digits that are significant: a decimal if the noise is below half a per cent."""
-    return percent(share, 1 if noise < 0.005 else 0)
+    return format_percent(share, 1 if noise < 0.005 else 0)
 
 
 def explain_overhead(now: Watching) -> str:
@@ -114,12 +124,14 @@ def explain_overhead(now: Watching) -> str:
         error = _per_cent(now.noise, now.noise)
         lines.append(f"Measured {_per_cent(now.overhead, now.noise)} ± {error}")
     else:
-        lines.append(f"Too small to measure: the step rate itself varies by ± {percent(now.noise)}")
-    lines.append(f"Limit: {percent(now.share, 0)} (Settings)")
+        lines.append(
+            f"Too small to measure: the step rate itself varies by ± {format_percent(now.noise)}"
+        )
+    lines.append(f"Limit: {format_percent(now.share, 0)} (Settings)")
     if now.parts:
-        parts = ", ".join(f"{name} {percent(share)}" for name, share in now.parts.items())
+        parts = ", ".join(f"{name} {format_percent(share)}" for name, share in now.parts.items())
         lines.append(f"By CPU time: {parts}")
-    lines.append(f"Panels are updated about every {duration(now.every)}")
+    lines.append(f"Panels are updated about every {format_duration(now.every)}")
     return "\n".join(lines)
 
 
@@ -209,7 +221,7 @@ class StatusBar(QStatusBar):
         self._offer_cancel(bool(state.working) and state.can_cancel)
         if state.run is not previous.run:
             self._frame, self._step_time = None, 0.0
-        if state.running and not previous.running:
+        if state.is_running and not previous.is_running:
             self._stepped = self._clock()
         if state.phase != previous.phase or is_other:
             self.catch_up()
@@ -258,7 +270,7 @@ class StatusBar(QStatusBar):
         return "\n".join(filter(None, parts))
 
     def _about_overhead(self) -> str:
-        is_training = self._state.running and self._frame is not None
+        is_training = self._state.is_running and self._frame is not None
         watching = self._frame.watching if is_training and self._frame else None
         return "" if watching is None else explain_overhead(watching)
 
@@ -283,13 +295,13 @@ class StatusBar(QStatusBar):
         if self._told != tip_text:
             self._told = tip_text
             self._left.setToolTip(plain_tip(tip_text))
-        if self._state.running:
+        if self._state.is_running:
             self._timer.start(_LOOK_MS)
         self.was_written.emit()
 
     def _texts(self) -> dict[str, str]:
         now, frame = self._state, self._frame
-        is_training = now.running and frame is not None
+        is_training = now.is_running and frame is not None
         stall = self._clock() - self._stepped
         is_stalled = stall > max(_STANDS * self._slowed, 2.0 * self._step_time)
         eta = frame.eta_seconds if is_training and frame and not is_stalled else None
@@ -312,5 +324,5 @@ class StatusBar(QStatusBar):
             "eta": f"ETA {time_left(eta)}" if eta is not None else "",
             "phase": "not answering" if now.silent else now.working or _phase(now),
             "step": step_text if now.run else "",
-            "epoch": f"epoch {decimals(epoch, 1)}" if frame and now.has_epochs else "",
+            "epoch": f"epoch {format_decimals(epoch, 1)}" if frame and now.has_epochs else "",
         }

@@ -151,7 +151,7 @@ class RunToolbar(FixedBar):
             weights = weights_in_words(now.run, feature, has_own_gates)
             full_text = run_in_words(now.run, feature)
             self.summary.say(full_text, weights, full_text.rpartition(" · ")[0])
-        elif not now.ready:
+        elif not now.is_ready:
             self.summary.say("" if now.phase == "stopped" else "loading torch…")
         else:
             self.summary.say("no run")

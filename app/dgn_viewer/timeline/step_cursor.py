@@ -164,8 +164,8 @@ class StepCursor(QObject):
         state = self._history.state
         if state.run is None:
             return "There is no run yet."
-        if state.inspected:
-            return f"{state.inspected} is only inspected, not trained, so it has no history."
+        if state.inspected_file:
+            return f"{state.inspected_file} is only inspected, not trained, so it has no history."
         if self.source is None or (self.keeper.held is not None and not self.keeper.held.steps):
             return "There is no history yet."
         return ""

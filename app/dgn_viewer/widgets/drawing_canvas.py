@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from dgn_engine.scene.elements import Array
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 from dgn_viewer.plots.example_image import example_image
 
 SIDE = 192  # screen pixels
@@ -127,7 +127,7 @@ class DrawingCanvas(QWidget):
 
     def _name(self) -> None:
         row, column = self._cursor
-        level = percent(self._levels[row, column], 0)
+        level = format_percent(self._levels[row, column], 0)
         self.setAccessibleName(
             f"Drawing, row {row + 1}, column {column + 1}: {level}. Space draws, Delete erases"
         )

@@ -27,14 +27,14 @@ from dgn_engine.storage.runs.storage_limits import (
 from dgn_engine.storage.session_file.session_reader import adopt, unpack
 from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.printable import printable, say
+from dgn_engine.text.printable import print_line, printable
 
 
 def import_run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as temp_folder:
         session = unpack(arguments.file, Path(temp_folder))
         name = arguments.name or session.name
-        say(str(adopt(session.folder, folder_layout.runs_root(), name)))
+        print_line(str(adopt(session.folder, folder_layout.runs_root(), name)))
     return 0
 
 
@@ -43,20 +43,20 @@ def verify_run(arguments: argparse.Namespace) -> int:
     folder = find_run(arguments.run)
     findings = verify(folder)
     for finding in findings:
-        say(f"{finding}{' (harmless)' if finding.harmless else ''}")
+        print_line(f"{finding}{' (harmless)' if finding.harmless else ''}")
     damaged = sum(not finding.harmless for finding in findings)
     if not damaged:
-        say(_say_sound(folder))
+        print_line(_say_sound(folder))
         return 0
-    say(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps the intact files.")
+    print_line(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps the intact files.")
     return DAMAGED
 
 
 def repair_run(arguments: argparse.Namespace) -> int:
     folder = find_run(arguments.run)
     for sentence in repair(folder):
-        say(sentence)
-    say(_say_sound(folder))
+        print_line(sentence)
+    print_line(_say_sound(folder))
     return 0
 
 
@@ -88,12 +88,12 @@ def keep_checkpoint(arguments: argparse.Namespace) -> int:
         write_file(checkpoints[-1].path / folder_layout.KEEP, b"")
     except OSError as error:
         raise UserError(f"Cannot mark {checkpoints[-1].path}: {error.strerror}.") from None
-    say(f"{checkpoints[-1].path} will be kept.")
+    print_line(f"{checkpoints[-1].path} will be kept.")
     return 0
 
 
 def export_folder(arguments: argparse.Namespace) -> int:
-    say(export_run(find_run(arguments.run), arguments.out))
+    print_line(export_run(find_run(arguments.run), arguments.out))
     return 0
 
 
@@ -104,10 +104,10 @@ def delete_folder(arguments: argparse.Namespace) -> int:
             raise UserError(f"pass --yes to delete {folder} permanently.", kind="not-confirmed")
         RunReader(folder)
         if not _agrees(f"Delete {printable(str(folder))} with all its checkpoints and frames?"):
-            say("Nothing was deleted.")
+            print_line("Nothing was deleted.")
             return 0
     delete_run(folder)
-    say(f"Deleted {folder}.")
+    print_line(f"Deleted {folder}.")
     return 0
 
 
@@ -127,8 +127,8 @@ def limit_runs(arguments: argparse.Namespace) -> int:
         write_limits(root, chosen)
     now = read_limits(root)
     run, everything = binary_size_in_words(now.run), binary_size_in_words(now.all)
-    say(f"one run: {run}, all runs together: {everything}")
-    say(f"Stored in {root / folder_layout.LIMITS}; without this file the defaults apply.")
+    print_line(f"one run: {run}, all runs together: {everything}")
+    print_line(f"Stored in {root / folder_layout.LIMITS}; without this file the defaults apply.")
     return 0
 
 
@@ -137,20 +137,20 @@ def thin_oldest(arguments: argparse.Namespace) -> int:
     root = arguments.root or folder_layout.runs_root()
     plan = thin_runs.plan(root)
     if not plan.over:
-        say(f"{total_in_words(plan.total, plan.limit)}: nothing to thin out.")
+        print_line(f"{total_in_words(plan.total, plan.limit)}: nothing to thin out.")
         return 0
-    say(plan.sentence)
+    print_line(plan.sentence)
     if not plan.folders:
         return 0
     for folder in plan.folders:
-        say(f"  {folder.name}")
-    say("Each keeps one in eight of its frames and of its checkpoints before changes.")
+        print_line(f"  {folder.name}")
+    print_line("Each keeps one in eight of its frames and of its checkpoints before changes.")
     if not arguments.yes:
         if not sys.stdin.isatty():
             raise UserError("pass --yes to thin them out.", kind="not-confirmed")
         if not _agrees("Thin them out?"):
-            say("Nothing was removed.")
+            print_line("Nothing was removed.")
             return 0
-    freed = thin_runs.thin(plan.folders, say)
-    say(f"{binary_size_in_words(freed)} freed.")
+    freed = thin_runs.thin(plan.folders, print_line)
+    print_line(f"{binary_size_in_words(freed)} freed.")
     return 0

@@ -25,8 +25,8 @@ from dgn_engine.importing.foreign_keys import UngatedLayers
 from dgn_engine.kernels.kernel_report import kernel_arrays
 from dgn_engine.protocol.frames import Array
 from dgn_engine.storage.atomic_write import make_folders, replace_file
-from dgn_engine.text.printable import console, say_json
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.printable import make_console, print_json
+from dgn_engine.text.written_numbers import format_number
 from dgn_engine.training.devices import choose_device
 
 
@@ -87,17 +87,22 @@ def _report(
     eigenvalues = {name: array for name, array in arrays.items() if name.startswith("eigenvalues")}
     if as_json:
         lists = {name: [float(v) for v in array] for name, array in eigenvalues.items()}
-        say_json({"settings": settings, "notes": notes, "kernels": figures, **nu, **lists})
+        print_json({"settings": settings, "notes": notes, "kernels": figures, **nu, **lists})
         return
     table = Table("kernel", "trace", "Frobenius norm", "smallest", "largest")
     for name, row in figures.items():
         cells = (row[key] for key in ("trace", "norm", "min", "max"))
-        table.add_row(name, *("–" if cell is None else number(cell, 6) for cell in cells))
+        table.add_row(name, *("–" if cell is None else format_number(cell, 6) for cell in cells))
     if not figures:
         table = Table("eigenvalues, at trace 1", "number", "smallest", "largest")
         for name, array in eigenvalues.items():
-            table.add_row(name, f"{len(array):,}", number(array.min(), 6), number(array.max(), 6))
-    out = console(sys.stdout, soft_wrap=True)
+            table.add_row(
+                name,
+                f"{len(array):,}",
+                format_number(array.min(), 6),
+                format_number(array.max(), 6),
+            )
+    out = make_console(sys.stdout, soft_wrap=True)
     if table.row_count:
         out.print(table)
     assuming = f", assuming {settings['assuming']}" if settings.get("assuming") else ""
@@ -105,7 +110,7 @@ def _report(
         out.print(f"All kernels are those of the imported network{assuming}.")
     if f"nu{mark}" in nu:
         cut = {name.removeprefix("nu_").removesuffix(mark): value for name, value in nu.items()}
-        value = number(nu[f"nu{mark}"], 6)
+        value = format_number(nu[f"nu{mark}"], 6)
         out.print(f"ν = {value} ({of} at trace 1{assuming}; {cut_in_words(cut)})")
         for sentence in contradiction_in_words(cut):
             out.print(sentence)

@@ -24,7 +24,7 @@ from dgn_engine.figures.recorded_panels import (
 )
 from dgn_engine.scene.typeset import plain
 from dgn_engine.storage.atomic_write import check_output
-from dgn_engine.text.printable import say
+from dgn_engine.text.printable import print_line
 
 try:
     from dgn_engine.figures.animation import save_animation
@@ -46,7 +46,7 @@ def draw_figures(arguments: argparse.Namespace) -> int:
     panels = panels_of_run(arguments.run, steps, specs, arguments.choose, arguments.chart)
     style = _with_legend(style, panels, arguments.legend)
     for file in save_panels(panels, _path(arguments, panels), style):
-        say(str(file))
+        print_line(str(file))
     return 0
 
 
@@ -83,7 +83,7 @@ def draw_film(arguments: argparse.Namespace) -> int:
     style = _with_legend(style, pages[-1], arguments.legend)
     save_animation(pages, path, style, arguments.per_second)
     hint = " (--pages)" if recorded.thinned else ""
-    say(f"{path}: {recorded.words}{hint}")
+    print_line(f"{path}: {recorded.words}{hint}")
     return 0
 
 

@@ -25,7 +25,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import results_root, runs_root
 from dgn_engine.storage.user_folders import user_cache, user_config, user_log
 from dgn_engine.text.byte_counts import bytes_in_words
-from dgn_engine.text.printable import say, say_json
+from dgn_engine.text.printable import print_json, print_line
 
 CHECKS = "dgn.checks"  # entry points: functions of os.environ that return a problem, or ''
 OLDEST = (3, 11)
@@ -58,15 +58,15 @@ def report_findings(findings: Sequence[HealthFinding], as_json: bool = False) ->
     faults = sum(finding.state == "fault" for finding in findings)
     if as_json:
         rows = [vars(finding) for finding in findings]
-        say_json({"works": faults == 0, "findings": rows}, indent=1)
+        print_json({"works": faults == 0, "findings": rows}, indent=1)
         return DAMAGED if faults else 0
     subject = ""
     for finding in findings:
         head = finding.subject if finding.subject != subject else ""
         subject = finding.subject
-        say(f"{_MARKS[finding.state]} {head:12} {finding.name:18} {finding.about}")
+        print_line(f"{_MARKS[finding.state]} {head:12} {finding.name:18} {finding.about}")
     notes = sum(finding.state == "note" for finding in findings)
-    say(f"{_counted(faults, 'fault')} (✗), {_counted(notes, 'warning')} (!).")
+    print_line(f"{_counted(faults, 'fault')} (✗), {_counted(notes, 'warning')} (!).")
     return DAMAGED if faults else 0
 
 

@@ -24,8 +24,8 @@ from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import Unit
 from dgn_engine.sweep.workers import find_executor, works_here
-from dgn_engine.text.printable import complain
-from dgn_engine.text.written_numbers import duration, percent
+from dgn_engine.text.printable import print_error
+from dgn_engine.text.written_numbers import format_duration, format_percent
 from dgn_engine.training.run_progress_bar import PlainTextColumn, TerminalBar
 
 
@@ -40,7 +40,9 @@ def checked_start(
     check = check_start(units, folder, works_here(arguments.cluster), arguments.workers)
     if not arguments.workers and 0 < check.at_once < usable_cores():
         arguments.workers = check.at_once
-        complain(f"dgn {arguments.command}: using {check.at_once} workers: no more fit in memory.")
+        print_error(
+            f"dgn {arguments.command}: using {check.at_once} workers: no more fit in memory."
+        )
         executor = named_executor(arguments, units)
     return executor, check
 
@@ -53,7 +55,7 @@ def named_executor(arguments: argparse.Namespace, units: Sequence[Unit]) -> Exec
         arguments.executor, units, cluster, arguments.workers, tls, arguments.devices
     )
     if warning := tls_warning(cluster, tls):
-        complain(f"dgn {arguments.command}: {warning}")
+        print_error(f"dgn {arguments.command}: {warning}")
     return executor
 
 
@@ -71,13 +73,13 @@ def carry_out(
         executor, _ = checked_start(arguments, plan_of(task).units, task.folder)
         if not arguments.quiet:
             for sentence in notices(task):
-                complain(f"{task.name}: {sentence}")
-            complain(cost_in_words(task, timed=works_here(arguments.cluster)))
+                print_error(f"{task.name}: {sentence}")
+            print_error(cost_in_words(task, timed=works_here(arguments.cluster)))
         with stop, UnitProgressBar(task.name, sys.stderr, arguments.quiet) as bar:
-            document = reproduce(task, executor, bar.show, stop.requested)
+            document = reproduce(task, executor, bar.show, stop.stop_requested)
     (show or print_document)(document, task.folder, sys.stdout)
     if document.state == "interrupted":
-        complain(
+        print_error(
             f"dgn {arguments.command}: interrupted; run the same command to resume in "
             f"{task.folder}."
         )
@@ -106,7 +108,7 @@ class UnitProgressBar(TerminalBar):
             self.console.print(changed.notice)
         if changed.state not in ("done", "diverged", "failed"):
             return
-        score = "" if changed.score is None else f" {percent(changed.score, 2)}"
+        score = "" if changed.score is None else f" {format_percent(changed.score, 2)}"
         self.console.print(
             f"{now.done + now.failed:>4}/{now.total} {changed.unit}: {changed.state}{score}"
             + ("" if self.live else f"   {description}")
@@ -117,7 +119,7 @@ def in_words(now: ReproductionProgress) -> str:
     """Format as '12/60 done, 1 failed · 4 min left · best 97.31 % (fc-adam-0.0003-ReLU-s0)'."""
     parts = [f"{now.done}/{now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:
-        parts.append(f"{duration(now.left)} left")
+        parts.append(f"{format_duration(now.left)} left")
     if now.best is not None and now.best.score is not None:
-        parts.append(f"best {percent(now.best.score, 2)} ({now.best.unit})")
+        parts.append(f"best {format_percent(now.best.score, 2)} ({now.best.unit})")
     return " · ".join(parts)

@@ -31,7 +31,7 @@ from dgn_engine.storage.runs import folder_layout, run_checkpoints
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import is_session, unpack
 from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir
-from dgn_engine.text.written_numbers import number, percent
+from dgn_engine.text.written_numbers import format_number, format_percent
 from dgn_engine.training.own_examples import OwnExamples, own_examples
 
 IF_NOT = "If you know a different accuracy, the file was read incorrectly."
@@ -184,11 +184,11 @@ def in_words(network: GatedNetwork, state: NetworkState) -> str:
     settings = network_settings(network)
     parts = [state.regime.name, f"step {state.step:,}"]
     if settings["beta"] is not None:
-        parts.append(f"β {number(settings['beta'])}")
+        parts.append(f"β {format_number(settings['beta'])}")
     if settings["eps"]:
-        parts.append(f"ε {number(settings['eps'])}")
+        parts.append(f"ε {format_number(settings['eps'])}")
     if network.drawn_gates:
-        parts.append(f"p {number(state.config.gating.gate_probability)}")
+        parts.append(f"p {format_number(state.config.gating.gate_probability)}")
     for name, word, usual in (
         ("permute", "order", list(range(len(network.wiring)))),
         ("rotation", "rotated by", [0] * len(network.wiring)),
@@ -237,8 +237,8 @@ def add_fitting_readings(
         note = f", with their accuracy on {examples:,} examples"
     lines = [f"Readings that fit {sides}, among others{note}:"]
     for fitting in readings:
-        right = "" if fitting.accuracy is None else f"{percent(fitting.accuracy):>7} "
-        lines.append(f" {right} {fitting.reading.options}")
+        right = "" if fitting.accuracy is None else f"{format_percent(fitting.accuracy):>7} "
+        lines.append(f" {right} {fitting.reading.command_options}")
     refusal.details = (*refusal.details, *lines)
     return refusal
 
@@ -266,7 +266,7 @@ def check_expected(
         )
     if abs(found - expected) > TOLERANCE:
         raise UserError(
-            f"{file} has {percent(found)} accuracy on {on}, expected {percent(expected)}: "
+            f"{file} has {format_percent(found)} accuracy on {on}, expected {format_percent(expected)}: "
             "check the import options, the preprocessing (--normalise) or the test examples "
             "(--test-indices, --split-seed).",
             kind="other-accuracy",

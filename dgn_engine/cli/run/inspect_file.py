@@ -16,7 +16,7 @@ from dgn_engine.importing.from_file import verdict_on
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.stated_entries import hints
 from dgn_engine.storage.checkpoints.stated_layers import in_words
-from dgn_engine.text.printable import printable_name, say, say_json
+from dgn_engine.text.printable import print_json, print_line, printable_name
 
 
 def inspect_file(arguments: argparse.Namespace) -> int:
@@ -30,18 +30,18 @@ def inspect_file(arguments: argparse.Namespace) -> int:
     tree = contents_of(listing)
     if arguments.data is None:
         if arguments.json:
-            say_json(tree, indent=1)
+            print_json(tree, indent=1)
         else:
             for line in _lines(tree, part_in_words(listing)):
-                say(line)
+                print_line(line)
         return 0
     inspection = inspect_network(listing, arguments)
     if arguments.json:
-        say_json(tree | {"inspection": inspection, "notes": notes})
+        print_json(tree | {"inspection": inspection, "notes": notes})
     else:
-        say(_head(tree))
+        print_line(_head(tree))
         for line in (*filter(None, [part_in_words(listing)]), *notes):
-            say(line)
+            print_line(line)
         print_inspection(inspection)
     return 0
 
@@ -55,15 +55,17 @@ def print_confinement(arguments: argparse.Namespace) -> int:
         )
     report = confinement_here()
     if arguments.json:
-        say_json(report, indent=1)
+        print_json(report, indent=1)
     else:
-        say(f"{report['system']}: confinement of the process that reads files")
+        print_line(f"{report['system']}: confinement of the process that reads files")
         for name, layer in report["layers"].items():
-            say(f"  {name:10}  {'active' if layer['holds'] else 'missing':7}  {layer['about']}")
-        say("attempts made there in C")
+            print_line(
+                f"  {name:10}  {'active' if layer['holds'] else 'missing':7}  {layer['about']}"
+            )
+        print_line("attempts made there in C")
         for name, attempt in report["attempts"].items():
             refused = f"blocked ({attempt['error']})" if attempt["refused"] else "NOT blocked"
-            say(f"  {name:23}  {refused}")
+            print_line(f"  {name:23}  {refused}")
     return 0 if all(attempt["refused"] for attempt in report["attempts"].values()) else 1
 
 

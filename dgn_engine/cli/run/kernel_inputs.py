@@ -38,7 +38,7 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.frames import Array
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 from dgn_engine.training.own_examples import OwnExamples, with_drawn_gates
 from dgn_engine.training.steps.losses import count_correct
 
@@ -207,7 +207,7 @@ def with_accuracy(
     share, file = right / len(x), arguments.network.name
     check_expected(file, share, arguments.expect_accuracy, f"the {len(x):,} inputs")
     assuming = opened.found.assuming if opened.found is not None else ""
-    sentence = f"Accuracy: {percent(share)} on the {len(x):,} inputs"
+    sentence = f"Accuracy: {format_percent(share)} on the {len(x):,} inputs"
     sentence += f", assuming {assuming}. {IF_NOT}" if assuming else "."
     return replace(opened, notes=[*opened.notes, sentence], accuracy=share)
 
@@ -243,8 +243,8 @@ def _open_ours(
     notes = [in_words(network, state), *state.remarks, over]
     if own is not None and own.remark:
         notes.append(own.remark)
-    if state.config.net.of_file:
-        file = state.config.net.short
+    if state.config.net.is_from_file:
+        file = state.config.net.display_name
         notes.append(f"Its layers are read from {file}, from which the run was started.")
     trained = state.config.data.normalise
     pixels = trained if own is not None else arguments.normalise or trained

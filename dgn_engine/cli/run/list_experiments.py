@@ -12,7 +12,7 @@ from dgn_engine.experiments import Request
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.experiments.report.reproduction_progress import status
 from dgn_engine.experiments.report.result_layout import default_folder
-from dgn_engine.text.printable import printable, say
+from dgn_engine.text.printable import print_line, printable
 
 _GAP = "  "
 _LEAST = 16  # minimum width of the last column
@@ -29,9 +29,9 @@ def say_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in cells:
         start = _GAP.join(cell.ljust(n) for cell, n in zip(row[:-1], wide, strict=False))
         folded = textwrap.wrap(row[-1], max(room - before, _LEAST)) or [""]
-        say(f"{start}{_GAP}{folded[0]}".rstrip())
+        print_line(f"{start}{_GAP}{folded[0]}".rstrip())
         for line in folded[1:]:
-            say(" " * before + line)
+            print_line(" " * before + line)
 
 
 def list_experiments(_: argparse.Namespace) -> int:

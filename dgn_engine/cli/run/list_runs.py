@@ -10,8 +10,8 @@ from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, index
 from dgn_engine.storage.runs.storage_limits import limits_that_hold
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.printable import complain, printable_name, say, say_json
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.printable import print_error, print_json, print_line, printable_name
+from dgn_engine.text.written_numbers import format_percent
 
 _NAME = 60  # maximum width of the name column
 
@@ -25,7 +25,7 @@ def list_runs(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             return _print_table(root)
         # The rows of the window's table; unknown numbers are null.
-        say_json([to_plain(run, "null") for run in index.list_runs(str(root)).runs], indent=2)
+        print_json([to_plain(run, "null") for run in index.list_runs(str(root)).runs], indent=2)
         return 0
     finally:
         gc.enable()
@@ -34,21 +34,23 @@ def list_runs(arguments: argparse.Namespace) -> int:
 def _print_table(root: Path) -> int:
     runs = index.list_runs(str(root)).runs
     if not runs:
-        say(f"There are no runs in {root}.")
+        print_line(f"There are no runs in {root}.")
         return 0
     names = {run.folder: printable_name(run.name) for run in runs}
     width = min(_NAME, max(map(len, names.values())))
-    say(f"{'run':{width}}  {'status':11}  {'step':>11}  {'best':>7}  what")
+    print_line(f"{'run':{width}}  {'status':11}  {'step':>11}  {'best':>7}  what")
     for run in sorted(runs, key=lambda entry: (entry.created, entry.name)):
-        best = percent(run.best, 2) if run.best == run.best else ""
+        best = format_percent(run.best, 2) if run.best == run.best else ""
         parts = [run.regime, run.net, run.data, f"seed {run.seed}"] if run.net else []
         parts += ["·", run.trouble] if parts and run.trouble else [run.trouble] * bool(run.trouble)
         parts += ["·", run.given_name] if run.given_name else []
         shown = " ".join(map(printable_name, parts))
-        say(f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {shown}")
+        print_line(
+            f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {shown}"
+        )
     total, limit = sum(run.bytes for run in runs), limits_that_hold(root).all
     if total > limit:
-        complain(f"{total_in_words(total, limit)}; thin out the oldest with 'dgn runs thin'.")
+        print_error(f"{total_in_words(total, limit)}; thin out the oldest with 'dgn runs thin'.")
     return 0
 
 

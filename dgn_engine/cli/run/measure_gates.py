@@ -56,8 +56,8 @@ from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.folder_layout import CONFIG
 from dgn_engine.sweep.workers import works_here
-from dgn_engine.text.printable import complain, say_json
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.printable import print_error, print_json
+from dgn_engine.text.written_numbers import format_percent
 from dgn_engine.training.ignored_settings import RunFacts, ignored_settings
 from dgn_engine.training.metrics import evenly_spaced, test_accuracy
 
@@ -73,7 +73,7 @@ def measure_gates(arguments: argparse.Namespace) -> int:
     """
     task, notes = plan_measurement(arguments)
     for sentence in notes:
-        complain(sentence)
+        print_error(sentence)
     stop = StopSignals()
     document = carry_out(arguments, task, stop, _print_json if arguments.json else None)
     _write_arrays(document, task.folder)
@@ -168,15 +168,15 @@ def _given_network(
     part: str = arguments.part or ""
     listing = _as_said(read_listing(path, part), arguments, config)
     reading = listing.reading
-    if part or reading.options:  # every process needs a file that states its architecture
+    if part or reading.command_options:  # every process needs a file that states its architecture
         listing = _self_contained(listing, examples)
         file = path.absolute()
-        typed = replace(reading, net=None).options  # --net is kept in the configuration
+        typed = replace(reading, net=None).command_options  # --net is kept in the configuration
         words = (*(("--part", part) if part else ()), *shlex.split(typed), str(file))
         stem = f"{file.stem}-{part}" if part else file.stem
         name = f"{file.name} ({part})" if part else file.name
         made_from = f"'{part}' of {file}" if part else str(file)
-        made_from += f" ({reading.options})" if reading.options else ""
+        made_from += f" ({reading.command_options})" if reading.command_options else ""
         written = _written_name(listing)
         return _GivenNetwork(listing, written, name, words, stem, made_from, net=reading.net)
     if not is_run(path):
@@ -200,7 +200,7 @@ def _as_said(
     """Apply the import options, or the network of CONFIG.toml if the file states none."""
     reading = said_reading(arguments)
     named = arguments.net or (arguments.config and reading == FileReading())
-    if named and not config.net.of_file and not says_itself(listing):
+    if named and not config.net.is_from_file and not says_itself(listing):
         reading = replace(reading, net=config.net)
     return replace(listing, reading=reading)
 
@@ -259,7 +259,7 @@ def _checked_accuracy(
     check_expected(name, share, expected, on, "it has other outputs")
     if not found.assuming:
         return []
-    right = "" if share is None else f" Its accuracy is {percent(share)} on {on}. {IF_NOT}"
+    right = "" if share is None else f" Its accuracy is {format_percent(share)} on {on}. {IF_NOT}"
     return [f"{name} is {found.title}. {found.assumption}{right}"]
 
 
@@ -321,7 +321,7 @@ def _print_json(document: Document, folder: Path, stream: TextIO) -> None:
         "choices": document.choices,
         "folder": str(folder),
     }
-    say_json(to_plain(tree, nonfinite="null"), stream=stream)
+    print_json(to_plain(tree, nonfinite="null"), stream=stream)
 
 
 def _write_arrays(document: Document, folder: Path) -> None:

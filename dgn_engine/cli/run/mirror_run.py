@@ -9,7 +9,7 @@ import time
 from dgn_engine.errors import UserError
 from dgn_engine.storage.remote.run_mirror import RunMirror, follow
 from dgn_engine.storage.remote.served_address import address_of, given_token
-from dgn_engine.text.printable import complain, say
+from dgn_engine.text.printable import print_error, print_line
 
 
 def mirror_run(arguments: argparse.Namespace) -> int:
@@ -23,11 +23,11 @@ def mirror_run(arguments: argparse.Namespace) -> int:
         return True
 
     try:
-        say(f"Mirroring into {folder}; watch it with 'dgn-viewer {folder}'. Ctrl-C stops.")
-        follow(mirror, lambda words, lost: complain(words), wait)
+        print_line(f"Mirroring into {folder}; watch it with 'dgn-viewer {folder}'. Ctrl-C stops.")
+        follow(mirror, lambda words, lost: print_error(words), wait)
     except OSError as error:
         raise UserError(f"Cannot write to {folder}: {error.strerror}.") from None
     finally:
         mirror.close()
-    say(f"The run has ended; its complete copy is in {folder}.")
+    print_line(f"The run has ended; its complete copy is in {folder}.")
     return 0

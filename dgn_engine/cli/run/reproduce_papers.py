@@ -31,8 +31,8 @@ from dgn_engine.experiments.report.run_scale import scale_of
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.text.byte_counts import bytes_in_words
-from dgn_engine.text.printable import complain, console, say, say_json
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.printable import make_console, print_error, print_json, print_line
+from dgn_engine.text.written_numbers import format_duration
 
 _HEADS = ("row", "runs", "one CPU core", "packed", "storage", "")
 _PLAIN = ("seeds", "seed_start", "epochs", "only", "data", "data_root", "train_limit", "test_limit")
@@ -148,7 +148,7 @@ def _reproduce_in_turn(arguments: argparse.Namespace, name: str, stop: StopSigna
         out = arguments.out / name if arguments.out else None
         document = carry_out(arguments, task_of(arguments, name, out, among_others=True), stop)
     except UserError as refusal:
-        complain(f"dgn reproduce: {name}: {refusal}")
+        print_error(f"dgn reproduce: {name}: {refusal}")
         return _End(name, "refused", time.monotonic() - began)
     except Exception:  # continue with the other experiments
         traceback.print_exc()
@@ -158,8 +158,8 @@ def _reproduce_in_turn(arguments: argparse.Namespace, name: str, stop: StopSigna
 
 
 def _print_ends(ends: list[_End]) -> None:
-    rows = [(end.name, end.state, duration(end.seconds), end.verdicts) for end in ends]
-    total = duration(sum(end.seconds for end in ends))
+    rows = [(end.name, end.state, format_duration(end.seconds), end.verdicts) for end in ends]
+    total = format_duration(sum(end.seconds for end in ends))
     rows.append((f"{len(ends)} experiments", "", total, ""))
     _print_table(("experiment", "state", "time", "claims"), ("time",), rows, 120)
 
@@ -180,7 +180,7 @@ def _print_table(
         table.add_column(head, justify="right" if head in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    console(sys.stdout, width=None if sys.stdout.isatty() else wide).print(table)
+    make_console(sys.stdout, width=None if sys.stdout.isatty() else wide).print(table)
 
 
 def list_rows(arguments: argparse.Namespace) -> int:
@@ -196,11 +196,11 @@ def list_rows(arguments: argparse.Namespace) -> int:
             "rows": [_plain(line) for line in lines[:-1]],
             "all": _plain(lines[-1]),
         }
-        say_json(tree, indent=1)
+        print_json(tree, indent=1)
         return 0
-    say(f"{task.name}, {scale}, {task.request.protocol} (estimates; nothing is run)")
+    print_line(f"{task.name}, {scale}, {task.request.protocol} (estimates; nothing is run)")
     if len(lines) == 1:
-        say("It has no rows to choose with --only.")
+        print_line("It has no rows to choose with --only.")
     _print_table(_HEADS, _HEADS[1:-1], map(_cells, lines), 160)
     return 0
 
@@ -212,7 +212,11 @@ def _cells(line: RowCost) -> tuple[str, ...]:
     more = f"plus {cost.calculations:,} calculations, not included" if cost.calculations else ""
     if not cost.runs:
         return (line.label, "0", "", "", "", more)
-    times = (duration(cost.seconds), duration(cost.packed), bytes_in_words(cost.storage))
+    times = (
+        format_duration(cost.seconds),
+        format_duration(cost.packed),
+        bytes_in_words(cost.storage),
+    )
     return (line.label, f"{cost.runs:,}", *times, more)
 
 

@@ -25,8 +25,8 @@ from dgn_engine.sweep.schedule import OVER, UnitProgress
 from dgn_engine.sweep.summary import SummaryRow, groups_of, rows_of, write_results
 from dgn_engine.sweep.sweep_file import Sweep
 from dgn_engine.sweep.workers.attempt import log_path
-from dgn_engine.text.printable import complain, console
-from dgn_engine.text.written_numbers import decimals, duration
+from dgn_engine.text.printable import make_console, print_error
+from dgn_engine.text.written_numbers import format_decimals, format_duration
 
 WIDE = 160  # width if stdout is not a terminal
 
@@ -36,7 +36,7 @@ def carry_out_sweep(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> 
     check_folder(root, (FIGURES, TABLES))
     executor, check = checked_start(arguments, units, root)
     for sentence in ignored_in(sweep.runs, sweep.fields, check.sizes):
-        complain(f"dgn sweep: {sentence}")
+        print_error(f"dgn sweep: {sentence}")
     tally = ProgressTally("sweep", units)
     stop = StopSignals()
     with stop, UnitProgressBar("sweep", sys.stderr, arguments.quiet) as bar:
@@ -45,7 +45,7 @@ def carry_out_sweep(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> 
             tally.add(progress)
             bar.show(tally.progress(), progress)
 
-        states = executor.run(units, root, update, stop.requested)
+        states = executor.run(units, root, update, stop.stop_requested)
     rows = rows_of(sweep, states, tally.last, root)
     over = all(state in OVER for state in states.values())
     state: State = "done" if over else "interrupted"
@@ -56,9 +56,9 @@ def carry_out_sweep(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> 
     _print_groups(sweep, rows)
     failed = _print_failures(rows, root)
     if not arguments.quiet:
-        complain(f"Results in {root}.")
+        print_error(f"Results in {root}.")
     if not over:
-        complain("dgn sweep: interrupted; run the same command to resume.")
+        print_error("dgn sweep: interrupted; run the same command to resume.")
         return stop.exit_code
     return FAILED if failed else 0
 
@@ -77,18 +77,18 @@ def _print_groups(sweep: Sweep, rows: Sequence[SummaryRow]) -> None:
     for group in groups:
         settings = [_word(group.settings.get(field, NOTHING)) for field in fields]
         scores = [_score(pair) for pair in (group.best, group.last, group.train)]
-        table.add_row(*settings, str(group.n), *scores, duration(group.seconds))
+        table.add_row(*settings, str(group.n), *scores, format_duration(group.seconds))
     width = None if sys.stdout.isatty() else WIDE
-    console(sys.stdout, width=width).print(table)
+    make_console(sys.stdout, width=width).print(table)
 
 
 def _print_failures(rows: Sequence[SummaryRow], root: Path) -> int:
     """Print each failed run with the end of its log; return how many failed."""
     failed = [row for row in rows if row.state == "failed"]
     for row in failed:
-        complain(f"{row.id} failed (log: {log_path(root, row.id)}):")
+        print_error(f"{row.id} failed (log: {log_path(root, row.id)}):")
         for line in row.trouble.splitlines():
-            complain(f"    {line}")
+            print_error(f"    {line}")
     return len(failed)
 
 
@@ -96,7 +96,9 @@ def _score(pair: tuple[float, float]) -> str:
     mean, half = pair
     if math.isnan(mean):
         return NOTHING
-    return decimals(100 * mean, 2) + ("" if math.isnan(half) else f" ± {decimals(100 * half, 2)}")
+    return format_decimals(100 * mean, 2) + (
+        "" if math.isnan(half) else f" ± {format_decimals(100 * half, 2)}"
+    )
 
 
 def _word(value: object) -> str:

@@ -7,7 +7,7 @@ import sys
 
 from dgn_engine.storage.remote.run_server import RunServer
 from dgn_engine.storage.runs.folder_layout import find_run
-from dgn_engine.text.printable import complain, say
+from dgn_engine.text.printable import print_error, print_line
 
 
 def serve_run(arguments: argparse.Namespace) -> int:
@@ -15,14 +15,16 @@ def serve_run(arguments: argparse.Namespace) -> int:
 
     def report(count: int) -> None:
         connections = "connection" if count == 1 else "connections"
-        complain(f"Refused {count:,} {connections} without the token so far.")
+        print_error(f"Refused {count:,} {connections} without the token so far.")
 
     with RunServer(find_run(arguments.run), arguments.port, report) as server:
         port = server.port
-        say(f"Serving {server.folder.name} read-only on 127.0.0.1:{port}. On the other machine:")
-        say(f"  ssh -L {port}:127.0.0.1:{port} THIS_MACHINE")
-        say(f"  dgn-viewer dgn://127.0.0.1:{port}")
-        say(f"Token (it will ask for it): {server.token}")
+        print_line(
+            f"Serving {server.folder.name} read-only on 127.0.0.1:{port}. On the other machine:"
+        )
+        print_line(f"  ssh -L {port}:127.0.0.1:{port} THIS_MACHINE")
+        print_line(f"  dgn-viewer dgn://127.0.0.1:{port}")
+        print_line(f"Token (it will ask for it): {server.token}")
         sys.stdout.flush()  # nothing else is printed until the end
         server.serve_forever()
     return 0

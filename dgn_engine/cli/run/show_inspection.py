@@ -37,8 +37,8 @@ from dgn_engine.kernels.gate_statistics import (
 )
 from dgn_engine.storage.atomic_write import save_file
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.text.printable import console
-from dgn_engine.text.written_numbers import decimals, number, percent
+from dgn_engine.text.printable import make_console
+from dgn_engine.text.written_numbers import format_decimals, format_number, format_percent
 from dgn_engine.training.device_data import choose_probe_set
 from dgn_engine.training.devices import set_threads
 from dgn_engine.training.metrics import evenly_spaced, test_accuracy
@@ -216,7 +216,7 @@ def _write(
 def print_inspection(inspection: dict[str, Any]) -> None:
     data, network, kernels = inspection["data"], inspection["network"], inspection["kernels"]
     sides = "×".join(str(side) for side in data["input_shape"])
-    out = console(sys.stdout, soft_wrap=True)
+    out = make_console(sys.stdout, soft_wrap=True)
     title, regime = network["understood_as"], network["regime"]
     named = title.endswith(f"regime {regime}")  # the title of a dgn file includes the regime
     assuming = f", assuming {network['assuming']}" if network["assuming"] else ""
@@ -237,7 +237,7 @@ def print_inspection(inspection: dict[str, Any]) -> None:
         shape = "×".join(str(side) for side in layer["shape"])
         units = [f"{layer[name]:,}" for name in ("never", "always")]
         means = [*_pair(layer["overlap"]), *_pair(layer["sensitive"])]
-        table.add_row(layer["name"], shape, percent(layer["open"]), *units, *means)
+        table.add_row(layer["name"], shape, format_percent(layer["open"]), *units, *means)
     out.print(table)
     out.print("τ, D: means over pairs of the same and of different classes, unit diagonal.")
     out.print(_overlaps(kernels, assuming))
@@ -248,7 +248,7 @@ def print_inspection(inspection: dict[str, Any]) -> None:
 
 
 def _pair(likeness: dict[str, float | None]) -> list[str]:
-    return ["–" if value is None else decimals(value, 3) for value in likeness.values()]
+    return ["–" if value is None else format_decimals(value, 3) for value in likeness.values()]
 
 
 def _overlaps(kernels: dict[str, Any], assuming: str) -> str:
@@ -258,7 +258,7 @@ def _overlaps(kernels: dict[str, Any], assuming: str) -> str:
         return f"{sentence} The sensitive overlap S needs the exact kernels and was skipped."
     same, other = _pair(kernels["sensitive"])
     kappa = kernels["kappa"]
-    definition = "D = ∂γ" if kappa is None else f"|q| below {number(kappa)}·rms"
+    definition = "D = ∂γ" if kappa is None else f"|q| below {format_number(kappa)}·rms"
     return f"{sentence} Sensitive overlap S ({definition}): {same} same, {other} different."
 
 
@@ -267,14 +267,18 @@ def _spectrum(kernels: dict[str, Any], assuming: str) -> str:
     if kernels["relative"] is not None:
         method = (
             f"estimated from {kernels['draws']} random value networks, "
-            f"standard error {percent(kernels['relative'])}"
+            f"standard error {format_percent(kernels['relative'])}"
         )
         method += ", weighted by width" if kernels["weighted"] else ""
     alignment = kernels["target_alignment"]
-    parts = [f"NPK ({method}{assuming}): effective rank {number(kernels['effective_rank'], 3)}"]
-    parts += [] if alignment is None else [f"alignment with the classes {decimals(alignment, 3)}"]
+    parts = [
+        f"NPK ({method}{assuming}): effective rank {format_number(kernels['effective_rank'], 3)}"
+    ]
+    parts += (
+        [] if alignment is None else [f"alignment with the classes {format_decimals(alignment, 3)}"]
+    )
     if kernels["nu"] is not None:
-        parts.append(f"ν {number(kernels['nu'], 5)} ({cut_in_words(kernels)})")
+        parts.append(f"ν {format_number(kernels['nu'], 5)} ({cut_in_words(kernels)})")
     else:
         parts.append("ν needs the exact kernel")
     return ", ".join(parts) + "."
@@ -283,8 +287,8 @@ def _spectrum(kernels: dict[str, Any], assuming: str) -> str:
 def cut_in_words(nu: dict[str, Any]) -> str:
     """Describe the truncation of ν by its `rank`, `cutoff` and `outside` (see `kernels.Nu`)."""
     return (
-        f"rank {nu['rank']}, cutoff {number(nu['cutoff'], 3)}, "
-        f"{percent(nu['outside'], 2)} of the targets' energy excluded"
+        f"rank {nu['rank']}, cutoff {format_number(nu['cutoff'], 3)}, "
+        f"{format_percent(nu['outside'], 2)} of the targets' energy excluded"
     )
 
 
@@ -303,6 +307,6 @@ def _scored(accuracy: dict[str, Any], assuming: str) -> str:
         return f"Test accuracy: not measured ({accuracy['why']})."
     doubt = f" {IF_NOT}" if assuming else ""
     return (
-        f"Test accuracy{assuming}: {percent(accuracy['test'])} on {accuracy['examples']:,} of "
+        f"Test accuracy{assuming}: {format_percent(accuracy['test'])} on {accuracy['examples']:,} of "
         f"{accuracy['of']:,} test examples.{doubt}"
     )

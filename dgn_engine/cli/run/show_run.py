@@ -18,8 +18,8 @@ from dgn_engine.protocol.training import RegimeSwapped, Rewired
 from dgn_engine.storage.runs.folder_layout import find_run
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.printable import plain, say
-from dgn_engine.text.written_numbers import number, percent
+from dgn_engine.text.printable import plain_text, print_line
+from dgn_engine.text.written_numbers import format_number, format_percent
 
 _CHANGES = 1000  # maximum number listed
 
@@ -28,7 +28,7 @@ def show_run(arguments: argparse.Namespace) -> int:
     folder = find_run(arguments.run)
     if not folder.is_file():
         for line in describe(folder, str(folder)):
-            say(line)
+            print_line(line)
         return 0
     from dgn_engine.storage.session_file.session_reader import unpack
 
@@ -36,7 +36,7 @@ def show_run(arguments: argparse.Namespace) -> int:
         session = unpack(folder, Path(temp_folder))
         saved = f"{folder}: a session, saved {session.saved} at step {session.step:,}"
         for line in (saved, *describe(session.folder, session.name)):
-            say(plain(line, 2000))
+            print_line(plain_text(line, 2000))
     return 0
 
 
@@ -51,7 +51,7 @@ def describe(folder: Path, name: str) -> list[str]:
     config, info = reader.config, reader.info
     versions = ", ".join(f"{name} {word}" for name, word in info.get("versions", {}).items())
     options = ", ".join(f"{name} {value}" for name, value in config.net.options)
-    net = f"{config.net.short} ({options})" if options else config.net.short
+    net = f"{config.net.display_name} ({options})" if options else config.net.display_name
     return [
         f"{name}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
         f"  {config.gating.regime} · {net} · {_data(config.data)} · seed {config.seed}",
@@ -74,7 +74,7 @@ def _data(data: DataConfig) -> str:
     text = data.name + (f" {data.binary[0]}|{data.binary[1]}" if data.binary else "")
     text += "".join(f", {name} {value}" for name, value in data.options)
     if data.label_noise:
-        text += f", {number(100 * data.label_noise)} % label noise"
+        text += f", {format_number(100 * data.label_noise)} % label noise"
     return f"{text}, random pixels" if data.pixels == "random" else text
 
 
@@ -88,8 +88,8 @@ def _scores(reader: RunReader) -> list[str]:
     if best.accuracy != best.accuracy:
         return ["  no test score yet"]
     return [
-        f"  test accuracy: best {percent(best.accuracy, 2)} at step {best.step:,}, "
-        f"last {percent(last.accuracy, 2)} at step {last.step:,}"
+        f"  test accuracy: best {format_percent(best.accuracy, 2)} at step {best.step:,}, "
+        f"last {format_percent(last.accuracy, 2)} at step {last.step:,}"
     ]
 
 

@@ -7,7 +7,7 @@ import argparse
 from dgn_engine.storage.runs.folder_layout import results_root
 from dgn_engine.sweep.sweep_file import read_sweep
 from dgn_engine.sweep.workers.places import check_devices
-from dgn_engine.text.printable import say
+from dgn_engine.text.printable import print_line
 
 
 def start_sweep(arguments: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def start_sweep(arguments: argparse.Namespace) -> int:
     sweep = read_sweep(arguments.sweep)
     if arguments.list:
         for sweep_run in sweep.runs:
-            say(sweep_run.unit.id)
+            print_line(sweep_run.unit.id)
         return 0
     from dgn_engine.cli.run.run_sweep import carry_out_sweep
 

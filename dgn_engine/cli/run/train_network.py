@@ -18,7 +18,7 @@ from dgn_engine.storage.runs.folder_layout import WEIGHTS, find_run, runs_root, 
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_info import frames_of
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
-from dgn_engine.text.printable import complain, say
+from dgn_engine.text.printable import print_error, print_line
 from dgn_engine.training.branch import branch_name
 from dgn_engine.training.headless_run import HeadlessRun, NotBegunError, Outcome
 from dgn_engine.training.run_progress_bar import TrainProgressBar
@@ -50,7 +50,7 @@ def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder |
     try:
         return create_named(runs_root(), config)
     except UserError as refusal:
-        complain(f"dgn train: {refusal} The run is not recorded.")
+        print_error(f"dgn train: {refusal} The run is not recorded.")
         return None
 
 
@@ -72,12 +72,12 @@ def resume_run(arguments: argparse.Namespace) -> int:
     written = (folder.root / WEIGHTS).exists() and reader.outcome == "finished"
     if newest is not None and newest.finished and written:
         folder.close()
-        say(f"{folder.path} is finished: {newest.step:,} steps.")
+        print_line(f"{folder.path} is finished: {newest.step:,} steps.")
         return 0
     if diverged_at is not None:
         folder.close()
         last_finite = f"; its last finite checkpoint is at step {newest.step:,}" if newest else ""
-        complain(f"dgn train: the loss diverged at step {diverged_at:,}{last_finite}.")
+        print_error(f"dgn train: the loss diverged at step {diverged_at:,}{last_finite}.")
         return FAILED
     try:
         return _train(arguments, folder, lambda headless: headless.continue_folder(folder))
@@ -128,34 +128,34 @@ def _train(
     probes, every, typed = arguments.record, arguments.checkpoint_every, typed_places(arguments)
 
     def warn(sentence: str) -> None:
-        complain(f"dgn train: {with_names(sentence, partial(typed_name, arguments))}")
+        print_error(f"dgn train: {with_names(sentence, partial(typed_name, arguments))}")
 
     try:
         with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
             frames = arguments.record_every or 0
             headless = HeadlessRun(
-                progress, stop.requested, probes, every, typed, frames, arguments.pace
+                progress, stop.stop_requested, probes, every, typed, frames, arguments.pace
             )
             outcome = work(headless)
     except NotBegunError:
         if folder is not None and not folder.info.begun:
             folder.discard()
-        complain("dgn train: interrupted before its first step.")
+        print_error("dgn train: interrupted before its first step.")
         return stop.exit_code
-    say(outcome.summary)
+    print_line(outcome.summary)
     path = branch if folder is None else folder.path
     if path is not None and not arguments.quiet and not outcome.unsaved:
         frames_text = frames_in_words(RunReader(path).frames)  # frames of long runs are thinned out
-        complain(f"Recorded in {path}." + (f" Frames of {frames_text}." if frames_text else ""))
+        print_error(f"Recorded in {path}." + (f" Frames of {frames_text}." if frames_text else ""))
     if outcome.unsaved:
-        complain(f"dgn train: {outcome.unsaved}")
+        print_error(f"dgn train: {outcome.unsaved}")
         return UNSAVED
     if outcome.diverged:
-        complain(f"dgn train: {_divergence_in_words(outcome, path)}")
+        print_error(f"dgn train: {_divergence_in_words(outcome, path)}")
         return FAILED
-    if stop.requested():
+    if stop.stop_requested():
         saved = f"; saved in {path}" if path else ""
-        complain(f"dgn train: interrupted at step {outcome.step:,}{saved}.")
+        print_error(f"dgn train: interrupted at step {outcome.step:,}{saved}.")
         return stop.exit_code
     return 0
 

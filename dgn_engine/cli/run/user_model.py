@@ -45,7 +45,7 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import PREFIXES, CheckpointContents
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.steps.losses import count_correct
 
@@ -147,7 +147,7 @@ def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
     title = f"It is {model.title}, {count:,} parameters, in evaluation mode, {state}."
     notes = [title, *filter(None, [remark]), *kernels.notes]
     if accuracy is not None:
-        notes.append(f"Accuracy: {percent(accuracy)} on the {len(x):,} inputs.")
+        notes.append(f"Accuracy: {format_percent(accuracy)} on the {len(x):,} inputs.")
     parameters = list(model.module.parameters())
     settings = {
         "module": model.title,
@@ -181,14 +181,17 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     with torch.no_grad(), errors_of(model.title, " on the inputs"):
         classes = model.module(inputs[:1]).shape[1]
     kernels, accuracy = _with_accuracy(model, inputs, labels, classes, arguments)
-    options, assuming = listing.reading.options, activation_in_words(listing.reading.activation)
+    options, assuming = (
+        listing.reading.command_options,
+        activation_in_words(listing.reading.activation),
+    )
     notes = [f"{model.title} is read with {options}." if options else "The file states its layers."]
     computed = [note for note in kernels.notes if note != FOLLOWED]
     notes += [*stated.remarks, *computed, "All its parameters are treated as trained."]
     settings = kernels.settings | {"assuming": assuming or None}
     if accuracy is not None:
         doubt = f" {IF_NOT}" if options else ""
-        notes.append(f"Accuracy: {percent(accuracy)} on the {len(x):,} inputs.{doubt}")
+        notes.append(f"Accuracy: {format_percent(accuracy)} on the {len(x):,} inputs.{doubt}")
         settings |= {"accuracy": accuracy}
     return ModelKernels(kernels.arrays, settings, notes)
 
@@ -467,7 +470,9 @@ def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -
 
 def _evaluated(refusal: UserError) -> UserError:
     """Reword errors of `empirical_ntk` that suggest eval(), which was called already."""
-    return refusal.renamed(lambda part: EVALUATED if part in (EVAL_FIRST, EVAL_OR_LEAVE) else part)
+    return refusal.rename_places(
+        lambda part: EVALUATED if part in (EVAL_FIRST, EVAL_OR_LEAVE) else part
+    )
 
 
 def _accuracy(
@@ -538,7 +543,7 @@ def _tangent_alone(
         if refusal.place == "budget_bytes":  # name the option instead
             budget = binary_size_in_words(chosen.memory_bytes)
             names = {"budget_bytes": "--memory", f"{refusal.value:,}": budget, UNIT: " bytes"}
-            raise refusal.renamed(names.__getitem__) from None
+            raise refusal.rename_places(names.__getitem__) from None
         raise _evaluated(refusal) from None
     except Exception as error:  # the user's code may raise anything
         raise raised(error, made.title, " while K was computed") from None

@@ -19,7 +19,7 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.workers.batched_workers import find_stacks
 from dgn_engine.text.byte_counts import bytes_in_words
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.step_cost import (
     feature_passes,
@@ -134,11 +134,11 @@ def cost_in_words(task: ReproductionTask, timed: bool = False) -> str:
     work = ", ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in counts if n)
     parts = [f"{task.name}{scale}: {work or 'nothing to do'}"]
     if cost.runs:
-        parts.append(f"; about {duration(cost.seconds)} of one CPU core to train")
+        parts.append(f"; about {format_duration(cost.seconds)} of one CPU core to train")
         if cost.timed and cost.seconds < _SHORT:
             parts.append(" (and a few seconds to start each process)")
         if cost.packed < WORTH * cost.seconds:
-            parts.append(f", {duration(cost.packed)} packed")
+            parts.append(f", {format_duration(cost.packed)} packed")
         source = "from steps timed here" if cost.timed else "estimated"
         parts.append(f", {bytes_in_words(cost.storage)} of storage ({source})")
         parts += [f"; {words}" for words in epochs_in_words(task, plan_of(task))]

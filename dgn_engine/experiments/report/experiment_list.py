@@ -10,7 +10,7 @@ from typing import Any
 from dgn_engine import experiments
 from dgn_engine.experiments import Experiment, all_experiments
 from dgn_engine.protocol.catalogue import ExperimentEntry
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 
 UNKNOWN = "not measured"
 
@@ -62,7 +62,7 @@ def _literal_fields(source: str) -> dict[str, Any]:
 
 
 def _minutes(minutes: float) -> str:
-    return duration(60 * minutes) if minutes else UNKNOWN
+    return format_duration(60 * minutes) if minutes else UNKNOWN
 
 
 def quick_words(experiment: Experiment) -> str:

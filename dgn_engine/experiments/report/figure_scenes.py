@@ -17,7 +17,7 @@ from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Dash, Matrix, R
 from dgn_engine.scene.matrix_colours import Span, ranged, span_range
 from dgn_engine.scene.scatter import scattered
 from dgn_engine.scene.typeset import plain
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 
 _FEW = 12  # lines with at most this many points get markers
 _ROOM = 0.06  # vertical margin, as a share of the range of values
@@ -128,7 +128,7 @@ def _own_ticks(figure: Figure) -> tuple[tuple[float, str], ...] | None:
         return None
     if not 2 <= len(values) <= _TICKS or not all(value == round(value) for value in values):
         return None
-    return tuple((value, number(value)) for value in values)
+    return tuple((value, format_number(value)) for value in values)
 
 
 def _x_limits(figure: Figure) -> tuple[float, float] | None:

@@ -16,7 +16,7 @@ from dgn_engine.protocol.experiments import PRINTED_SPREAD, Claim, Figure, Print
 from dgn_engine.scene.elements import Dash, Role
 from dgn_engine.text import written_numbers
 from dgn_engine.text.printable import printable
-from dgn_engine.text.written_numbers import duration, percent
+from dgn_engine.text.written_numbers import format_duration, format_percent
 
 NOTHING = "–"
 LEVEL = 0.025  # one-sided significance level that corresponds to the 95 % interval
@@ -83,7 +83,7 @@ def number(value: float, unit: str = "", signed: bool = False) -> str:
     elif value == 0 or 0.001 <= abs(value) < 1000:
         text = f"{value:{sign}.4g}"
     else:
-        return written_numbers.number(value, 3, signed)
+        return written_numbers.format_number(value, 3, signed)
     return text.replace("-", MINUS)
 
 
@@ -127,7 +127,7 @@ def row_cells(document: Document, row: ReportRow) -> tuple[str, ...]:
         epochs(row.epochs),
         document.scale,
         document.protocol,
-        duration(row.seconds) if row.seconds else NOTHING,
+        format_duration(row.seconds) if row.seconds else NOTHING,
         row.remark,
     )
 
@@ -191,7 +191,7 @@ def power(claim: Claim) -> str:
     """Format as '92 %', adding below 80 % how many replicates would be enough."""
     if not math.isfinite(claim.power):
         return NOTHING
-    text = percent(claim.power, 0)
+    text = format_percent(claim.power, 0)
     if claim.power < GOAL:
         more = f"{claim.enough:,} {claim.of}" if claim.enough else f"no number of {claim.of}"
         text += f"; {more} would be enough"
@@ -219,11 +219,11 @@ def _facts(document: Document) -> Iterator[tuple[str, str]]:
     count = len(document.units)
     yield (
         "runs and calculations",
-        f"{count:,}, {duration(document.seconds)} of computing",
+        f"{count:,}, {format_duration(document.seconds)} of computing",
     )
     wall = document.machine.get("wall_seconds")
     if isinstance(wall, (int, float)) and wall > 1:
-        yield "last session", duration(float(wall))
+        yield "last session", format_duration(float(wall))
     machine = document.machine
     yield "machine", f"{machine.get('processor')}, {machine.get('cores')} cores"
     yield "device", str(machine.get("device"))

@@ -22,7 +22,7 @@ from dgn_engine.experiments.report.formatting import (
 from dgn_engine.experiments.report.paper_table import GRID_TITLE, PaperTable, paper_table
 from dgn_engine.experiments.report.result_layout import FIGURES
 from dgn_engine.text.printable import printable
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 
 # starts a tag, entity, link, image, code, emphasis or formula, or separates cells
 _MARK = re.compile(r"[\\`*|$~]|<(?=[\w/!?])|&(?=[\w#])|\](?=[(\[:])|(?<!\w)_|_(?!\w)")
@@ -66,7 +66,7 @@ def _lines(document: Document) -> Iterator[str]:
     yield from _list(
         "Failed runs", [f"{unit.id}: {unit.trouble.strip().splitlines()[-1]}" for unit in troubles]
     )
-    yield f"\nCreated {words(document.made)}; {duration(document.seconds)} of computing."
+    yield f"\nCreated {words(document.made)}; {format_duration(document.seconds)} of computing."
 
 
 def markdown_grid(grid: PaperTable) -> Iterator[str]:

@@ -19,7 +19,7 @@ from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.schedule import OVER, UnitProgress
 from dgn_engine.sweep.unit import Training, Unit
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 
 LEAST = 0.002  # share of the work that must be done before the remaining time is estimated
 
@@ -212,4 +212,4 @@ def status(folder: Path) -> str:
         except UserError:
             return "damaged"
     state = "interrupted" if now.state == "running" else now.state
-    return f"{state}, {percent(now.fraction, 0)} done"
+    return f"{state}, {format_percent(now.fraction, 0)} done"

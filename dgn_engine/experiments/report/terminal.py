@@ -11,14 +11,14 @@ from rich.table import Table
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.result_layout import REPORT
-from dgn_engine.text.printable import console, styled
+from dgn_engine.text.printable import make_console, style_text
 
 _HEADS = (*formatting.ROW_HEADS[:7], "time")
 _STYLES = {"held": "green", "not held": "red"}
 
 
 def print_document(document: Document, folder: Path, stream: TextIO) -> None:
-    out = console(stream, width=None if stream.isatty() else 180)
+    out = make_console(stream, width=None if stream.isatty() else 180)
     for sentence in (*document.notices, *document.answer):
         out.print(sentence, soft_wrap=True)
     if document.rows:
@@ -32,7 +32,7 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
         for claim in document.claims:
             *start, verdict, holm, power, _remark = formatting.claim_cells(claim, document.scale)
             style = _STYLES.get(claim.verdict, "dim")
-            table.add_row(*start, styled(verdict, style), holm, power)
+            table.add_row(*start, style_text(verdict, style), holm, power)
         out.print(table)
     if document.answer:  # an answer needs its remarks and choices
         for sentence in (*document.remarks, *document.choices):

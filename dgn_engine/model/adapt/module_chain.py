@@ -316,4 +316,4 @@ def _make_architecture(input_shape: tuple[int, ...], chain: Sequence[_Link]) -> 
         names: dict[str, str] = {
             arch.node_name(index, link.node): link.where for index, link in enumerate(chain)
         }
-        raise refusal.renamed(lambda index: names.get(index, index)) from None
+        raise refusal.rename_places(lambda index: names.get(index, index)) from None

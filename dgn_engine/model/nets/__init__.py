@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgn_engine.model.nets._net import Net
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 
 __all__ = ["Net", "all_nets"]
 
@@ -14,4 +14,4 @@ def all_nets() -> dict[str, Net]:
     Returns:
         Networks by name, which is that of their file.
     """
-    return discover("dgn_engine.model.nets", "NET", Net)
+    return discover_plugins("dgn_engine.model.nets", "NET", Net)

@@ -24,7 +24,7 @@ from dgn_engine.storage.checkpoints.pickle_file import InertDict, read_pickle
 from dgn_engine.storage.checkpoints.pickled_arrays import PickledArray
 from dgn_engine.storage.checkpoints.pickled_tensors import Unsupported, build, read_leaf
 from dgn_engine.storage.checkpoints.reader_child import serve
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 DATA, LABELS = "data", "labels"
 _DAMAGED = "is damaged; delete it and download it again"
@@ -46,7 +46,7 @@ def _batch(content: bytes, key: str) -> ParsedFile:
     )
     if strange := (*calls.would_call, *calls.would_look_up):
         raise UnreadableFile(
-            f"is not a batch of images; it names {plain(strange[0])}; nothing was run"
+            f"is not a batch of images; it names {plain_text(strange[0])}; nothing was run"
         )
     listed = tree.get(key) if isinstance(tree, InertDict) else None
     if not isinstance(listed, list):

@@ -19,9 +19,9 @@ from dgn_engine.storage.checkpoints.contents import AGAIN, CheckpointContents, U
 from dgn_engine.storage.checkpoints.split_file import check_not_shard, is_index, read_split
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.regular_files import NotRegular, open_regular
-from dgn_engine.text.loading_acts import acts_of_loading
-from dgn_engine.text.printable import plain
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.loading_acts import describe_loading
+from dgn_engine.text.printable import plain_text
+from dgn_engine.text.written_numbers import format_duration
 
 READER = "dgn_engine.storage.checkpoints.reader_child"
 TIMEOUT = 60.0
@@ -64,15 +64,15 @@ def read_tensors(
         return ask_child(file, command, receive, timeout, cancelled, limits.LARGE, name)
 
     def read_shard(file: FilePath, name: str, part: str, room: int) -> CheckpointContents:
-        return read(file, plain(name), part, room, "shard")
+        return read(file, plain_text(name), part, room, "shard")
 
     if is_index(path):
         contents = read_split(path, part, read_shard)
     else:
         check_not_shard(path)
-        contents = read(path, plain(path.name) or str(path), part, limits.TAKEN)
+        contents = read(path, plain_text(path.name) or str(path), part, limits.TAKEN)
     if warned:
-        for act in acts_of_loading(
+        for act in describe_loading(
             contents.would_call, contents.would_look_up, contents.would_import
         ):
             sentence = f"to load {contents.file_name}, Python would {act}; nothing was run"
@@ -99,7 +99,7 @@ def ask_child(
     Raises:
         UserError: One sentence that begins with the file's name.
     """
-    name = name or plain(path.name) or str(path)
+    name = name or plain_text(path.name) or str(path)
     file, size = _opened(path, name, most)
     with file:
         try:
@@ -115,7 +115,9 @@ def ask_child(
         if cancelled is not None and cancelled.is_set():
             return "was not read: cancelled"
         return (
-            "" if time.monotonic() < deadline else f"took longer than {duration(timeout)} to read"
+            ""
+            if time.monotonic() < deadline
+            else f"took longer than {format_duration(timeout)} to read"
         )
 
     with child:

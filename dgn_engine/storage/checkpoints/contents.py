@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dgn_engine.protocol.file_reading import NOTHING_SAID, FileReading
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 Array = npt.NDArray[Any]
 PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile, stripped when read
@@ -127,9 +127,9 @@ def common_prefix(names: Iterable[str]) -> str:
 
 def no_such_part(part: str, known: Iterable[str]) -> str:
     """Say that a file lacks a part, and list those it has."""
-    names = [f"'{plain(name, 60)}'" for name in known]
+    names = [f"'{plain_text(name, 60)}'" for name in known]
     more = ", …" if len(names) > 8 else ""
-    return f"has no part '{plain(part, 60)}'; it has {', '.join(names[:8])}{more}"
+    return f"has no part '{plain_text(part, 60)}'; it has {', '.join(names[:8])}{more}"
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:

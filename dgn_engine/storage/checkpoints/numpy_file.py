@@ -28,7 +28,7 @@ from dgn_engine.storage.checkpoints.contents import (
 )
 from dgn_engine.storage.checkpoints.file_content import Content, ContentStream
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 NPY = b"\x93NUMPY"
 _LONGEST = 10_000  # characters of a header
@@ -64,7 +64,7 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
         name = file_name.removesuffix(".npy")
         if name != file_name and name in archive.members:
             raise UnreadableFile(
-                f"has {plain(name)} and {plain(file_name)}, which share one name in NumPy",
+                f"has {plain_text(name)} and {plain_text(file_name)}, which share one name in NumPy",
                 kind="named-twice",
             )
         if not _is_array(archive, file_name):
@@ -77,7 +77,9 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
             raise
         except Exception as error:  # a broken archive fails in many types of exception
             raise UnreadableFile(
-                f"is damaged in {plain(name)} ({plain(str(error))})", kind="damaged", value=name
+                f"is damaged in {plain_text(name)} ({plain_text(str(error))})",
+                kind="damaged",
+                value=name,
             ) from None
         if array is None:
             ignored.append(f"{name} ({dtype})")
@@ -107,25 +109,25 @@ def _array(
     code = kind if isinstance(kind, str) else repr(kind)
     if not _is_free_of_objects(kind):
         calls.look_through(stream.read(limits.PICKLE), name)
-        return None, "Python objects" if "O" in code else f"numbers of type {plain(code, 60)}"
+        return None, "Python objects" if "O" in code else f"numbers of type {plain_text(code, 60)}"
     if not _NUMBER.fullmatch(code) or np.dtype(code).name not in LAYOUT:
-        return None, f"numbers of type {plain(code, 60)}"
+        return None, f"numbers of type {plain_text(code, 60)}"
     dtype = np.dtype(code)
     if not is_sound(shape):
         raise UnreadableFile(
-            f"declares an impossible shape for {plain(name)}", kind="wrong-shape", value=name
+            f"declares an impossible shape for {plain_text(name)}", kind="wrong-shape", value=name
         )
     expected = math.prod(shape) * dtype.itemsize
     if expected > size:  # checked before anything is allocated
         raise UnreadableFile(
-            f"is cut off, or has a wrong header: {plain(name)} is incomplete",
+            f"is cut off, or has a wrong header: {plain_text(name)} is incomplete",
             kind="cut-off",
             value=name,
         )
     content = stream.read(expected)
     if len(content) != expected or stream.read(1):
         raise UnreadableFile(
-            f"declares a shape for {plain(name)} that does not match its size",
+            f"declares a shape for {plain_text(name)} that does not match its size",
             kind="wrong-length",
             value=name,
         )
@@ -160,13 +162,17 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
     sound = start.startswith(NPY) and width and length <= _LONGEST
     values = _literal(stream.read(length), start[6]) if sound else None
     if values is None or not isinstance(values["fortran_order"], bool):
-        raise UnreadableFile(f"has a damaged header in {plain(name)}", kind="damaged", value=name)
+        raise UnreadableFile(
+            f"has a damaged header in {plain_text(name)}", kind="damaged", value=name
+        )
     shape, kind = values["shape"], values["descr"]
     if not isinstance(shape, tuple) or not isinstance(kind, (str, list, tuple)):
-        raise UnreadableFile(f"has a damaged header in {plain(name)}", kind="damaged", value=name)
+        raise UnreadableFile(
+            f"has a damaged header in {plain_text(name)}", kind="damaged", value=name
+        )
     if not _is_shape(shape):
         raise UnreadableFile(
-            f"declares an impossible shape for {plain(name)}", kind="wrong-shape", value=name
+            f"declares an impossible shape for {plain_text(name)}", kind="wrong-shape", value=name
         )
     return shape, values["fortran_order"], kind
 

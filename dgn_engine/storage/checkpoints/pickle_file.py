@@ -44,7 +44,7 @@ from typing import Any, ClassVar
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 _LATEST = 5  # protocol
 _ARGUMENTS = 100  # counted arguments of a call; no call that copies takes as many
@@ -172,7 +172,7 @@ class InertObject:
         """Raise `UnreadableFile` if nothing more may be put into it."""
         if self.state is not None or self.callee.startswith(_NOT_FILLED):
             raise UnreadableFile(
-                f"changes an object after creating it ({plain(self.callee, 80)}), which no program "
+                f"changes an object after creating it ({plain_text(self.callee, 80)}), which no program "
                 "saves"
             )
 
@@ -181,7 +181,7 @@ class InertObject:
         odd = self.callee.startswith(("torch.", "uuid.")) and not isinstance(state, InertDict)
         if odd or self.state is not None:
             raise UnreadableFile(
-                f"gives an object ({plain(self.callee, 80)}) a state that no program saves"
+                f"gives an object ({plain_text(self.callee, 80)}) a state that no program saves"
             )
         self.state = state
 
@@ -193,7 +193,9 @@ class InertObject:
             UnreadableFile: It is a torch module with arguments, which torch never saves like this.
         """
         if arguments and str(name).startswith(_MODULES):
-            raise UnreadableFile(f"creates {plain(str(name), 80)} in a way that torch never saves")
+            raise UnreadableFile(
+                f"creates {plain_text(str(name), 80)} in a way that torch never saves"
+            )
         return InertObject(str(name), arguments)
 
 
@@ -222,7 +224,7 @@ class Opaque(InertObject):
 
     def check_filling(self) -> None:
         raise UnreadableFile(
-            f"changes a value after creating it ({plain(self.callee, 80)}), which no program saves"
+            f"changes a value after creating it ({plain_text(self.callee, 80)}), which no program saves"
         )
 
 
@@ -505,7 +507,7 @@ class InertUnpickler(pickle._Unpickler):
         name = type_name(callee)
         without = name.startswith(_WITHOUT_ARGUMENTS) and name != _WITH_ARGUMENTS
         if arguments and (not inert or without):
-            raise UnreadableFile(f"creates {plain(name, 80)} in a way that no program saves")
+            raise UnreadableFile(f"creates {plain_text(name, 80)} in a way that no program saves")
 
     def _new_with_names(self) -> None:
         """Handle NEWOBJ_EX: keywords allow more than positions: torch.Tensor takes an address."""

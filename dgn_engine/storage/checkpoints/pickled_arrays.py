@@ -15,7 +15,7 @@ import numpy as np
 from dgn_engine.storage.checkpoints.contents import LAYOUT, Array, UnreadableFile, is_sound
 from dgn_engine.storage.checkpoints.harmless_names import may_be_kept
 from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, InertObject, Opaque
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 RECONSTRUCT = tuple(f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core"))
 FROM_BUFFER = tuple(f"numpy.{core}.numeric._frombuffer" for core in ("core", "_core"))
@@ -146,7 +146,7 @@ def read_array(array: PickledArray) -> tuple[Array, str] | str:
             return "an incomplete array"
         kind = array.arguments[0]
         if str(kind) != "numpy.ndarray":
-            return f"an array of the class {plain(str(kind), 80)}"
+            return f"an array of the class {plain_text(str(kind), 80)}"
         _, shape, dtype, fortran, content = array.state
     else:
         content, dtype, shape, order = array.arguments
@@ -172,7 +172,7 @@ def _in_words(dtype: PickledType) -> str:
     if dtype.dtype is not None and dtype.dtype.names is not None:
         return "records"
     code = dtype.arguments[0]
-    return ("text" if code == "T" else plain(code, 40)) if type(code) is str else "objects"
+    return ("text" if code == "T" else plain_text(code, 40)) if type(code) is str else "objects"
 
 
 def _type_as_written(code: Any, state: Any) -> np.dtype[Any] | None:

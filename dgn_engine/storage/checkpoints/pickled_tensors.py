@@ -48,7 +48,7 @@ from dgn_engine.storage.checkpoints.pickled_arrays import (
     string_type,
     whole_array,
 )
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -386,7 +386,7 @@ def _subclass(arguments: tuple[Any, ...]) -> Any:
     if isinstance(tensor, Opaque):
         return tensor
     if changed or (kind.module.startswith("torch.") and str(kind) not in _TENSOR_CLASSES):
-        return Unsupported(f"a tensor of the class {plain(str(kind), 80)}")
+        return Unsupported(f"a tensor of the class {plain_text(str(kind), 80)}")
     return _checked(tensor)
 
 
@@ -538,7 +538,7 @@ def _unsupported_reason(tensor: StridedTensor) -> str:
     if not is_sound(shape) or not whole or len(strides) != len(shape):
         return "declares an impossible shape"
     if tensor.dtype not in LAYOUT:
-        return plain(tensor.dtype, 40) or "numbers of an unknown type"
+        return plain_text(tensor.dtype, 40) or "numbers of an unknown type"
     return ""
 
 

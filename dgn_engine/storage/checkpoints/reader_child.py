@@ -45,7 +45,7 @@ from dgn_engine.storage.checkpoints.torch_files import (
 )
 from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 MOST_IGNORED = 200
 _OLD_PICKLE = re.compile(  # start of a protocol 0 or 1 pickle, but of no text in brackets
@@ -186,7 +186,7 @@ def _no_checkpoint(start: bytes) -> str:
         return "is a web page (HTML) instead of the file; download the file itself"
     text = start.decode("latin-1").strip()
     if text and text.isascii() and all(char.isprintable() or char.isspace() for char in text):
-        return f"is not a checkpoint but text: '{plain(text, _SHOWN)}'"
+        return f"is not a checkpoint but text: '{plain_text(text, _SHOWN)}'"
     kinds = ".pt, .pth, .safetensors, .npz or .npy"
     return f"is not a checkpoint, or damaged. Supported: {kinds}"
 
@@ -208,10 +208,10 @@ def tidy(
     Prefixes are those of DataParallel and torch.compile.
     """
     prefix = common_prefix(contents.arrays) if bare else ""
-    shown = {name: plain(name.removeprefix(prefix)) for name in contents.arrays}
+    shown = {name: plain_text(name.removeprefix(prefix)) for name in contents.arrays}
     if len(set(shown.values())) != len(shown):
         raise UnreadableFile("has tensors with indistinguishable names", kind="named-twice")
-    ignored = [plain(line) for line in contents.ignored[:MOST_IGNORED]]
+    ignored = [plain_text(line) for line in contents.ignored[:MOST_IGNORED]]
     if len(contents.ignored) > MOST_IGNORED:
         ignored.append(f"and {len(contents.ignored) - MOST_IGNORED:,} more")
     notes = list(contents.metadata.items())[:_MOST_NOTES]
@@ -220,14 +220,14 @@ def tidy(
         arrays={shown[old]: array for old, array in contents.arrays.items()},
         dtypes={shown[old]: dtype for old, dtype in contents.dtypes.items()},
         ignored=tuple(ignored),
-        metadata={plain(k): v[:100_000] for k, v in notes},
+        metadata={plain_text(k): v[:100_000] for k, v in notes},
         layers=tuple(
             replace(layer, name=layer.name.removeprefix(prefix)) for layer in contents.layers
         ),
         children=children_below(contents.children, prefix),
-        would_call=tuple(plain(name) for name in calls.would_call) if calls else (),
-        would_look_up=tuple(plain(name) for name in calls.would_look_up) if calls else (),
-        would_import=tuple(plain(name) for name in calls.would_import) if calls else (),
+        would_call=tuple(plain_text(name) for name in calls.would_call) if calls else (),
+        would_look_up=tuple(plain_text(name) for name in calls.would_look_up) if calls else (),
+        would_import=tuple(plain_text(name) for name in calls.would_import) if calls else (),
     )
 
 
@@ -262,7 +262,9 @@ def _would(calls: CallRecorder) -> str:
         return ""
     act = "call" if calls.would_call else "look up"
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return f"; loading it would {act} {', '.join(map(plain, names[:3]))}{more}; nothing was run"
+    return (
+        f"; loading it would {act} {', '.join(map(plain_text, names[:3]))}{more}; nothing was run"
+    )
 
 
 if __name__ == "__main__":

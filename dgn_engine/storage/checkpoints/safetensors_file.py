@@ -26,7 +26,7 @@ from dgn_engine.storage.checkpoints.contents import (
     width,
 )
 from dgn_engine.storage.checkpoints.file_content import Content
-from dgn_engine.text.printable import is_utf8, plain
+from dgn_engine.text.printable import is_utf8, plain_text
 
 _DTYPES = {
     "F64": "float64",
@@ -84,7 +84,7 @@ def read_safetensors(content: Content) -> ParsedFile:
         if "int_max_str_digits" in str(error):
             error = ValueError("a number of unreasonable length")
         raise UnreadableFile(
-            f"has an invalid safetensors header ({plain(str(error))})", kind="damaged"
+            f"has an invalid safetensors header ({plain_text(str(error))})", kind="damaged"
         ) from None
     metadata = head.pop("__metadata__", None)
     if metadata is None:
@@ -107,7 +107,7 @@ def read_safetensors(content: Content) -> ParsedFile:
         code, shape, begin, _ = entries[name]
         dtype = _DTYPES.get(code)
         if dtype is None:
-            ignored.append(f"{name} ({plain(code, 40)})")
+            ignored.append(f"{name} ({plain_text(code, 40)})")
             continue
         flat = np.frombuffer(content, np.dtype(LAYOUT[dtype]), math.prod(shape), start + begin)
         arrays[name], dtypes[name] = flat.reshape(shape), dtype
@@ -122,40 +122,40 @@ def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int,
             raise TypeError
     except (TypeError, KeyError, ValueError):
         raise UnreadableFile(
-            f"has a header without the type, shape or position of {plain(name)}",
+            f"has a header without the type, shape or position of {plain_text(name)}",
             kind="damaged",
             value=name,
         ) from None
     if more := entry.keys() - _OF_TENSOR:
         raise UnreadableFile(
-            f"has a header with more than the type, shape and position of {plain(name)} "
-            f"({plain(min(more), 40)})",
+            f"has a header with more than the type, shape and position of {plain_text(name)} "
+            f"({plain_text(min(more), 40)})",
             kind="unknown-key",
             value=name,
         )
     whole = type(begin) is int and type(end) is int and begin >= 0
     if not whole or not is_sound(shape) or not isinstance(dtype, str):
         raise UnreadableFile(
-            f"has a header with an impossible shape or position of {plain(name)}",
+            f"has a header with an impossible shape or position of {plain_text(name)}",
             kind="wrong-shape",
             value=name,
         )
     if not begin <= end <= room:
         raise UnreadableFile(
-            f"is cut off, or its header is wrong: {plain(name)} ends outside the file; {AGAIN}",
+            f"is cut off, or its header is wrong: {plain_text(name)} ends outside the file; {AGAIN}",
             kind="cut-off",
             value=name,
         )
     if dtype not in _DTYPES and dtype not in _OTHERS:
         raise UnreadableFile(
-            f"has {plain(name)} in an unknown type ({plain(dtype, 40)})",
+            f"has {plain_text(name)} in an unknown type ({plain_text(dtype, 40)})",
             kind="unknown-type",
             value=name,
         )
     bits = 8 * width(_DTYPES[dtype]) if dtype in _DTYPES else _OTHERS[dtype]
     if math.prod(shape) * bits != 8 * (end - begin):
         raise UnreadableFile(
-            f"declares a shape for {plain(name)} that does not match its size",
+            f"declares a shape for {plain_text(name)} that does not match its size",
             kind="wrong-length",
             value=name,
         )

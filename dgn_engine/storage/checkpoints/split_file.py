@@ -25,7 +25,7 @@ from dgn_engine.storage.inner_path import Anchor, FilePath, InnerPath
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import NotRegular, read_regular
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.printable import plain, printable
+from dgn_engine.text.printable import plain_text, printable
 
 SHARDS = 200  # files of one checkpoint
 _INDEX = ".index.json"
@@ -51,10 +51,10 @@ def check_not_shard(path: FilePath) -> None:
     index = f"{match['stem']}{match['kind']}{_INDEX}"
     beside = path.parent / index
     there = beside.is_file()
-    do = f"open {plain(index)}" if there else f"download and open {plain(index)}"
+    do = f"open {plain_text(index)}" if there else f"download and open {plain_text(index)}"
     where = "in the same folder" if there else "which is missing here"
     raise UserError(
-        f"{plain(path.name)} is, by name, part {int(match['number'])} of {int(match['count'])} of "
+        f"{plain_text(path.name)} is, by name, part {int(match['number'])} of {int(match['count'])} of "
         f"a split checkpoint: {do}, {where}.",
         kind="part-of-a-split",
     )
@@ -67,7 +67,7 @@ def read_split(path: FilePath, part: str, read_shard: ReadShard) -> CheckpointCo
         UserError: The index is invalid, names anything but files in its folder, or is wrong about
             a tensor; also whatever `read_shard` raises.
     """
-    index = plain(path.name)
+    index = plain_text(path.name)
     file_of = _read_index(path, index)
     prefix = common_prefix(file_of)  # shared by all names, so it carries no information
     start = f"{prefix}{part}." if part else ""
@@ -99,7 +99,7 @@ def _read_index(path: FilePath, name: str) -> dict[str, str]:
         raise UserError(f"{name} cannot be opened: {error.strerror}.") from None
     except ValueError as error:
         raise UserError(
-            f"{name} is not valid JSON ({plain(str(error))}).", kind="damaged"
+            f"{name} is not valid JSON ({plain_text(str(error))}).", kind="damaged"
         ) from None
     files = head.get("weight_map") if isinstance(head, dict) else None
     if not isinstance(files, dict) or not files:
@@ -109,9 +109,9 @@ def _read_index(path: FilePath, name: str) -> dict[str, str]:
         )
     for tensor, file in files.items():
         if not isinstance(file, str) or not _is_in_folder(file):
-            shown = plain(file if isinstance(file, str) else str(file), 80)
+            shown = plain_text(file if isinstance(file, str) else str(file), 80)
             raise UserError(
-                f"{name} has '{plain(tensor, 80)}' in '{shown}', which is not a weights file in "
+                f"{name} has '{plain_text(tensor, 80)}' in '{shown}', which is not a weights file in "
                 "the same folder.",
                 kind="wrong-name",
             )
@@ -121,7 +121,7 @@ def _read_index(path: FilePath, name: str) -> dict[str, str]:
             "than the limit.",
             kind="too-many",
         )
-    shown_names = {plain(tensor): file for tensor, file in files.items()}
+    shown_names = {plain_text(tensor): file for tensor, file in files.items()}
     if len(shown_names) < len(files):
         raise UserError(f"{name} has tensors with indistinguishable names.", kind="named-twice")
     return shown_names
@@ -147,10 +147,10 @@ def _beside(path: FilePath, file: str, index: str) -> InnerPath:
             return InnerPath(Anchor(path.parent), (file,))
         real, own = beside.resolve(strict=True), path.resolve(strict=True)
     except (OSError, RuntimeError):  # a dangling or circular link
-        raise UserError(f"{index}: {plain(file)} is a broken link.", kind="link") from None
+        raise UserError(f"{index}: {plain_text(file)} is a broken link.", kind="link") from None
     if real.parent != own.parent:
         raise UserError(
-            f"{index}: {plain(file)} is a link to another folder, which is not followed; copy the "
+            f"{index}: {plain_text(file)} is a link to another folder, which is not followed; copy the "
             "file itself there.",
             kind="link",
         )
@@ -167,7 +167,7 @@ def _check_sizes(paths: Mapping[str, InnerPath], index: str) -> None:
             why = (
                 "is missing in its folder; download it" if missing else f"cannot be read ({error})"
             )
-            raise UserError(f"{index}: {plain(file)} {why}.") from None
+            raise UserError(f"{index}: {plain_text(file)} {why}.") from None
     if total > limits.LARGE:
         most = binary_size_in_words(limits.LARGE)
         raise UserError(f"The files of {index} exceed {most} in total.", kind="too-large")
@@ -179,20 +179,20 @@ def _check_agreement(
     """Raise `UserError`, naming a tensor, if a file disagrees with the index."""
     if found.layers or found.module:
         raise UserError(
-            f"{index}: {plain(file)} is a whole saved module, not part of a state dict.",
+            f"{index}: {plain_text(file)} is a whole saved module, not part of a state dict.",
             kind="no-shard",
         )
     unread = {line.rpartition(" (")[0] for line in found.ignored}  # of unsupported types
     missing = next((n for n in expected if n not in found.arrays and n not in unread), "")
     if missing:
         raise UserError(
-            f"{index} lists '{plain(missing, 80)}' in {plain(file)}, which does not have it.",
+            f"{index} lists '{plain_text(missing, 80)}' in {plain_text(file)}, which does not have it.",
             kind="contradiction",
         )
     known = set(expected)
     if strange := next((name for name in found.arrays if name not in known), ""):
         raise UserError(
-            f"{plain(file)} has '{plain(strange, 80)}', which {index} does not list there.",
+            f"{plain_text(file)} has '{plain_text(strange, 80)}', which {index} does not list there.",
             kind="contradiction",
         )
 

@@ -15,7 +15,7 @@ import numpy as np
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, InertObject, members
 from dgn_engine.storage.checkpoints.stated_layers import module_class
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 if TYPE_CHECKING:
     from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
@@ -87,7 +87,7 @@ def received_entries(pairs: Any) -> Entries:
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not all(type(w) is str for w in pair):
             raise ValueError("this is not an entry")
-    return tuple((plain(key, LONGEST), plain(text, LONGEST)) for key, text in pairs)
+    return tuple((plain_text(key, LONGEST), plain_text(text, LONGEST)) for key, text in pairs)
 
 
 def hints(listing: CheckpointContents) -> tuple[str, ...]:
@@ -100,7 +100,10 @@ def hints(listing: CheckpointContents) -> tuple[str, ...]:
     named = [(key, text) for key, text in (*listing.said, *notes) if bears_on_reading(key)]
     sentences = []
     if named:
-        words = [f"{plain(key, LONGEST)} = {plain(text, LONGEST)}" for key, text in named[:_HINTS]]
+        words = [
+            f"{plain_text(key, LONGEST)} = {plain_text(text, LONGEST)}"
+            for key, text in named[:_HINTS]
+        ]
         more = f", and {len(named) - _HINTS} more" if len(named) > _HINTS else ""
         sentences.append(f"The file also states {', '.join(words)}{more}.")
     return (*sentences, *_of_counts(listing.arrays))
@@ -128,7 +131,7 @@ def _of_counts(arrays: Mapping[str, Array]) -> Iterator[str]:
     if fresh:
         others = f" and {len(fresh) - 1} more of its BatchNorms" if len(fresh) > 1 else ""
         yield (
-            f"'{plain(fresh[0], 80)}'{others} never saw a batch: num_batches_tracked is 0, and the "
+            f"'{plain_text(fresh[0], 80)}'{others} never saw a batch: num_batches_tracked is 0, and the "
             "statistics are at their initial values."
         )
     different: dict[int, str] = {}
@@ -136,7 +139,9 @@ def _of_counts(arrays: Mapping[str, Array]) -> Iterator[str]:
         if norm not in fresh:
             different.setdefault(count, norm)
     if len(different) > 1:
-        words = [f"'{plain(norm, 80)}' {count:,}" for count, norm in islice(different.items(), 4)]
+        words = [
+            f"'{plain_text(norm, 80)}' {count:,}" for count, norm in islice(different.items(), 4)
+        ]
         yield (
             f"Its BatchNorms saw different numbers of batches: {', '.join(words)}"
             f"{', …' if len(different) > 4 else ''}."
@@ -153,7 +158,7 @@ def _is_fresh(norm: str, arrays: Mapping[str, Array]) -> bool:
 def _chosen(found: Mapping[str, str]) -> Entries:
     first = sorted(found, key=lambda key: not bears_on_reading(key))[:MOST]
     chosen = set(first)
-    return tuple((plain(k, LONGEST), text) for k, text in found.items() if k in chosen)
+    return tuple((plain_text(k, LONGEST), text) for k, text in found.items() if k in chosen)
 
 
 def _shows_values(node: Any) -> bool:
@@ -188,13 +193,13 @@ def _in_short(value: Any) -> str:
     """Return a plain value as text, or ''."""
     if isinstance(value, (list, tuple)):
         words = [_scalar(item) for item in value] if len(value) <= _ITEMS else []
-        return plain(f"[{', '.join(words)}]", LONGEST) if words and all(words) else ""
+        return plain_text(f"[{', '.join(words)}]", LONGEST) if words and all(words) else ""
     return _scalar(value)
 
 
 def _scalar(value: Any) -> str:
     if type(value) is str:
-        return plain(value.strip()[: 2 * LONGEST], LONGEST)
+        return plain_text(value.strip()[: 2 * LONGEST], LONGEST)
     if value is None or type(value) in (bool, int, float) or isinstance(value, GlobalName):
-        return plain(str(value), LONGEST)
+        return plain_text(str(value), LONGEST)
     return ""

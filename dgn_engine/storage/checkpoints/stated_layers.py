@@ -15,7 +15,7 @@ from typing import Any
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import StatedLayer, Value
 from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, key_text, members
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 LAYERS = 1000  # of one file
 _DEPTH = 20  # nested sequences
@@ -290,7 +290,7 @@ def _received(name: Any, kind: Any, numbers: Any) -> StatedLayer:
     if set(numbers) != set(checks):
         raise ValueError("these are not the numbers of such a layer")
     checked = {attribute: check(numbers[attribute]) for attribute, check in checks.items()}
-    return StatedLayer(plain(name), plain(kind, 100), checked)
+    return StatedLayer(plain_text(name), plain_text(kind, 100), checked)
 
 
 def saved_children(tree: Any) -> tuple[StatedLayer, ...]:

@@ -38,7 +38,7 @@ from dgn_engine.storage.checkpoints.pickled_tensors import (
 from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 from dgn_engine.storage.session_file import archive_format
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 PICKLE = b"\x80"
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -100,7 +100,7 @@ def check_torch_zip(archive: ZipArchive) -> str:
             )
         if not _WRITTEN.fullmatch(name, len(folder)):
             raise UnreadableFile(
-                f"has {plain(name)}, which torch never writes with weights", kind="no-torch"
+                f"has {plain_text(name)}, which torch never writes with weights", kind="no-torch"
             )
     archive.require_stored()  # torch never compresses, so a compressed archive is a bomb
     version = f"{folder}version"
@@ -143,7 +143,7 @@ def read_torch_zip(
         name = f"{folder}data/{store.key}"
         if name not in archive.members:
             raise UnreadableFile(
-                f"is incomplete: the numbers {plain(name)} are missing",
+                f"is incomplete: the numbers {plain_text(name)} are missing",
                 kind="cut-off",
                 value=name,
             )
@@ -151,7 +151,7 @@ def read_torch_zip(
             content = archive.checked(name, room)
             room -= len(content)
             if len(content) != store.count * width(store.dtype):
-                raise UnreadableFile(f"declares the wrong size for {plain(name)}")
+                raise UnreadableFile(f"declares the wrong size for {plain_text(name)}")
             checked[name] = _little_endian(content, width(store.dtype), order)
         return checked[name], "<"
 

@@ -31,7 +31,7 @@ from dgn_engine.storage.checkpoints.stated_layers import CHILDREN, received
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 _SMALL = 256 << 20  # bytes of numbers that need no check of free memory
 _LISTS = ("ignored", "others", "would_call", "would_look_up", "would_import")  # of lines of text
@@ -65,7 +65,7 @@ def refusals(pipe: IO[bytes]) -> Iterator[None]:
         reason, kind = f"cannot be read ({type(error).__name__}: {error})", "fault"
     else:
         return
-    pipe.write(json.dumps({"refused": plain(reason, 600), "kind": kind}).encode() + b"\n")
+    pipe.write(json.dumps({"refused": plain_text(reason, 600), "kind": kind}).encode() + b"\n")
     pipe.flush()
 
 
@@ -96,17 +96,17 @@ def receive(
     if total > _SMALL and total > free_memory():
         raise MemoryError  # before the system ends other programs to make room
     texts: dict[str, Any] = {
-        field: tuple(plain(str(line)) for line in head[field]) for field in _LISTS
+        field: tuple(plain_text(str(line)) for line in head[field]) for field in _LISTS
     }
     return CheckpointContents(
         file_name,
         arrays={name: _numbers(pipe, shape, sent_as(dtype)) for name, shape, dtype in tensors},
         dtypes={name: dtype for name, _, dtype in tensors},
         metadata={str(k): str(v) for k, v in head["metadata"].items()},
-        kind=plain(str(head["kind"]), 40),
+        kind=plain_text(str(head["kind"]), 40),
         layers=received(head["layers"]),
-        module=plain(str(head["module"]), 200),
-        part=plain(str(head["part"])),
+        module=plain_text(str(head["module"]), 200),
+        part=plain_text(str(head["part"])),
         children=received(head["children"], CHILDREN),
         said=received_entries(head["said"]),
         **texts,
@@ -120,7 +120,9 @@ def read_head(pipe: IO[bytes]) -> Any:
         raise EOFError("the answer is cut off")
     head = json.loads(line)
     if "refused" in head:
-        raise UnreadableFile(plain(str(head["refused"]), 600), plain(str(head.get("kind", "")), 40))
+        raise UnreadableFile(
+            plain_text(str(head["refused"]), 600), plain_text(str(head.get("kind", "")), 40)
+        )
     return head
 
 
@@ -131,7 +133,7 @@ def _checked(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], str]:
         raise ValueError("a shape is not a shape")
     if dtype not in LAYOUT:
         raise ValueError("a type is not a type")
-    return plain(str(entry["name"])), shape, dtype
+    return plain_text(str(entry["name"])), shape, dtype
 
 
 def _numbers(pipe: IO[bytes], shape: tuple[int, ...], dtype: str) -> Array:

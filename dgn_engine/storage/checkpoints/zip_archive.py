@@ -28,7 +28,7 @@ from pathlib import PurePosixPath
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import AGAIN, TAKES_A_PART, UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content, ContentStream, checksum
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 START = b"PK\x03\x04"
 EMPTY = b"PK\x05\x06"
@@ -78,16 +78,18 @@ class ZipArchive:
         """Raise `UnreadableFile` if a member is compressed."""
         for member in self.members.values():
             if member.compress_type != zipfile.ZIP_STORED:
-                raise UnreadableFile(f"compresses {plain(member.filename)}, which {why}")
+                raise UnreadableFile(f"compresses {plain_text(member.filename)}, which {why}")
 
     def checked(self, name: str, most: int = limits.LARGE) -> memoryview:
         """Return a member's bytes; raises `UnreadableFile` if damaged or more than `most`."""
         member_bytes = self.stored(name)
         if len(member_bytes) > most:
-            raise UnreadableFile(f"has more in {plain(name)} than the limit allows; {TAKES_A_PART}")
+            raise UnreadableFile(
+                f"has more in {plain_text(name)} than the limit allows; {TAKES_A_PART}"
+            )
         if checksum(self.content, member_bytes) != self.members[name].CRC:
             raise UnreadableFile(
-                f"is damaged: the checksum of {plain(name)} is wrong", kind="damaged"
+                f"is damaged: the checksum of {plain_text(name)} is wrong", kind="damaged"
             )
         return member_bytes
 
@@ -98,7 +100,7 @@ def checked_zip(content: Content) -> ZipArchive:
     try:
         file = zipfile.ZipFile(BufferedReader(ContentStream(content)))
     except Exception as error:  # a broken archive fails in many types of exception
-        raise UnreadableFile(f"is a damaged zip archive ({plain(str(error))})") from None
+        raise UnreadableFile(f"is a damaged zip archive ({plain_text(str(error))})") from None
     listed = file.infolist()
     if len(listed) > limits.MEMBERS:
         raise UnreadableFile(f"is a zip archive with {len(listed):,} members, which is too many")
@@ -114,7 +116,7 @@ def checked_zip(content: Content) -> ZipArchive:
         key = _one_name(member)
         if key in names:
             raise UnreadableFile(
-                f"has {plain(names[key])} and {plain(member.filename)}, two members of one name: "
+                f"has {plain_text(names[key])} and {plain_text(member.filename)}, two members of one name: "
                 "torch and some disks ignore case"
             )
         names[key] = member.filename
@@ -187,21 +189,21 @@ def _check_member(member: zipfile.ZipInfo) -> None:
     if member.flag_bits & ~_FLAGS:
         raise UnreadableFile("is an encrypted archive, or has unknown flags")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise UnreadableFile(f"compresses {plain(name)} in an unsupported way")
+        raise UnreadableFile(f"compresses {plain_text(name)} in an unsupported way")
     if member.compress_type == zipfile.ZIP_STORED and member.file_size != member.compress_size:
-        raise UnreadableFile(f"declares two sizes for {plain(name)}")
+        raise UnreadableFile(f"declares two sizes for {plain_text(name)}")
     leads_out = ".." in PurePosixPath(name).parts or name.startswith("/") or ":" in name[:3]
     if leads_out or "\\" in member.orig_filename or "\0" in member.orig_filename:
-        raise UnreadableFile(f"has a member whose path leads outside ({plain(name)})")
+        raise UnreadableFile(f"has a member whose path leads outside ({plain_text(name)})")
     kind = (member.external_attr >> 16) & 0xF000
     if kind == 0xA000:
-        raise UnreadableFile(f"has a link as a member ({plain(name)})")
+        raise UnreadableFile(f"has a link as a member ({plain_text(name)})")
     if kind not in (0, 0x8000, 0x4000):
-        raise UnreadableFile(f"has a device or pipe as a member ({plain(name)})")
+        raise UnreadableFile(f"has a device or pipe as a member ({plain_text(name)})")
     if member.external_attr & _DOS_FOLDER and not name.endswith("/"):
-        raise UnreadableFile(f"marks {plain(name)} as a folder although its name is a file's")
+        raise UnreadableFile(f"marks {plain_text(name)} as a folder although its name is a file's")
     if member.volume:
-        raise UnreadableFile(f"has {plain(name)} on another disk")
+        raise UnreadableFile(f"has {plain_text(name)} on another disk")
     _check_extra_fields(member)
 
 
@@ -214,7 +216,7 @@ def _check_extra_fields(member: zipfile.ZipInfo) -> None:
         kinds.append(kind)
         position += 4 + length
     if position != len(extra) or kinds.count(_SIZES_64) > 1 or _UNICODE_PATH in kinds:
-        raise UnreadableFile(f"has extra fields that make {plain(member.filename)} ambiguous")
+        raise UnreadableFile(f"has extra fields that make {plain_text(member.filename)} ambiguous")
 
 
 def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
@@ -225,7 +227,7 @@ def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
         at = member.header_offset
         header = content[at : at + _LOCAL]
         if len(header) < _LOCAL or not header.startswith(START):
-            raise UnreadableFile(f"has no {plain(member.filename)} where its directory says")
+            raise UnreadableFile(f"has no {plain_text(member.filename)} where its directory says")
         if at < reached or (not places and at != 0):
             raise UnreadableFile("has members that overlap, or bytes before its archive")
         _, _, flags, method, _, _, crc, packed, size, named, more = _HEADER.unpack(header)
@@ -233,7 +235,9 @@ def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
         own = content[at + _LOCAL : at + _LOCAL + named]
         coding = "utf-8" if member.flag_bits & _UTF_8 else "cp437"
         if own != member.orig_filename.encode(coding, "replace"):
-            raise UnreadableFile(f"has another name for {plain(member.filename)} in its directory")
+            raise UnreadableFile(
+                f"has another name for {plain_text(member.filename)} in its directory"
+            )
         later = flags & _DESCRIBED_BEHIND and not (crc or packed or size)
         same = (
             crc == member.CRC
@@ -242,12 +246,12 @@ def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
         )
         if (flags, method) != (member.flag_bits, member.compress_type) or not (same or later):
             raise UnreadableFile(
-                f"describes {plain(member.filename)} differently in its directory and its header"
+                f"describes {plain_text(member.filename)} differently in its directory and its header"
             )
         reached = begin + member.compress_size
         if reached > len(content):
             raise UnreadableFile(
-                f"lacks the end of {plain(member.filename)}: it is damaged or cut off; {AGAIN}"
+                f"lacks the end of {plain_text(member.filename)}: it is damaged or cut off; {AGAIN}"
             )
         places[member.filename] = begin
     return places

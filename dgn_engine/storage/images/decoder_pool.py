@@ -27,8 +27,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 from dgn_engine.storage.images.image_files import ImageFile, image_files
-from dgn_engine.text.printable import plain
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.printable import plain_text
+from dgn_engine.text.written_numbers import format_duration
 
 TICK = 0.1  # seconds between calls of `tick`
 _IMAGES = 64  # per request, at most
@@ -163,7 +163,7 @@ class DecoderPool:
         """Kill children that take longer than `PATIENCE` to answer."""
         for child in list(self._children):
             if child.awaited_for > limits.PATIENCE:
-                child.kill(f"it took longer than {duration(limits.PATIENCE)} to read")
+                child.kill(f"it took longer than {format_duration(limits.PATIENCE)} to read")
 
     def _batches(self, files: Iterator[ImageFile], task: _Task) -> Iterator[list[ImageFile]]:
         batch: list[ImageFile] = []
@@ -213,5 +213,5 @@ class DecoderPool:
             raise
         self._idle.append(child)
         if count < len(batch):
-            raise UserError(f"{self._source}: {batch[count].name} {plain(refused, 600)}.")
+            raise UserError(f"{self._source}: {batch[count].name} {plain_text(refused, 600)}.")
         return answers

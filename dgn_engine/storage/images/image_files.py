@@ -16,7 +16,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 from dgn_engine.storage.regular_files import NotRegular, open_regular, read_regular
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 _PIECE = 1 << 20
 # Starts a module of this folder with seconds, bytes of memory and standard input.
@@ -95,7 +95,7 @@ def _of_directory(top: Path) -> Iterator[ImageFile]:
         except NotRegular as error:
             if error.errno == errno.EFBIG:
                 raise UserError(
-                    f"{top}/{plain(name)} is larger than {limits.FILE >> 20} MiB; scale it down "
+                    f"{top}/{plain_text(name)} is larger than {limits.FILE >> 20} MiB; scale it down "
                     "first."
                 ) from None
             continue  # it replaced a file since the folder was listed
@@ -104,7 +104,7 @@ def _of_directory(top: Path) -> Iterator[ImageFile]:
 
 def _label(name: str) -> str:
     """Return a name that can be shown; hardly any needs a change."""
-    return name if name.isprintable() else plain(name, 2 * limits.NAME)
+    return name if name.isprintable() else plain_text(name, 2 * limits.NAME)
 
 
 def _names(top: Path) -> list[str]:
@@ -152,7 +152,7 @@ def _unpacked(child: ChildProcess, path: Path) -> Iterator[ImageFile]:
         name = child.read(named).decode("utf-8", "surrogateescape")
         content = child.read(length)
         if kind == records.REFUSED:
-            raise UserError(f"{path} {plain(content.decode('utf-8', 'replace'), 600)}.")
+            raise UserError(f"{path} {plain_text(content.decode('utf-8', 'replace'), 600)}.")
         if kind == records.END:
             return
         if kind == records.FILE:

@@ -34,7 +34,7 @@ from dgn_engine.storage.remote.served_run import (
 from dgn_engine.storage.runs import folder_layout as layout
 from dgn_engine.storage.runs import run_identity, storage_limits
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 
 EVERY = 0.5  # seconds between two checks
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before reconnecting, growing
@@ -246,7 +246,7 @@ class RunMirror:
             now = time.monotonic()
             if len(self._replaced) == REPLACED and now - self._replaced[0] < REPLACED_IN:
                 raise UserError(
-                    f"The served log was replaced {REPLACED} times in {duration(REPLACED_IN)}, as "
+                    f"The served log was replaced {REPLACED} times in {format_duration(REPLACED_IN)}, as "
                     "no run does; mirroring stopped.",
                     kind="replaced",
                     value=REPLACED,

@@ -28,7 +28,7 @@ from dgn_engine.storage.remote import (
 from dgn_engine.storage.remote.bounded_socket import BoundedSocket, TooManyBytesError
 from dgn_engine.storage.remote.served_address import WrongTokenError
 from dgn_engine.storage.runs import folder_layout as layout
-from dgn_engine.text.written_numbers import duration
+from dgn_engine.text.written_numbers import format_duration
 
 LISTING = 12 << 20  # bytes of a list of files
 FILES = 75_000  # files in it
@@ -165,7 +165,9 @@ class ServedRun:
         except TimeoutError:
             if begun or (connection is not None and not connection.is_silent):
                 raise SlowReplyError("replies are too slow") from None
-            raise LineDroppedError(f"no reply for {duration(self._limits.patience)}") from None
+            raise LineDroppedError(
+                f"no reply for {format_duration(self._limits.patience)}"
+            ) from None
         except OSError as error:
             reason = error.strerror or str(error) or type(error).__name__
             raise LineDroppedError(reason) from None

@@ -15,7 +15,7 @@ from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_notes import RunNotes, read_notes
 from dgn_engine.storage.runs.run_ranges import is_count, is_time, is_word
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 _DEEPEST = 8  # nested folders whose files are counted; a run has three
 _CREATED = 40  # characters
@@ -62,7 +62,9 @@ def read_entry(folder: Path, stamp: str) -> IndexEntry | None:
 
 def _damaged(folder: Path, stamp: str, trouble: str) -> IndexEntry:
     """Return an entry with the `trouble`, without the path of its folder, which is shown anyway."""
-    words = plain(trouble.replace(f"{folder}/", "").replace(str(folder), folder.name), _TROUBLE)
+    words = plain_text(
+        trouble.replace(f"{folder}/", "").replace(str(folder), folder.name), _TROUBLE
+    )
     return IndexEntry(
         name=folder.name,
         stamp=stamp,
@@ -92,9 +94,9 @@ def _read(folder: Path, stamp: str) -> IndexEntry:
         status=reader.outcome,
         step=reader.step,
         total_steps=started.total_steps if started is not None else 0,
-        regime=plain(summary.regime or first) if summary.regime_known else UNKNOWN,
-        net=plain(config.net.short),
-        data=plain(config.data.name),
+        regime=plain_text(summary.regime or first) if summary.regime_known else UNKNOWN,
+        net=plain_text(config.net.display_name),
+        data=plain_text(config.data.name),
         seed=config.seed,
         best=summary.best.accuracy,
         best_step=summary.best.step,

@@ -463,6 +463,6 @@ def _files_of(info: Mapping[str, Any], config: RunConfig, log: bytes) -> dict[st
 
 def create_named(root: Path, config: RunConfig) -> RunFolder:
     """Create a run in the user's runs folder, named by time and settings; raises `UserError`."""
-    words = f"{config.gating.regime}-{config.net.short}-{config.data.name.partition(':')[0]}"
+    words = f"{config.gating.regime}-{config.net.display_name}-{config.data.name.partition(':')[0]}"
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
     return RunFolder.create(folder_layout.unused_path(root, name), config)

@@ -35,7 +35,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.serial_numbers import count_all
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.storage.session_file.untrusted_run import check_run, escape_words
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 TIMEOUT = 120.0  # seconds
 _PIECE = 1 << 20
@@ -71,7 +71,7 @@ def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) ->
     Raises:
         UserError: One sentence that begins with the file's name; nothing is left behind.
     """
-    name = plain(path.name) or str(path)
+    name = plain_text(path.name) or str(path)
     folder = place / uuid.uuid4().hex
     folder.mkdir()
 
@@ -148,10 +148,10 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
         session = UnpackedSession(
             folder=run,
             file_name=name,
-            name=plain(str(about["run"]), 120),
+            name=plain_text(str(about["run"]), 120),
             step=about["step"],
-            status=plain(str(about["status"]), 20),
-            saved=plain(str(about["saved"]), 40),
+            status=plain_text(str(about["status"]), 20),
+            saved=plain_text(str(about["saved"]), 40),
             window=about["look"],
         )
     except (ValueError, KeyError, TypeError, OverflowError):
@@ -173,7 +173,7 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
         check_run(reader)
         write_file(run / folder_layout.CONFIG, reader.config.to_toml().encode())
     except UserError as refusal:
-        why = plain(str(refusal).replace(str(run), "").strip("/").rstrip("."), _WHY)
+        why = plain_text(str(refusal).replace(str(run), "").strip("/").rstrip("."), _WHY)
         why = f"{name} contains a run that is refused: {why}."
         raise UserError(why, kind="refused-run") from None
     except OSError as error:

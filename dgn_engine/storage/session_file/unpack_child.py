@@ -23,7 +23,7 @@ from dgn_engine.storage.plain_data import parse_json, to_plain
 from dgn_engine.storage.regular_files import digest
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.session_file import archive_format
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 
 def answer(content: Content, pipe: IO[bytes]) -> None:
@@ -46,7 +46,7 @@ def checked_session(content: Content) -> ZipArchive:
     archive = checked_zip(content)
     for name in archive.members:
         if archive_format.kind_of(name) is None:
-            raise UnreadableFile(f"has {plain(name)}, which is not part of a session")
+            raise UnreadableFile(f"has {plain_text(name)}, which is not part of a session")
     for name in (
         archive_format.ABOUT,
         archive_format.MANIFEST,
@@ -119,7 +119,7 @@ def _json(archive: ZipArchive, name: str) -> Any:
         return parse_json(bytes(content))
     except ValueError as error:
         raise UnreadableFile(
-            f"has {name} that is not valid JSON ({plain(str(error), 80)})"
+            f"has {name} that is not valid JSON ({plain_text(str(error), 80)})"
         ) from None
 
 

@@ -23,7 +23,7 @@ from dgn_engine.storage.runs.manifest import NOTHING, is_foreign_log, marked_lin
 from dgn_engine.storage.runs.run_checkpoints import read_state, scan
 from dgn_engine.storage.runs.run_ranges import STEPS
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import plain_text
 
 SERIES = 1000  # curves by name
 _Each = tuple[int, ...]  # one number per gate layer
@@ -42,7 +42,7 @@ def check_run(reader: RunReader) -> None:
         try:
             check(reader)
         except _FAULTS as error:
-            reason = plain(f"{type(error).__name__}: {error}", 120)
+            reason = plain_text(f"{type(error).__name__}: {error}", 120)
             raise UserError(f"{part} is invalid ({reason})") from None
 
 
@@ -120,9 +120,9 @@ def _check_range(tree: Any) -> None:
 def escape_words(value: Any) -> Any:
     """Escape unprintable characters in JSON values and tuples, so that they can be shown."""
     if isinstance(value, str):
-        return plain(value, 4096)
+        return plain_text(value, 4096)
     if isinstance(value, dict):
-        return {plain(str(key)): escape_words(item) for key, item in value.items()}
+        return {plain_text(str(key)): escape_words(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(escape_words(item) for item in value)
     return value
@@ -132,11 +132,14 @@ def plain_frame(frame: Frame) -> Frame:
     """Return the frame with words that can be shown."""
     readings = {}
     for probe, reading in frame.readings.items():
-        absent, remark = plain(reading.absent, 4096), plain(reading.remark)
+        absent, remark = plain_text(reading.absent, 4096), plain_text(reading.remark)
         facts = escape_words(reading.facts)
-        readings[plain(probe)] = replace(reading, facts=facts, absent=absent, remark=remark)
+        readings[plain_text(probe)] = replace(reading, facts=facts, absent=absent, remark=remark)
     return replace(
-        frame, readings=readings, regime=plain(frame.regime), probe_digest=plain(frame.probe_digest)
+        frame,
+        readings=readings,
+        regime=plain_text(frame.regime),
+        probe_digest=plain_text(frame.probe_digest),
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from dgn_engine.confinement.child_entry import begin_saving_child
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.sweep.unit import UnitTask, UnitUpdate
-from dgn_engine.text.printable import complain
+from dgn_engine.text.printable import print_error
 
 EVERY = 0.1  # seconds between polls of the pipe while a unit runs
 IDLE = 0.5  # … while idle
@@ -60,7 +60,7 @@ def _check_card(environment: Mapping[str, str]) -> None:
 def _leave(why: str) -> None:
     """Exit at once, since CUDA cannot be shut down cleanly."""
     for line in why.splitlines():  # into the log, whose end the parent reports
-        complain(line)
+        print_error(line)
     os._exit(DEVICE_FAULT)
 
 

@@ -287,7 +287,7 @@ def read_finished_result(job: Job) -> JobResult | None:
         return None
     reader = RunReader(job.folder)
     status = reader.outcome
-    if status not in ("finished", "diverged") or not reader.config.same_run(job.config):
+    if status not in ("finished", "diverged") or not reader.config.is_same_run(job.config):
         return None
     last = replace(_read_outcome(reader), step=reader.step, diverged=status == "diverged")
     return JobResult(job, status, last)

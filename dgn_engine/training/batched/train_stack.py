@@ -250,7 +250,7 @@ def _open_folder(job: Job) -> RunFolder:
     if not (job.folder / RUN).exists():
         return RunFolder.create(job.folder, job.config)
     folder = RunFolder(job.folder)
-    if not folder.info.config.same_run(job.config):
+    if not folder.info.config.is_same_run(job.config):
         folder.close()
         raise UserError(
             f"{job.folder} contains a run with another configuration; choose another folder.",

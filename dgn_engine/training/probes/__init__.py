@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 from dgn_engine.training.probes._probe import (
     ASSUMED_FLOPS,
     ComparedGates,
@@ -37,4 +37,4 @@ def all_probes() -> dict[str, Probe]:
     Returns:
         Probes by key, the name of their module; those of plug-ins included.
     """
-    return discover("dgn_engine.training.probes", "PROBE", Probe)
+    return discover_plugins("dgn_engine.training.probes", "PROBE", Probe)

@@ -27,7 +27,7 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 from dgn_engine.training.probes._probe import (
     Probe,
     ProbeContext,
@@ -87,7 +87,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         if size > 0.0 and np.isfinite(off / size):
             scalars[name] = off / size
     facts = {
-        "rate": number(rate, 3),
+        "rate": format_number(rate, 3),
         "loss": training.loss,
         "run": _describe_own_steps(training, len(context.x)),
     }

@@ -19,7 +19,7 @@ from dgn_engine.kernels.shared import KAPPA
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 from dgn_engine.training.probes._probe import (
     NO_GATE_OPEN,
     Probe,
@@ -129,8 +129,8 @@ def _path_counts(context: ProbeContext, counted: torch.Tensor) -> dict[str, Arra
 def _describe_gate(context: ProbeContext) -> dict[str, str]:
     gate = context.network.gate
     if gate.soft:
-        return {"gate": f"D = ∂γ, β = {number(gate.beta)}"}
-    return {"kappa": f"D = 1{{|q| < {number(KAPPA)}·rms(q)}}"}
+        return {"gate": f"D = ∂γ, β = {format_number(gate.beta)}"}
+    return {"kappa": f"D = 1{{|q| < {format_number(KAPPA)}·rms(q)}}"}
 
 
 def _layer_overlaps(context: ProbeContext) -> dict[str, Array]:

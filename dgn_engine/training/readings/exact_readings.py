@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dgn_engine.plugins import OptionValue
-from dgn_engine.protocol.frames import MISFIT, Reading, freeze
+from dgn_engine.protocol.frames import MISFIT, Reading, read_only_copy
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
@@ -201,7 +201,7 @@ class ExactReadings:
         return Reading(
             name,
             step,
-            arrays={key: freeze(array) for key, array in result.arrays.items()},
+            arrays={key: read_only_copy(array) for key, array in result.arrays.items()},
             scalars=dict(result.scalars),
             facts=dict(result.facts),
             absent=result.absent,

@@ -83,7 +83,9 @@ class StepRow:
             One sentence.
         """
         nets = " and ".join(name for name, net in all_nets().items() if net.stackable)
-        return self.reason.format(net=case.config.net.short, nets=nets, regime=case.regime.name)
+        return self.reason.format(
+            net=case.config.net.display_name, nets=nets, regime=case.regime.name
+        )
 
 
 # (widest layer, fewest networks) for which a stack was at least 1.5 times as fast on a CPU as

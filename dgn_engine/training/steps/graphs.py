@@ -20,7 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import format_percent
 from dgn_engine.training.out_of_memory import free_memory
 
 
@@ -358,7 +358,7 @@ class GraphSteps:
         rounded = self._two_steps(rows, self._stepped.take_step, self._stepped.rounding)
         for share, *pair in zip(shares, eager, rounded, strict=True):
             if share > max(TOLERANCE, min(AT_MOST, ROUNDINGS * _relative_deviation(*pair))):
-                deviation = percent(off, 0)
+                deviation = format_percent(off, 0)
                 return f"two captured steps deviate from eager steps by {deviation} of the distance"
         return ""
 

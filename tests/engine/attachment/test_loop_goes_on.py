@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 import dgn_engine as dgn
-from dgn_engine.attachment.isolation import OtherThreadReadsError, is_interrupt, isolated
+from dgn_engine.attachment.isolation import OtherThreadReadsError, is_interrupt, isolate_computation
 from dgn_engine.errors import UserError
 from dgn_engine.model.adapt import module_draws
 from dgn_engine.model.adapt.module_draws import (
@@ -300,7 +300,7 @@ def test_watchers_of_two_threads_take_turns_and_leave_the_hooks() -> None:
 
     def enter_too() -> None:
         try:
-            with isolated(patience=0.0):
+            with isolate_computation(patience=0.0):
                 refused.append(False)
         except OtherThreadReadsError:
             refused.append(True)
@@ -308,7 +308,7 @@ def test_watchers_of_two_threads_take_turns_and_leave_the_hooks() -> None:
     refused: list[bool] = []
     handle = torch_module.register_module_forward_hook(hook)
     try:
-        with isolated():
+        with isolate_computation():
             assert hook not in torch_module._global_forward_hooks.values()
             for _ in range(2):
                 thread = threading.Thread(target=enter_too)

@@ -287,7 +287,7 @@ def test_examples_are_those_meant_where_bfloat16_is_the_default(tmp_path: Path) 
     alone._began = True
     torch.set_default_dtype(torch.bfloat16)
     try:
-        reading = alone.read(net.eval(), 0)
+        reading = alone.read_kernel(net.eval(), 0)
     finally:
         torch.set_default_dtype(torch.float32)
     assert reading.arrays["value"].shape == (n, n)

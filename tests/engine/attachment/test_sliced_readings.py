@@ -190,7 +190,7 @@ def test_a_module_whose_first_row_takes_too_long_is_not_run_once_more(
     module, run = smooth(), list[int]()
     module.register_forward_hook(lambda *_: run.append(1))
     with nullcontext() if passes > 1 else pytest.raises(ValueError, match="not computed"):
-        TangentAlone(*examples()).read(module, 0)
+        TangentAlone(*examples()).read_kernel(module, 0)
     assert len(run[:3]) == passes
 
 
@@ -201,4 +201,4 @@ def test_the_first_kernel_is_smaller_where_each_example_has_more_rows(
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: 0.3 * next(ticks))
     monkeypatch.setattr(tangent_alone, "time", clock)
-    assert TangentAlone(*examples()).read(smooth(), 0).arrays["value"].shape == (2, 2)
+    assert TangentAlone(*examples()).read_kernel(smooth(), 0).arrays["value"].shape == (2, 2)

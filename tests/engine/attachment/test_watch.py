@@ -477,25 +477,25 @@ def test_scores_that_cannot_be_used_are_left_out_and_said_once(
     scores = GivenScores(told.append)
     for _ in range(2):
         others = {name: one for name, one in given.items() if name not in ("loss", "accuracy")}
-        scores.add(given.get("loss"), given.get("accuracy"), others)
-    assert scores.take() is None
+        scores.add_scores(given.get("loss"), given.get("accuracy"), others)
+    assert scores.take_means() is None
     assert len(told) == 1
     assert re.search(said, told[0])
 
 
 def test_scores_that_can_be_used_become_their_means() -> None:
     scores = GivenScores(pytest.fail)
-    scores.add(torch.tensor(1.0, requires_grad=True) * 2, np.float32(1.0), {})
-    scores.add(1, torch.tensor([0.5]), {})
-    scores.add(float("inf"), 1.0 + 1e-8, {})
-    scores.add(None, float("nan"), {})
-    loss, share = scores.take() or (0.0, 0.0)
+    scores.add_scores(torch.tensor(1.0, requires_grad=True) * 2, np.float32(1.0), {})
+    scores.add_scores(1, torch.tensor([0.5]), {})
+    scores.add_scores(float("inf"), 1.0 + 1e-8, {})
+    scores.add_scores(None, float("nan"), {})
+    loss, share = scores.take_means() or (0.0, 0.0)
     assert loss == math.inf  # a loss that diverges is one
     assert share == pytest.approx(2.5 / 3)
-    assert scores.take() is None
+    assert scores.take_means() is None
     for _ in range(50):
-        scores.add(1e308, None, {})
-    assert (scores.take() or (0.0,))[0] == pytest.approx(1e308)
+        scores.add_scores(1e308, None, {})
+    assert (scores.take_means() or (0.0,))[0] == pytest.approx(1e308)
 
 
 def test_a_loss_that_is_not_finite_is_said_once_with_its_step(tmp_path: Path) -> None:

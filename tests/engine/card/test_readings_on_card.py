@@ -32,10 +32,10 @@ LARGEST = 1e6  # the inverse of a singular kernel is as large as rounding lets i
 def context_on(device: Device, net: str, regime: str) -> ProbeContext:
     """After some steps, compared with the gates before them."""
     run = begin_run(small_config(regime, net), device, [])
-    before = [gate.clone() for gate in run.probed.context().gates]
+    before = [gate.clone() for gate in run.probed.probe_context().gates]
     for _ in range(2):
         run.step()
-    return run.probed.context(lambda: tuple(before))
+    return run.probed.probe_context(lambda: tuple(before))
 
 
 def assert_same_results(result: ProbeResult, expected: ProbeResult) -> None:

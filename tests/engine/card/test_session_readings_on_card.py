@@ -35,9 +35,9 @@ class Session:
         self.engine = Engine(self.events.append, self.frames.append)
 
     def begin(self, device: Device, net: str = "cnn4", probes: tuple[str, ...] = HEAVY) -> None:
-        self.engine.obey(Watch(tuple(map(ProbeRequest, probes))))
+        self.engine.handle_command(Watch(tuple(map(ProbeRequest, probes))))
         config = replace(small_config("DL", net), device=device)
-        self.engine.obey(StartRun(config, paused=True))
+        self.engine.handle_command(StartRun(config, paused=True))
 
     def read_all(self) -> dict[str, Reading]:
         """Advance until every reading is as good as it gets; return them."""
@@ -86,7 +86,7 @@ def test_readings_of_a_paused_run_are_those_of_the_cpu(session: Session) -> None
     assert session.troubles == []
     assert {name: reading.step for name, reading in on_card.items()} == dict.fromkeys(HEAVY, 0)
     for name, reading in on_card.items():
-        context = session.engine.run.probed.context()  # type: ignore[union-attr]
+        context = session.engine.run.probed.probe_context()  # type: ignore[union-attr]
         expected = all_probes()[name].read(context, {}, None)
         assert not reading.absent, name
         for key, array in expected.arrays.items():
@@ -98,7 +98,7 @@ def test_a_run_that_trains_is_read_of_its_copy_and_no_process_is_started(
 ) -> None:
     session.begin("cuda")
     engine = session.engine
-    engine.obey(Resume())
+    engine.handle_command(Resume())
     until = time.monotonic() + PATIENCE
     run = engine.run
     assert run is not None

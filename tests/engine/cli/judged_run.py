@@ -91,7 +91,7 @@ def kernels_of(folder: Path, out: Path, *options: str) -> tuple[dict[str, Array]
 
 def in_double(run: Run) -> ProbeContext:
     """The probe set under the network of the run, in float64."""
-    context = run.probed.context()
+    context = run.probed.probe_context()
     network = copy.deepcopy(context.network).double()
     if network.given_gates is not None:
         network = network.with_gates(tuple(gates.double() for gates in network.given_gates))

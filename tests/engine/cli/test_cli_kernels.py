@@ -11,7 +11,7 @@ import torch
 from safetensors.numpy import save_file
 
 from dgn_engine.cli import main
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import format_number
 from tests.engine.cli.typed import arrays_in, said_in_a_line
 from tests.refusals import refused_command
 
@@ -109,7 +109,7 @@ def test_nu_of_contradictory_inputs_says_what_it_leaves_out(files, capsys):
     assert found["nu_contradictory"] == 2
     assert found["nu_outside"] > 0.2
     assert found["nu_ridge"] == 0.0
-    cutoff = number(float(found["nu_cutoff"]), 3)
+    cutoff = format_number(float(found["nu_cutoff"]), 3)
     for told in (f"rank {found['nu_rank']}, ", cutoff, f"{100 * found['nu_outside']:.2f} % of"):
         assert told in said
     assert "2 examples " in said

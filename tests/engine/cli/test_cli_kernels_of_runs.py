@@ -101,7 +101,7 @@ def test_the_settings_hold_the_fingerprint_of_the_data_where_it_is_known(
 def test_bernoulli_gates_are_refused_for_other_inputs(make_run: Make, tmp_path: Path) -> None:
     run = make_run("FRG", small(FC))
     run.save_weights(tmp_path / "net.safetensors")
-    np.save(tmp_path / "x.npy", run.probed.context().x.numpy())
+    np.save(tmp_path / "x.npy", run.probed.probe_context().x.numpy())
     words = [tmp_path / "net.safetensors", "--inputs", tmp_path / "x.npy"]
     refusal = refused_kind("drawn-gates", "kernels", *words, "--out", tmp_path / "k.npz")
     assert "--examples probe" in str(refusal)
@@ -169,7 +169,7 @@ def test_inputs_are_normalised_as_those_of_the_run_and_that_is_said(
     run = make_run("ReLU", replace(config, data=replace(config.data, normalise="0.2/0.4")))
     source = tmp_path / "net.safetensors"
     run.save_weights(source)
-    x = run.probed.context().x.numpy()
+    x = run.probed.probe_context().x.numpy()
     np.save(tmp_path / "raw.npy", x * 0.4 + 0.2)
     np.save(tmp_path / "ready.npy", x)
     own = kernels(source, tmp_path / "o.npz", "--examples", "probe")
@@ -206,7 +206,7 @@ def test_a_run_of_a_files_network_has_kernels_while_the_file_is_there(
     run.save_weights(source)
     found = kernels(source, tmp_path / "k.npz", "--examples", "probe")
     assert "layers.npz" in capsys.readouterr().out
-    context = run.probed.context()
+    context = run.probed.probe_context()
     live = copy.deepcopy(context.network).double()
     whole = k.tangent_kernels(live, context.x.double()).total_kernel
     np.testing.assert_array_equal(found["ntk"], whole.numpy())

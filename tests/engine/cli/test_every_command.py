@@ -17,7 +17,7 @@ from dgn_engine.cli import Subcommand, docs, main, runs
 from dgn_engine.cli.run.examine_health import HealthFinding, examine, report_findings
 from dgn_engine.cli.run.list_experiments import say_table
 from dgn_engine.config import RunConfig
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.text import documents
 from tests.engine.cli.typed import printed, refused_kind, said_in_a_line
@@ -27,7 +27,7 @@ from tests.refusals import refused_command
 
 COMMANDS = {
     name.replace("_", "-"): command
-    for name, command in discover("dgn_engine.cli", "COMMAND", Subcommand).items()
+    for name, command in discover_plugins("dgn_engine.cli", "COMMAND", Subcommand).items()
 }
 REFUSED = {  # one refusal of each command, as it is typed
     "train": "train --momentum -1",
@@ -227,7 +227,7 @@ def test_a_topic_is_printed_as_it_is_where_no_terminal_reads_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["docs", "how-to/figure"]) == 0
-    text = (documents.documents() / "how-to" / "figure.md").read_text("utf-8")
+    text = (documents.documents_folder() / "how-to" / "figure.md").read_text("utf-8")
     assert capsys.readouterr().out.rstrip() == text.rstrip()
     assert main(["docs", "settings.md"]) == 0
     assert capsys.readouterr().out.startswith("# Settings")

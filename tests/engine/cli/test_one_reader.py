@@ -24,7 +24,7 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.session.file_readings import LabelledExamples
 from dgn_engine.session.frozen_network import InspectedNetwork, InspectionRequest
 from dgn_engine.session.network_fit import DataFacts
-from dgn_engine.session.opened_files import FileTarget, _File, listed
+from dgn_engine.session.opened_files import FileTarget, _File, list_file
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set
@@ -77,7 +77,7 @@ def computed(file: Path, said: list[str], folder: Path, x: Array) -> Array:
 def trained_behind(file: Path, reading: FileReading, examples: Examples) -> GatedNetwork:
     listing, shape = read(file, reading), examples.train_x.shape[1:]
     net = net_of(listing, file, shape)
-    if net.of_file:
+    if net.is_from_file:
         net = replace(net, options=reading.to_options())
     found = network_for(listing, examples).network
     same = architecture_for(net, shape, 10)
@@ -103,7 +103,7 @@ def test_every_door_opens_it_and_finds_the_same_kernel(
 ) -> None:
     torch.manual_seed(0)
     build, reading = OPENED[kind]
-    file, said = saved(tmp_path / "net.pt", build()), shlex.split(reading.options)
+    file, said = saved(tmp_path / "net.pt", build()), shlex.split(reading.command_options)
     chosen = list(choose_probe_set(examples, N, 0).indices)
     x = examples.train_x[chosen]
     kernel = inspected(file, said, tmp_path)
@@ -118,9 +118,9 @@ def window_says(file: Path, examples: Examples) -> str:
     shape = examples.train_x.shape[1:]
     architecture = architecture_for(RUN.net, shape, 10)
     facts = DataFacts(shape, 10)
-    shown = LabelledExamples.of(examples)
+    shown = LabelledExamples.from_examples(examples)
     target = FileTarget(architecture, architecture, False, True, RUN.data, facts, RUN.net, shown)
-    offer = listed(1, _File(file, read(file, RELU)), target).network
+    offer = list_file(1, _File(file, read(file, RELU)), target).network
     assert not offer.fits
     return offer.verdict
 

@@ -230,11 +230,11 @@ def test_nothing_is_left_behind_whether_or_not_a_signal_came() -> None:
     for number in (None, signal.SIGTERM, signal.SIGHUP):
         noticed = threading.Event()
         with StopSignals(noticed.set) as stop:
-            assert not stop.requested()
+            assert not stop.stop_requested()
             if number is not None:
                 os.kill(os.getpid(), number)
                 assert noticed.wait(60)
-                assert stop.requested()
+                assert stop.stop_requested()
             assert stop.exit_code == 128 + (number or signal.SIGINT)
         assert signal.getsignal(signal.SIGTERM) == before
         assert signal.set_wakeup_fd(woken) == woken

@@ -124,7 +124,7 @@ def test_an_augmented_run_that_goes_on_is_the_one_that_was_not_interrupted(make_
 def test_test_and_probe_images_stay_as_they_are(make_run: Make) -> None:
     run, plain = make_run("ReLU", TINY), make_run("ReLU", OFF)
     assert torch.equal(run.trainer.data.test_x, plain.trainer.data.test_x)
-    assert torch.equal(run.probed.context().x, plain.probed.context().x)
+    assert torch.equal(run.probed.probe_context().x, plain.probed.probe_context().x)
 
 
 def test_rows_of_numbers_and_specks_are_refused(make_run: Make) -> None:

@@ -83,7 +83,7 @@ def parts(network: GatedNetwork, x: Tensor) -> list[Tensor]:
 
 
 def same_kernels(run: Run, listing: CheckpointContents) -> None:
-    live, x = run.probed.context().network, run.probed.context().x.double()
+    live, x = run.probed.probe_context().network, run.probed.probe_context().x.double()
     stored = our_network(listing, run.probed.image_shape, torch.float64)
     if live.given_gates is not None:
         stored = stored.with_gates(tuple(gates.double() for gates in live.given_gates))
@@ -153,7 +153,7 @@ def test_bernoulli_gates_exist_for_training_examples_only(make_run: Make, tmp_pa
     run.save_weights(tmp_path / "net.safetensors")
     network = our_network(read(tmp_path / "net.safetensors"), (1, 8, 8), torch.float32)
     with refused("drawn-gates"):
-        network(run.probed.context().x)
+        network(run.probed.probe_context().x)
 
 
 def old(listing: CheckpointContents) -> CheckpointContents:

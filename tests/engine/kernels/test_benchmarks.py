@@ -10,14 +10,14 @@ from benchmarks.networks import convolutional, dense, examples, hard_gates, netw
 from benchmarks.report import Row, text
 from benchmarks.timing import alternate
 from dgn_engine import kernels as k
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import discover_plugins
 
 CPU = torch.device("cpu")
 
 
 def test_every_case_compares_with_a_method_it_has() -> None:
     for package in ("benchmarks.cases", "benchmarks.peer_cases"):
-        for case in discover(package, "CASE", Case).values():
+        for case in discover_plugins(package, "CASE", Case).values():
             names = {method.name for method in case.methods}
             assert {bar.against for bar in case.bars} <= names
 

@@ -194,7 +194,7 @@ def test_statistics_are_gathered_only_where_gates_are_trained(
     network = run.trainer.network
     before = [buffers(stack) for stack in (network.value, network.feature)]
     run.step()
-    run.probed.context().kernels.npk  # noqa: B018 - looking gathers nothing
+    run.probed.probe_context().kernels.npk  # noqa: B018 - looking gathers nothing
     assert unchanged(before[0], buffers(network.value)) is not value_moves
     assert unchanged(before[1], buffers(network.feature)) is not feature_moves
 
@@ -204,7 +204,7 @@ def test_fl_freezes_the_gates_of_the_network_that_was_trained(tiny: Make) -> Non
     network = run.trainer.network
     for _ in range(run.control.pretrain_steps):
         run.step()
-    x = run.probed.context().x
+    x = run.probed.probe_context().x
     learnt = [q > 0 for q in network.trace(x).value.pre]
     gathered = buffers(network.value)
     run.step()
@@ -225,7 +225,7 @@ def test_gates_and_weights_of_a_checkpoint_are_taken_with_their_normalisation(
         first.step()
     file = tmp_path / "net.safetensors"
     save_trainer(file, first.trainer)
-    x = first.probed.context().x
+    x = first.probed.probe_context().x
     pre = first.trainer.network.trace(x).value.pre
     gated = tiny("FL", gates_from=str(file)).trainer.network.trace(x)
     for q, gate in zip(pre, gated.value.gates, strict=True):

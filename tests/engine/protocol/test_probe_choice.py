@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 import pytest
 
-from dgn_engine.protocol.probe_choice import ProbeChoice, packed, unpacked
+from dgn_engine.protocol.probe_choice import ProbeChoice, pack_pixels, unpack_pixels
 from tests.refusals import refused
 
 
@@ -50,13 +50,13 @@ def test_what_makes_no_sense_is_refused(text: str, kind: str, value: object) -> 
 
 def test_a_drawn_example_is_packed_and_unpacked_and_never_more_than_its_shape() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (1, 8, 8)).astype(np.uint8)
-    np.testing.assert_array_equal(unpacked(packed(pixels), (1, 8, 8)), pixels)
+    np.testing.assert_array_equal(unpack_pixels(pack_pixels(pixels), (1, 8, 8)), pixels)
     bomb = base64.urlsafe_b64encode(zlib.compress(bytes(1 << 24))).decode()
     for word, shape in (
-        (packed(pixels), (1, 8, 9)),
+        (pack_pixels(pixels), (1, 8, 9)),
         ("!!", (1, 8, 8)),
         ("", (1, 1, 1)),
         (bomb, (1, 8, 8)),
     ):
         with refused("wrong-shape"):
-            unpacked(word, shape)
+            unpack_pixels(word, shape)

@@ -193,24 +193,24 @@ def test_the_regime_is_looked_up_in_the_catalogue() -> None:
 def test_what_can_be_done_in_a_state(
     state: RunState, ready: bool, has_run: bool, running: bool, paused: bool
 ) -> None:
-    found = (state.ready, state.has_run, state.running, state.paused)
+    found = (state.is_ready, state.has_run, state.is_running, state.is_paused)
     assert found == (ready, has_run, running, paused)
 
 
 def test_the_file_that_is_inspected_is_named() -> None:
-    assert begun(replace(BEGUN, inspected="x.pt")).inspected == "x.pt"
-    assert begun().inspected == ""
-    assert RunState().inspected == ""
+    assert begun(replace(BEGUN, inspected="x.pt")).inspected_file == "x.pt"
+    assert begun().inspected_file == ""
+    assert RunState().inspected_file == ""
 
 
 @pytest.mark.parametrize(("step", "rest"), [(0, 12), (1, 11), (11, 1), (12, 12), (13, 11), (30, 6)])
 def test_the_rest_of_an_epoch(step: int, rest: int) -> None:
-    assert begun().at(step).epoch_steps == rest
+    assert begun().moved_to_step(step).epoch_steps == rest
 
 
 def test_without_epochs_one_step_is_the_rest() -> None:
-    assert begun(replace(BEGUN, steps_per_epoch=0)).at(5).epoch_steps == 1
-    assert begun(replace(BEGUN, steps_per_epoch=1)).at(5).epoch_steps == 1
+    assert begun(replace(BEGUN, steps_per_epoch=0)).moved_to_step(5).epoch_steps == 1
+    assert begun(replace(BEGUN, steps_per_epoch=1)).moved_to_step(5).epoch_steps == 1
     assert RunState().epoch_steps == 1
 
 
@@ -218,7 +218,7 @@ def test_without_epochs_one_step_is_the_rest() -> None:
     ("state", "frame", "step"),
     [
         (begun(), 5, 5),
-        (begun().at(9), 5, 5),  # while it trains the newest frame is right
+        (begun().moved_to_step(9), 5, 5),  # while it trains the newest frame is right
         (begun(Paused(9)), 8, 9),  # from before the pause
         (begun(Paused(9)), 9, 9),
         (begun(Paused(9)), 10, 10),
@@ -229,8 +229,8 @@ def test_without_epochs_one_step_is_the_rest() -> None:
 def test_a_frame_moves_the_step_unless_it_is_from_before_a_pause(
     state: RunState, frame: int, step: int
 ) -> None:
-    assert state.at(frame) == replace(state, step=step)
-    assert (state.at(frame) is state) == (state.step == step)
+    assert state.moved_to_step(frame) == replace(state, step=step)
+    assert (state.moved_to_step(frame) is state) == (state.step == step)
 
 
 def test_the_current_configuration_has_every_setting_of_now() -> None:
@@ -262,9 +262,9 @@ def test_the_current_configuration_has_every_setting_of_now() -> None:
 
 
 def test_commands_are_obeyed_once_the_engine_is_ready() -> None:
-    assert not RunState().ready
-    assert after(READY).ready
-    assert not after(READY, Stopped()).ready
+    assert not RunState().is_ready
+    assert after(READY).is_ready
+    assert not after(READY, Stopped()).is_ready
     assert after(READY, EngineSilent(12.0)).silent
     assert not after(READY, EngineSilent(12.0), EngineAnswered(60.0)).silent
     assert not after(READY, EngineSilent(12.0), Stopped()).silent
@@ -286,7 +286,7 @@ def test_a_diverged_run_is_sound_again_once_its_weights_are_those_of_before() ->
     assert diverged.diverged == 7
     assert diverged.after(TO_FL).diverged == 7
     assert diverged.after(replace(TO_FL, undone="Undo regime FL")).diverged is None
-    assert diverged.looking_back(after(READY, BEGUN)).diverged == 7
+    assert diverged.with_past_settings(after(READY, BEGUN)).diverged == 7
 
 
 def test_a_slow_thing_is_named_until_a_run_goes_on() -> None:

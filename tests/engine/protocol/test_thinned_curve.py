@@ -35,7 +35,7 @@ def test_a_longer_one_holds_every_second_point_or_fewer_all_along(count: int) ->
     assert len(steps) <= MOST + 1
     assert every & (every - 1) == 0
     assert steps.tolist() == sorted({*range(0, count, every), count - 1})
-    assert (curve.drawn, curve.count) == (len(steps), count)
+    assert (curve.point_count, curve.count) == (len(steps), count)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -185,13 +185,13 @@ def test_what_crosses_to_the_window_is_frozen(module: Any) -> None:
 
 def test_a_frozen_array_is_a_contiguous_copy_that_nobody_can_write_to() -> None:
     source = np.arange(6.0).reshape(2, 3).T
-    copy = frames.freeze(source)
+    copy = frames.read_only_copy(source)
     source[0, 0] = 9.0
     assert copy.tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
     assert copy.flags.c_contiguous
     assert not copy.flags.writeable
     assert frames.MISFIT == "does not fit in memory"
-    read_only = frames.freeze(copy)
+    read_only = frames.read_only_copy(copy)
     assert read_only is not copy
 
 

@@ -23,9 +23,9 @@ from dgn_engine.scene.ticks import (
     axis_label,
     axis_ticks,
     bar_ticks,
+    format_number,
     linear_ticks,
     log_ticks,
-    number,
     power_of_ten,
     spaced,
 )
@@ -202,7 +202,7 @@ EDGES = {
 
 
 def test_a_number_beside_a_power_is_set_for_reading() -> None:
-    assert [number(value) for value in EDGES.values()] == list(EDGES)
+    assert [format_number(value) for value in EDGES.values()] == list(EDGES)
     assert power_of_ten(-1234567890) == "10⁻¹²³⁴⁵⁶⁷⁸⁹⁰"
 
 

@@ -78,7 +78,7 @@ class Desk:
 
     def do(self, *commands: Command) -> None:
         for command in commands:
-            self.engine.obey(command)
+            self.engine.handle_command(command)
 
     def turn(self, times: int) -> None:
         for _ in range(times):
@@ -163,8 +163,8 @@ class Talk:
     def wait_until(self, condition: Callable[[], bool], seconds: float = PATIENT) -> None:
         deadline = time.monotonic() + seconds
         while True:
-            self.events += self.session.drain()
-            self.frame = self.session.latest() or self.frame
+            self.events += self.session.drain_events()
+            self.frame = self.session.take_latest_frame() or self.frame
             if condition():
                 return
             assert time.monotonic() < deadline, f"never happened; heard {self.events[-5:]}"

@@ -45,7 +45,7 @@ def until(session: ThreadSession, kind: type[Event]) -> list[Event]:
     heard: list[Event] = []
     tick = threading.Event()
     while not any(isinstance(event, kind) for event in heard):
-        heard += [one for one in session.drain() if not isinstance(one, Working)]
+        heard += [one for one in session.drain_events() if not isinstance(one, Working)]
         tick.wait(0.01)
     return heard
 
@@ -92,8 +92,8 @@ def test_cancelling_where_nothing_is_read_changes_nothing() -> None:
     cancelled = threading.Event()
     engine = Engine(heard.append, lambda _frame: None, cancelled=cancelled)
     cancelled.set()
-    engine.obey(CancelLoading())
-    engine.obey(short())
+    engine.handle_command(CancelLoading())
+    engine.handle_command(short())
     assert isinstance(next(event for event in heard if not isinstance(event, Working)), RunStarted)
     engine.close()
 
@@ -116,11 +116,11 @@ def test_what_is_cancelled_after_the_last_report_takes_no_place(
     heard: list[Event] = []
     cancelled = threading.Event()
     engine = Engine(heard.append, lambda _: None, runs_root=str(tmp_path), cancelled=cancelled)
-    engine.obey(short())
+    engine.handle_command(short())
     run = engine.run
     assert run is not None
     (folder,) = tmp_path.iterdir()
-    engine.obey(short())
+    engine.handle_command(short())
 
     def read(config: DataConfig, report: Report) -> Examples:
         examples = load_examples(config, report)
@@ -130,13 +130,13 @@ def test_what_is_cancelled_after_the_last_report_takes_no_place(
     run = engine.run
     monkeypatch.setattr(run_module, "load_examples", read)
     for command in (StartRun(small()), ContinueRun(str(folder))):
-        engine.obey(command)
+        engine.handle_command(command)
         refused = heard[-1]
         assert isinstance(refused, Refused)
         assert (engine.run, refused.reason) == (run, "Reading the data was cancelled.")
-        engine.obey(CancelLoading())
+        engine.handle_command(CancelLoading())
     monkeypatch.undo()
-    engine.obey(ContinueRun(str(folder)))  # its folder was let go
+    engine.handle_command(ContinueRun(str(folder)))  # its folder was let go
     assert engine.run is not run
     engine.close()
 
@@ -153,12 +153,12 @@ def test_a_network_that_is_being_made_can_be_given_up(monkeypatch: pytest.Monkey
             cancelled.set()
 
     engine = Engine(hear, lambda _: None, cancelled=cancelled)
-    engine.obey(StartRun(small()))
+    engine.handle_command(StartRun(small()))
     refused = [event for event in heard if isinstance(event, Refused)]
     assert [event.what for event in refused] == ["start this run"]
     assert engine.run is None
-    engine.obey(CancelLoading())
+    engine.handle_command(CancelLoading())
     monkeypatch.setattr(run_module, "LARGE_LAYER", 1 << 30)
-    engine.obey(StartRun(small()))
+    engine.handle_command(StartRun(small()))
     assert engine.run is not None
     engine.close()

@@ -12,7 +12,7 @@ import torch
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import load_examples
 from dgn_engine.protocol.messages import Failed, Refused
-from dgn_engine.protocol.probe_choice import ProbeChoice, packed
+from dgn_engine.protocol.probe_choice import ProbeChoice, pack_pixels
 from dgn_engine.protocol.runs import ContinueRun, ShowRun
 from dgn_engine.protocol.training import (
     ChangesListed,
@@ -38,7 +38,7 @@ from dgn_engine.protocol.watching import (
     Watch,
 )
 from dgn_engine.session import run_library
-from dgn_engine.session.reading_commands import misclassified
+from dgn_engine.session.reading_commands import find_misclassified
 from dgn_engine.storage.session_file.loaded_run import read_run
 from dgn_engine.training.probes import all_probes
 from tests.engine.session.conftest import Desk, alone, small
@@ -46,7 +46,7 @@ from tests.refusals import refused
 
 DIGIT = np.zeros((1, 8, 8), np.uint8)
 DIGIT[0, 1:7, 3:5] = 255, 128
-OWN = f"drawn {packed(DIGIT)}"
+OWN = f"drawn {pack_pixels(DIGIT)}"
 GATES = Watch(
     (
         ProbeRequest("gates"),
@@ -169,11 +169,11 @@ def test_fewer_than_two_misclassified_examples_are_no_probe_set(paused: Desk, wr
     labels[:wrong] = (labels[:wrong] + 1) % 10
     trainer.data.train_y.copy_(labels)
     with refused("empty", value=wrong):
-        misclassified(trainer, 20, seed=0)
+        find_misclassified(trainer, 20, seed=0)
 
 
 def test_a_choice_outlives_reset_resume_and_the_disk(kept: Desk) -> None:
-    choice = str(ProbeChoice(rows=(5, 9, 30), drawn=(packed(DIGIT),)))
+    choice = str(ProbeChoice(rows=(5, 9, 30), drawn=(pack_pixels(DIGIT),)))
     kept.do(StartRun(small(), paused=True))
     kept.train(2)
     kept.do(ChooseProbeSet(choice))

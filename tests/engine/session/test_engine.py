@@ -121,7 +121,7 @@ def test_without_a_run_nothing_advances(desk: Desk) -> None:
 
 
 def test_the_engine_tells_what_it_knows_and_which_torch_it_has(desk: Desk) -> None:
-    desk.engine.announce()
+    desk.engine.emit_ready()
     (ready,) = desk.events
     assert isinstance(ready, EngineReady)
     known = ready.catalogue

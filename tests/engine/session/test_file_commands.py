@@ -223,7 +223,7 @@ def test_the_kernel_beside_is_that_of_the_network_in_the_file(desk: Desk, traine
     desk.do(StartRun(small("DL"), paused=True), Watch(PROBES))
     desk.do(CompareFile(desk.open(trained).ticket))
     desk.turn(4)
-    z = desk.run.probed.context().x.double().flatten(1).numpy()
+    z = desk.run.probed.probe_context().x.double().flatten(1).numpy()
     saved, kernel = load_file(trained), z @ z.T
     for place in range(3):
         q = z @ saved[f"value.weights.{place}"].astype(np.float64).T
@@ -309,7 +309,7 @@ def test_a_network_is_shown_and_never_trained(desk: Desk, chain: Path) -> None:
 def test_the_gates_of_an_inspected_network_are_those_of_torch(desk: Desk, chain: Path) -> None:
     desk.do(StartRun(small(), paused=True), Watch(PROBES))
     run = desk.run
-    x = run.probed.context().x.flatten(1)
+    x = run.probed.probe_context().x.flatten(1)
     desk.do(InspectFile(desk.open(chain, reading=RELU).ticket))
     desk.turn(3)
     saved = torch.load(chain, weights_only=True)

@@ -183,7 +183,7 @@ def test_words_that_cannot_be_are_refused_by_what_they_are_about_and_change_noth
     assert (refused.ticket, refused.about) == (listed.ticket, about)
     assert "--" not in refused.reason  # a window has no options
     assert not any(isinstance(event, FileListed) for event in paused.events[told:])
-    assert paused.engine._files.listing(listed.ticket).reading == K4
+    assert paused.engine._files.listing_of(listed.ticket).reading == K4
 
 
 def test_what_was_said_last_counts(
@@ -191,7 +191,7 @@ def test_what_was_said_last_counts(
 ) -> None:
     listed, told = paused.open(chain), len(paused.events)
     tanh = FileReading(activation="tanh")
-    list_file = opened_files.listed
+    list_file = opened_files.list_file
 
     def slowly(
         ticket: int, file: opened_files._File, target: opened_files.FileTarget
@@ -202,7 +202,7 @@ def test_what_was_said_last_counts(
         return list_file(ticket, file, target)
 
     heard: list[str] = []
-    monkeypatch.setattr(opened_files, "listed", slowly)
+    monkeypatch.setattr(opened_files, "list_file", slowly)
     paused.do(SayReading(listed.ticket, tanh), SayReading(listed.ticket, RELU))
     paused.wait_for(FileListed, told)
     for reader in paused.engine._files._readers.threads:
@@ -210,7 +210,7 @@ def test_what_was_said_last_counts(
     listings = [event for event in paused.events[told:] if isinstance(event, FileListed)]
     assert heard == ["relu", "tanh"]
     assert [event.reading for event in listings] == [RELU]
-    assert paused.engine._files.listing(listed.ticket).reading == RELU
+    assert paused.engine._files.listing_of(listed.ticket).reading == RELU
 
 
 def test_weights_behind_a_batchnorm_are_not_copied_before_it_is_said(

@@ -60,8 +60,8 @@ def frame(step: int) -> Frame:
 def shown(folder: RunFolder) -> Iterator[tuple[Engine, Told]]:
     told = Told()
     engine = Engine(told.events.append, told.frames.append)
-    engine.obey(Watch((ProbeRequest("gates"), ProbeRequest("npk"))))
-    engine.obey(ShowRun(str(folder.path)))
+    engine.handle_command(Watch((ProbeRequest("gates"), ProbeRequest("npk"))))
+    engine.handle_command(ShowRun(str(folder.path)))
     try:
         while not told.frames:
             engine.advance()
@@ -74,7 +74,7 @@ def test_what_is_written_is_told_once_and_the_end_too(written: RunFolder) -> Non
     note(written, Measured(5, 0.0, 1.0, 0.5))
     written.add_frame(frame(5))
     with shown(written) as (engine, told):
-        assert told.shown().live
+        assert told.shown().is_live
         engine.advance()
         before = len(told.frames)
         assert told.measured() == []  # it was replayed
@@ -120,7 +120,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_read_anew(written: RunFolder) -
             engine.advance()
         replayed = [one for one in told.events if isinstance(one, HistoryReplayed)]
         assert [getattr(one, "step", 0) for one in replayed[-1].events] == [2]
-        assert told.shown().live
+        assert told.shown().is_live
 
 
 def test_a_tail_tells_whole_lines_once_also_of_a_file_that_was_replaced(

@@ -166,8 +166,8 @@ def test_a_frame_says_where_the_run_is_and_how_long_it_will_take(
     bench.publisher.rate = StepRate()
     for _ in range(8):
         clock.now += 0.25
-        bench.publisher.rate.tick(0.0, 0.0)
-    frame = bench.publisher.frame(bench.run, True)
+        bench.publisher.rate.record_step(0.0, 0.0)
+    frame = bench.publisher.make_frame(bench.run, True)
     assert frame == Frame(
         3,
         10,
@@ -182,9 +182,9 @@ def test_a_frame_says_where_the_run_is_and_how_long_it_will_take(
         probe_digest="abc",
     )
     bench.run.total_steps = 0
-    assert bench.publisher.frame(bench.run, True).eta_seconds is None
+    assert bench.publisher.make_frame(bench.run, True).eta_seconds is None
     bench.run.total_steps = 30
-    frame = bench.publisher.frame(bench.run, False)
+    frame = bench.publisher.make_frame(bench.run, False)
     assert (frame.steps_per_second, frame.eta_seconds, frame.watching) == (0.0, None, None)
 
 
@@ -195,17 +195,17 @@ def test_the_rate_is_that_of_the_last_two_seconds(clock: Clock) -> None:
     rate = StepRate()
     assert rate.per_second() == 0.0
     clock.now += 0.5
-    rate.tick(0.0, 0.0)
+    rate.record_step(0.0, 0.0)
     assert rate.per_second() == 2.0  # one step in half a second
     for _ in range(12):  # to 3.5 s, four steps a second
         clock.now += 0.25
-        rate.tick(0.0, 0.0)
+        rate.record_step(0.0, 0.0)
     assert rate.per_second() == 9 / 2.25  # since the step before the window
     clock.now += 1.0
     assert rate.per_second() == 5 / 2.25
     clock.now += 5.0
     assert rate.per_second() == 0.0
-    rate.tick(0.0, 0.0)
+    rate.record_step(0.0, 0.0)
     assert len(rate._times) == 2  # what is older than the last step before the window is not kept
 
 
@@ -213,7 +213,7 @@ def test_steps_that_take_longer_than_the_window_are_not_made_quicker(clock: Cloc
     rate = StepRate()
     for _ in range(3):
         clock.now += 5.0
-        rate.tick(0.0, 0.0)
+        rate.record_step(0.0, 0.0)
         assert rate.per_second() == 0.2
     clock.now += 4.0
     assert rate.per_second() == 0.0
@@ -221,26 +221,26 @@ def test_steps_that_take_longer_than_the_window_are_not_made_quicker(clock: Cloc
 
 def test_a_step_at_once_is_a_thousand_a_second_at_most(clock: Clock) -> None:
     rate = StepRate()
-    rate.tick(0.0, 0.0)
+    rate.record_step(0.0, 0.0)
     assert rate.per_second() == 1000.0
 
 
 def test_the_next_step_waits_for_the_pace_and_a_pause_is_not_caught_up_with(clock: Clock) -> None:
     rate = StepRate()
-    assert rate.wait() == 0.0
-    rate.tick(4.0, 0.0)
-    assert rate.wait() == 0.25
+    assert rate.seconds_to_wait() == 0.0
+    rate.record_step(4.0, 0.0)
+    assert rate.seconds_to_wait() == 0.25
     clock.now += 0.125
-    assert rate.wait() == 0.125
-    rate.tick(4.0, 0.0)  # early: the one after it comes in its own time
-    assert rate.wait() == 0.375
+    assert rate.seconds_to_wait() == 0.125
+    rate.record_step(4.0, 0.0)  # early: the one after it comes in its own time
+    assert rate.seconds_to_wait() == 0.375
     clock.now += 10.0
-    assert rate.wait() == 0.0
-    rate.tick(4.0, 0.0)
-    assert rate.wait() == 0.0
-    rate.tick(4.0, 0.0)
-    assert rate.wait() == 0.25
-    rate.tick(0.0, 0.0)  # as fast as it goes
-    assert rate.wait() == 0.0
-    rate.tick(0.5, 0.0)
-    assert rate.wait() == 2.0
+    assert rate.seconds_to_wait() == 0.0
+    rate.record_step(4.0, 0.0)
+    assert rate.seconds_to_wait() == 0.0
+    rate.record_step(4.0, 0.0)
+    assert rate.seconds_to_wait() == 0.25
+    rate.record_step(0.0, 0.0)  # as fast as it goes
+    assert rate.seconds_to_wait() == 0.0
+    rate.record_step(0.5, 0.0)
+    assert rate.seconds_to_wait() == 2.0

@@ -32,7 +32,7 @@ from dgn_engine.protocol.training import Rewire, RunStarted, StartRun
 from dgn_engine.protocol.watching import ProbeExamples, ProbeRequest, ProbeScalars, Watch
 from dgn_engine.regimes import find_regime
 from dgn_engine.session import frozen_network
-from dgn_engine.session.comparison import Comparison, of_listing
+from dgn_engine.session.comparison import Comparison, source_from_listing
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.layer_infos import layer_infos
@@ -87,7 +87,11 @@ def test_examples_are_brought_into_the_shape_of_the_network(events: list[Event])
     assert second.tolist() == (deeper > 0).astype(int).tolist()
     assert network.gates is network.gates  # computed once
     assert not any(parameter.requires_grad for parameter in network.network.parameters())
-    assert (network.step_count, network.regime.name, network.weights) == (12, "ReLU", 56 + 35 + 15)
+    assert (network.step_count, network.regime.name, network.total_weights) == (
+        12,
+        "ReLU",
+        56 + 35 + 15,
+    )
 
 
 def test_a_network_for_other_inputs_says_both_shapes(events: list[Event]) -> None:
@@ -127,11 +131,11 @@ def test_a_network_that_trains_elsewhere_has_the_gates_of_its_new_weights(
     network, listing = FrozenNetwork(found(), inputs(8), events.append), contents()
     turned = replace(listing, arrays={name: -array for name, array in listing.arrays.items()})
     before, moved = network.gates, replace(network_of(turned, (8,)), step=13)
-    network.move(moved)
+    network.update_network(moved)
     assert network.step_count == 13
     assert torch.equal(network.gates[0], 1 - before[0])
     with refused("other-network"):
-        network.move(network_of(contents("y.npz", (4, 8), (3, 4)), (8,)))
+        network.update_network(network_of(contents("y.npz", (4, 8), (3, 4)), (8,)))
 
 
 def test_a_network_is_compared_with_the_gates_that_it_is_given(events: list[Event]) -> None:
@@ -162,14 +166,14 @@ def opened(events: list[Event]) -> ComparisonOpened:
 def test_a_comparison_says_what_it_compares_with(
     comparison: Comparison, events: list[Event]
 ) -> None:
-    comparison.open(of_listing(contents()), inputs(8))
+    comparison.open_source(source_from_listing(contents()), inputs(8))
     event = opened(events)
     assert (event.name, event.regime, event.wiring, event.number) == ("x.npz", "ReLU", (0, 1), 1)
     assert event.layers == layer_infos(found().network.architecture)
     assert event.about.split(" · ")[1:] == ["2 gate layers", "106 weights"]
-    comparison.open(of_listing(contents("y.npz", (2000, 8), (3, 2000))), inputs(8))
+    comparison.open_source(source_from_listing(contents("y.npz", (2000, 8), (3, 2000))), inputs(8))
     assert opened(events).about.split(" · ")[1:] == ["1 gate layer", "22,000 weights"]
-    comparison.open(lambda _: (found(), ComparisonOpened("z", "", "", ())), inputs(8))
+    comparison.open_source(lambda _: (found(), ComparisonOpened("z", "", "", ())), inputs(8))
     assert opened(events).about.endswith(" · step 12")
     assert opened(events).step == 12
 
@@ -177,10 +181,10 @@ def test_a_comparison_says_what_it_compares_with(
 def test_another_network_beside_the_run_has_no_scalars_of_the_one_before(
     comparison: Comparison,
 ) -> None:
-    comparison.watch((ProbeRequest("npk"),))
-    comparison.open(of_listing(contents()), inputs(8))
+    comparison.watch_probes((ProbeRequest("npk"),))
+    comparison.open_source(source_from_listing(contents()), inputs(8))
     assert comparison.read_next()
-    comparison.open(of_listing(contents("y.npz")), inputs(8))
+    comparison.open_source(source_from_listing(contents("y.npz")), inputs(8))
     assert comparison.take_scalars() == ()
     assert comparison.read_next()
     assert len(comparison.take_scalars()) == 1
@@ -189,51 +193,51 @@ def test_another_network_beside_the_run_has_no_scalars_of_the_one_before(
 def test_a_comparison_that_is_refused_leaves_the_one_before(
     comparison: Comparison, events: list[Event]
 ) -> None:
-    assert comparison.gates() is None
+    assert comparison.other_gates() is None
     assert comparison.readings == {}
     assert not comparison.read_next()
-    comparison.open(of_listing(contents()), inputs(8))
-    before, gates = list(events), comparison.gates()
+    comparison.open_source(source_from_listing(contents()), inputs(8))
+    before, gates = list(events), comparison.other_gates()
     assert gates is not None
     with pytest.raises(UserError, match=r"9 .* 8"):
-        comparison.open(of_listing(contents("y.npz", (4, 9), (3, 4))), inputs(8))
-    assert comparison.gates() is gates
+        comparison.open_source(source_from_listing(contents("y.npz", (4, 9), (3, 4))), inputs(8))
+    assert comparison.other_gates() is gates
     assert events == before
 
 
 def test_another_run_is_compared_as_well_or_the_reason_is_said(
     comparison: Comparison, events: list[Event]
 ) -> None:
-    comparison.renew(inputs(8))
+    comparison.reopen_for(inputs(8))
     comparison.close()
     assert events == []  # there was none
-    comparison.open(of_listing(contents()), inputs(8))
-    gates = comparison.gates()
-    comparison.renew(inputs(2, 4))
+    comparison.open_source(source_from_listing(contents()), inputs(8))
+    gates = comparison.other_gates()
+    comparison.reopen_for(inputs(2, 4))
     assert [type(event) for event in events] == [ComparisonOpened] * 2
     assert gates is not None
-    assert all(map(torch.equal, gates, comparison.gates() or ()))
-    comparison.renew(inputs(9))
+    assert all(map(torch.equal, gates, comparison.other_gates() or ()))
+    comparison.reopen_for(inputs(9))
     event = events[-1]
     assert isinstance(event, ComparisonClosed)
     assert "8 inputs" in event.reason
-    comparison.open(of_listing(contents()), inputs(8))
-    comparison.renew(None)
+    comparison.open_source(source_from_listing(contents()), inputs(8))
+    comparison.reopen_for(None)
     event = events[-1]
     assert isinstance(event, ComparisonClosed)
     assert event.reason
     told_so_far = len(events)
     comparison.close()
     assert len(events) == told_so_far
-    assert comparison.gates() is None
+    assert comparison.other_gates() is None
 
 
 def test_what_is_watched_of_the_run_is_watched_beside_it(comparison: Comparison) -> None:
-    comparison.watch((ProbeRequest("npk"),))
-    comparison.open(of_listing(contents()), inputs(8))
+    comparison.watch_probes((ProbeRequest("npk"),))
+    comparison.open_source(source_from_listing(contents()), inputs(8))
     assert comparison.read_next()
     assert set(comparison.readings) == {"npk"}
-    comparison.watch((ProbeRequest("gates"),))
+    comparison.watch_probes((ProbeRequest("gates"),))
     assert comparison.read_next()
     assert "gates" in comparison.readings
 
@@ -364,13 +368,13 @@ def test_a_file_without_names_is_compared_as_the_network_that_is_said(
     run = NetConfig("cnn4", (("channels", 2),))
     shapes = [weight_shape(node) for node in build_architecture(run, (1, 8, 8), 3).weight_layers]
     given = inputs(1, 8, 8)
-    comparison.open(of_listing(contents("x.npz", *shapes, net=run)), given)
+    comparison.open_source(source_from_listing(contents("x.npz", *shapes, net=run)), given)
     assert [layer.kind for layer in opened(events).layers] == ["conv"] * 4
     with pytest.raises(UserError):
-        comparison.open(of_listing(contents("x.npz", *shapes, net=NET)), given)
+        comparison.open_source(source_from_listing(contents("x.npz", *shapes, net=NET)), given)
     unsaid = replace(contents("x.npz", *shapes), reading=FileReading())
     with pytest.raises(OpenQuestions) as asked:
-        comparison.open(of_listing(unsaid), given)
+        comparison.open_source(source_from_listing(unsaid), given)
     assert {question.about for question in asked.value.questions} == {"activation", "geometry"}
 
 
@@ -380,7 +384,7 @@ def test_grey_examples_go_to_all_channels_of_a_network_of_colour_images(
     run = NetConfig("cnn4", (("channels", 2),))
     shapes = [weight_shape(node) for node in build_architecture(run, (3, 8, 8), 3).weight_layers]
     grey = inputs(1, 8, 8)
-    comparison.open(of_listing(contents("x.npz", *shapes, net=run)), grey)
+    comparison.open_source(source_from_listing(contents("x.npz", *shapes, net=run)), grey)
     network = comparison._network
     assert network is not None
     assert torch.equal(network.x, grey.x.repeat(1, 3, 1, 1))

@@ -262,7 +262,7 @@ def test_a_checkpoint_is_gone_back_to_where_it_is_newer(kept: Desk) -> None:
     recording.write_checkpoint()
     assert recording.mark_checkpoint().done.wait(60.0)
     desk.do(SetLearningRate(1e30))  # a copy of the same step is as good
-    desk.engine._undo.forget()
+    desk.engine._undo.clear_history()
     said = diverge(desk)
     assert (said.back_to, said.stored) == (5, True)
     folder = recording.path

@@ -100,7 +100,7 @@ def test_a_reading_process_reads_what_would_be_read_here_and_training_does_not_n
         found = shown(desk, name)
         assert (found.step, found.error, found.examples) == (0, 0.0, 0)
         assert found.remark == "20 probe examples, exact"
-        here = probe_schedule.all_probes()[name].read(run.probed.context(), {}, None)
+        here = probe_schedule.all_probes()[name].read(run.probed.probe_context(), {}, None)
         assert set(here.arrays) <= set(found.arrays)
         for key, array in here.arrays.items():
             np.testing.assert_allclose(found.arrays[key], array, rtol=1e-4, atol=1e-5)
@@ -154,11 +154,11 @@ def test_the_process_is_there_before_a_network_that_will_need_it_and_not_beside_
     worker = _processes(desk)
     desk.do(StartRun(small(), paused=True))
     assert worker._process is None
-    desk.engine._heavy.expect(replace(small(), net=NetConfig("cnn4")))
+    desk.engine._heavy.prepare_executor(replace(small(), net=NetConfig("cnn4")))
     assert worker._process is not None
     desk.do(StartRun(small(), paused=True))
     assert worker._process is None
-    desk.engine._heavy.expect(small())
+    desk.engine._heavy.prepare_executor(small())
     assert worker._process is None
 
 
@@ -198,7 +198,7 @@ def test_other_probe_examples_are_those_that_a_run_with_this_number_begins_with(
     other.do(StartRun(replace(small(), probe_examples=40), paused=True))
     twin = other.run
     assert run.probed.probe_set == twin.probed.probe_set
-    assert torch.equal(run.probed.context().x, twin.probed.context().x)
+    assert torch.equal(run.probed.probe_context().x, twin.probed.probe_context().x)
     other.engine.close()
     changed = desk.last(ProbeSetChanged)
     assert changed == ProbeSetChanged(2, 40, run.probed.probe_set.digest)

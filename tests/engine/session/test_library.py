@@ -115,7 +115,7 @@ def test_what_is_not_recorded_is_not_saved_and_the_reason_is_said(
 
 def test_the_run_in_progress_is_not_shown_as_a_recorded_one(made: Library) -> None:
     with refused("in-use", value="a"):
-        made.library.read(ShowRun("/runs/a"), recording())
+        made.library.read_folder(ShowRun("/runs/a"), recording())
 
 
 def test_a_fault_of_a_thread_is_told_with_its_words(
@@ -125,7 +125,7 @@ def test_a_fault_of_a_thread_is_told_with_its_words(
         raise ValueError("a fault made for the test")
 
     monkeypatch.setattr(run_library, "_read", fault)
-    made.library.read(ShowRun("/runs/b"), recording())
+    made.library.read_folder(ShowRun("/runs/b"), recording())
     assert {thread.name for thread in made.library._threads.threads} == {"dgn-library"}
     assert all(thread.daemon for thread in made.library._threads.threads)
     made.wait()
@@ -146,7 +146,7 @@ def test_what_is_refused_while_it_is_closed_is_not_told(
         raise UserError("it was cancelled.")
 
     monkeypatch.setattr(run_library, "_read", slow)
-    made.library.read(ShowRun("/runs/b"), None)
+    made.library.read_folder(ShowRun("/runs/b"), None)
     threading.Timer(0.01, go_on.set).start()
     made.library.close()
     assert made.events == []
@@ -155,7 +155,7 @@ def test_what_is_refused_while_it_is_closed_is_not_told(
 def test_a_run_that_was_read_is_taken_once(made: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     run = loaded(Path("/runs/b"))
     monkeypatch.setattr(run_library, "_read", lambda _: run)
-    made.library.read(ShowRun("/runs/b"), recording())
+    made.library.read_folder(ShowRun("/runs/b"), recording())
     made.wait()
     assert made.library.take_loaded() is run
     assert made.library.take_loaded() is None
@@ -255,7 +255,7 @@ def test_a_list_that_was_begun_before_a_run_was_deleted_does_not_come_after(
     monkeypatch.setattr(run_library, "delete_run", lambda _folder: there.clear())
     made.library.list_runs(ListRuns())
     assert begun.wait(60)  # the first list holds the run and is not told yet
-    made.library.delete(DeleteRun(str(tmp_path / "a")))
+    made.library.delete_recorded(DeleteRun(str(tmp_path / "a")))
     while there:
         time.sleep(0.01)
     time.sleep(0.2)  # for the second list to come first, were it not held back

@@ -46,7 +46,7 @@ from dgn_engine.protocol.training import (
     Undo,
 )
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars, SetProbeExamples, Watch
-from dgn_engine.session.live_branch import BranchChild, Branches, cores_of, in_words
+from dgn_engine.session.live_branch import BranchChild, Branches, cores_of, describe_sharing
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -283,7 +283,7 @@ def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -
     listed = desk.all_of(CheckpointsListed)[-1]
     assert (3, "before FR-II") in listed.checkpoints
     assert listed.folder == str(recording.path)
-    assert [listed.nearest(step) for step in (2, 3, 9)] == [None, 3, 3]
+    assert [listed.nearest_step(step) for step in (2, 3, 9)] == [None, 3, 3]
     desk.do(StartBranch(BranchChanges(), 4), StartBranch(BranchChanges(regime="FR-III")))
     desk.do(StopBranch())
     reasons = [(one.kind, one.value) for one in desk.events if isinstance(one, Refused)]
@@ -524,10 +524,10 @@ def test_a_command_takes_steps_at_the_pace_that_its_window_writes(
 
 
 def test_the_share_of_the_processor_is_said_in_words() -> None:
-    assert " 1 thread on " in in_words(1, None)
-    assert " 2 threads on " in in_words(2, 0.94)
-    assert " 0.9 of them " in in_words(2, 0.94)
-    assert " less than 0.1 " in in_words(1, 0.0)
+    assert " 1 thread on " in describe_sharing(1, None)
+    assert " 2 threads on " in describe_sharing(2, 0.94)
+    assert " 0.9 of them " in describe_sharing(2, 0.94)
+    assert " less than 0.1 " in describe_sharing(1, 0.0)
 
 
 def test_the_share_of_the_processor_is_that_of_several_looks() -> None:

@@ -79,14 +79,14 @@ class Files:
     def open(self, target: FileTarget = RUN, purpose: Any = "") -> Event:
         """What is said of a file first; readings of it may follow."""
         before = len(self.events)
-        self.files.open(PATH, purpose, target)
+        self.files.open_file(PATH, purpose, target)
         self.wait()
         return self.events[before]
 
     def say(self, ticket: int, reading: FileReading, target: FileTarget = RUN) -> Event:
         """What is said first of a file that is read so."""
         before = len(self.events)
-        self.files.say(ticket, reading, target)
+        self.files.set_reading(ticket, reading, target)
         self.wait()
         return self.events[before]
 
@@ -109,13 +109,13 @@ def assert_fit(files: Files, target: FileTarget, gates: bool, weights: bool) -> 
     """What a listing says of a file is what happens when it is taken; the newest file."""
     event = next(event for event in reversed(files.events) if isinstance(event, FileListed))
     assert (event.fits, event.weights.fits) == (gates, weights)
-    for act, fits in ((files.files.gates, gates), (files.files.weights, weights)):
+    for act, fits in ((files.files.matched_gates, gates), (files.files.matched_weights, weights)):
         if fits:
             assert act(event.ticket, target).fits
         else:
             with refused("no-fit") as refusal:
                 act(event.ticket, target)
-            said = event.verdict if act == files.files.gates else event.weights.verdict
+            said = event.verdict if act == files.files.matched_gates else event.weights.verdict
             assert str(refusal.error) == said
 
 
@@ -142,7 +142,7 @@ def test_a_file_that_fits_is_listed_with_all_that_can_be_done_with_it(files: Fil
     assert (said.ticket, said.purpose, said.matches) == (1, "gates", event.matches)
     assert said.network.fits
     assert "5-6-6-6-3" in said.network.verdict
-    gates, weights = files.files.gates(1, RUN), files.files.weights(1, RUN)
+    gates, weights = files.files.matched_gates(1, RUN), files.files.matched_weights(1, RUN)
     for match in (gates, weights):
         assert [float(w.flat[0]) for w in match.weights] == [1.0, 2.0, 3.0, 4.0][
             : len(match.weights)
@@ -184,7 +184,7 @@ def test_biases_are_gates_of_any_run_and_weights_of_one_with_biases(files: Files
     assert [row.tensor for row in event.weights.matches] == [f"{n}.weight" for n in range(4)]
     biased = replace(RUN, bias=True)
     assert files.listed(biased).weights.fits
-    assert all(bias is not None for bias in files.files.weights(2, biased).biases)
+    assert all(bias is not None for bias in files.files.matched_weights(2, biased).biases)
 
 
 def test_gates_are_for_the_feature_network_and_weights_for_the_value_network(files: Files) -> None:
@@ -195,7 +195,7 @@ def test_gates_are_for_the_feature_network_and_weights_for_the_value_network(fil
     files.listed(tiled)
     assert_fit(files, tiled, gates=False, weights=True)
     with refused("no-fit"):  # another run has begun since it was listed
-        files.files.weights(2, RUN)
+        files.files.matched_weights(2, RUN)
 
 
 def test_nothing_is_copied_into_a_network_that_is_inspected(files: Files) -> None:
@@ -203,7 +203,7 @@ def test_nothing_is_copied_into_a_network_that_is_inspected(files: Files) -> Non
     event = files.listed(inspected)
     assert (event.matches, event.weights.matches, bool(event.questions)) == ((), (), True)
     assert_fit(files, inspected, gates=False, weights=False)
-    assert files.files.gates(1, RUN).fits
+    assert files.files.matched_gates(1, RUN).fits
 
 
 def test_what_lies_in_between_is_skipped_where_sizes_tell_the_layers_and_said(
@@ -222,32 +222,32 @@ def test_picked_tensors_are_what_is_taken_shown_and_compared(files: Files) -> No
     files.content = contents(*FIT, (6, 6))
     files.listed(purpose="weights")
     names = ("0.weight", "4.weight", "1.weight", "3.weight")
-    files.files.pick(1, names, RUN)
+    files.files.pick_tensors(1, names, RUN)
     event = files.events[-1]
     assert isinstance(event, FileListed)
     assert (event.ticket, event.picked, event.purpose) == (1, True, "weights")
     assert [row.tensor for row in event.matches] == list(names)
     assert [row.tensor for row in event.weights.matches] == list(names)
     assert len(event.tensors) == 5  # all can still be picked
-    for match in (files.files.gates(1, RUN), files.files.weights(1, RUN)):
+    for match in (files.files.matched_gates(1, RUN), files.files.matched_weights(1, RUN)):
         assert [float(w.flat[0]) for w in match.weights][:3] == [1.0, 5.0, 2.0]
-    assert list(files.files.listing(1).arrays) == list(names)
+    assert list(files.files.listing_of(1).arrays) == list(names)
     event = files.say(1, SAID)
     assert isinstance(event, FileListed)
     assert (event.picked, event.network.fits) == (True, True)
     with refused("empty", value=2):
-        files.files.pick(1, ("0.weight", "", "1.weight", "3.weight"), RUN)
-    assert list(files.files.listing(1).arrays) == list(names)  # as it was before
+        files.files.pick_tensors(1, ("0.weight", "", "1.weight", "3.weight"), RUN)
+    assert list(files.files.listing_of(1).arrays) == list(names)  # as it was before
 
 
 def test_a_file_that_is_closed_is_no_longer_open(files: Files) -> None:
     files.listed()
-    files.files.forget(1)
+    files.files.close_file(1)
     assert files.events[-1] == FileClosed(1)
-    files.files.forget(1)  # once
+    files.files.close_file(1)  # once
     assert files.events.count(FileClosed(1)) == 1
     assert files.listed().ticket == 2
-    for act in (files.files.gates, files.files.weights):
+    for act in (files.files.matched_gates, files.files.matched_weights):
         with refused("no-file", value=1):
             act(1, RUN)
 
@@ -263,21 +263,21 @@ def test_a_file_that_is_closed_while_it_is_read_anew_stays_closed(files: Files) 
 
     slow: Any = SlowTarget()
     files.listed()
-    files.files.say(1, SAID, slow)
+    files.files.set_reading(1, SAID, slow)
     assert begun.wait(60)
-    files.files.forget(1)
+    files.files.close_file(1)
     go_on.set()
     files.wait()
     assert not isinstance(files.events[-1], FileListed)
     with refused("no-file", value=1):
-        files.files.listing(1)
+        files.files.listing_of(1)
 
 
 def test_a_file_that_cannot_be_read_is_refused_by_its_name(files: Files) -> None:
     files.content = UserError("It is empty.", kind="empty")
     assert files.open() == Refused("open x.npz", "It is empty.", "empty")
     with refused("no-file", value=1):
-        files.files.listing(1)
+        files.files.listing_of(1)
 
 
 def test_a_fault_of_a_reader_is_told_with_its_traceback(files: Files) -> None:
@@ -296,7 +296,7 @@ def test_closing_cancels_what_is_read_and_says_nothing_of_it(
     files.listed()
     files.content = content
     files.go_on.clear()
-    files.files.open(PATH, "", RUN)
+    files.files.open_file(PATH, "", RUN)
     until = time.monotonic() + 60
     while len(files.cancelled) < 2:
         assert time.monotonic() < until
@@ -310,4 +310,4 @@ def test_closing_cancels_what_is_read_and_says_nothing_of_it(
     refusals = [event for event in files.events if isinstance(event, Refused)]
     assert refusals == []
     with refused("no-file", value=1):
-        files.files.listing(1)
+        files.files.listing_of(1)

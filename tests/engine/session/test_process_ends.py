@@ -227,9 +227,9 @@ def test_an_engines_process_does_not_outlive_the_program() -> None:
     assert (process.daemon, process.name) == (True, "dgn-engine")
     assert session._relay.daemon
     assert session._arguments == ("data", "runs")
-    assert session.left == ""
-    assert session.latest() is None
-    assert session.drain() == []
+    assert session.resumable_folder == ""
+    assert session.take_latest_frame() is None
+    assert session.drain_events() == []
     assert session.close(1.0)
     thread = ThreadSession()._thread
     assert (thread.daemon, thread.name) == (True, "dgn-engine")
@@ -324,7 +324,7 @@ def listen(session: ProcessSession, count: int) -> list[Event]:
     until = time.monotonic() + 60
     while len(heard) < count:
         assert time.monotonic() < until, heard
-        heard += session.drain()
+        heard += session.drain_events()
         time.sleep(0.001)
     return heard
 
@@ -340,8 +340,8 @@ def test_frames_are_asked_for_one_by_one_and_events_come_in_order(processes: Pro
     process.pipe.send(frame(4))
     process.pipe.send(Paused(4))
     assert listen(session, 2) == [READY, Paused(4)]
-    assert session.latest() == frame(4)
-    assert session.latest() is None
+    assert session.take_latest_frame() == frame(4)
+    assert session.take_latest_frame() is None
     assert process.pipe.recv() == TAKEN
     assert not process.pipe.poll()
     session.send(Pause())
@@ -350,7 +350,7 @@ def test_frames_are_asked_for_one_by_one_and_events_come_in_order(processes: Pro
     process.die(0)
     assert listen(session, 1) == [Stopped()]
     assert session.close(1.0)
-    assert session.drain() == []  # it ended because it was asked to: no failure
+    assert session.drain_events() == []  # it ended because it was asked to: no failure
 
 
 def test_a_process_that_does_not_end_is_killed_and_that_is_told(
@@ -390,13 +390,13 @@ def test_a_recorded_run_goes_on_in_another_process_and_old_frames_are_forgotten(
     first.pipe.send(frame(400))
     first.pipe.send(Running(400))
     listen(session, 2)
-    assert session.left == "/runs/a"
+    assert session.resumable_folder == "/runs/a"
     first.die(-9)
     assert isinstance(*listen(session, 1), Working)
     second = processes.second
     assert second.pipe.recv() == watch
     assert second.pipe.recv() == ContinueRun("/runs/a", paused=False)
-    assert session.latest() is None
+    assert session.take_latest_frame() is None
     assert first.closed
     second.pipe.send(RunContinued(390, "", "/runs/a"))
     second.pipe.send(SettingChanged(390, 1e-3, 8.0, "image", 0.0))
@@ -419,7 +419,7 @@ def test_a_command_that_the_engine_does_not_take_is_refused_and_nobody_waits(
     big = OpenFile("x" * 10_000)
     for _ in range(MOST):
         session.send(big)
-    assert session.drain() == []
+    assert session.drain_events() == []
     session.send(big)  # one beyond
     (refused,) = listen(session, 1)
     assert isinstance(refused, Refused)
@@ -431,7 +431,7 @@ def test_a_command_that_the_engine_does_not_take_is_refused_and_nobody_waits(
     assert listen(session, 1) == [READY]
     for _ in range(2):  # as many as it has obeyed
         session.send(Pause())
-    assert session.drain() == []
+    assert session.drain_events() == []
     session.send(Pause())
     (refused,) = listen(session, 1)
     assert isinstance(refused, Refused)
@@ -501,7 +501,7 @@ def test_a_fault_between_process_and_window_is_told_with_its_traceback(
     assert process.killed  # it did not end by itself
     assert session.close(1.0)
     session.send(Pause())  # nobody is there, and nobody waits
-    assert session.drain() == []
+    assert session.drain_events() == []
 
 
 def test_a_process_that_cannot_be_started_is_told(
@@ -513,7 +513,7 @@ def test_a_process_that_cannot_be_started_is_told(
     monkeypatch.setattr(MadeUpProcess, "start", start)
     session = ProcessSession()
     session.start()
-    failed, stopped = session.drain()
+    failed, stopped = session.drain_events()
     assert isinstance(failed, Failed)
     assert "[Errno 11]" in failed.what
     assert stopped == Stopped()
@@ -539,10 +539,10 @@ def test_a_reading_crosses_once_and_stays_the_same_object() -> None:
     third = replace(second, step=3, readings={"gates": gates}, compared={})
     fourth = replace(first, step=4)
     sender, receiver = FrameReduction(), FrameCompletion()
-    sent = [crossed(sender.reduced(frame)) for frame in (first, second, third, fourth)]
+    sent = [crossed(sender.reduce_frame(frame)) for frame in (first, second, third, fourth)]
     assert [sorted(one.frame.readings) for one in sent] == [["gates", "npk"], ["npk"], [], ["npk"]]
     assert [sorted(one.frame.compared) for one in sent] == [["npk"], [], [], ["npk"]]
-    got = [receiver.whole(one) for one in sent]
+    got = [receiver.complete_frame(one) for one in sent]
     for frame, there in zip((first, second, third, fourth), got, strict=True):
         assert there.step == frame.step
         for mine, theirs in ((frame.readings, there.readings), (frame.compared, there.compared)):
@@ -556,5 +556,5 @@ def test_a_reading_crosses_once_and_stays_the_same_object() -> None:
 
 def test_arrays_cannot_be_written_to_after_they_crossed() -> None:
     frame = Frame(1, 1, 0.0, 0.0, None, {"gates": reading("gates", 1)})
-    whole = FrameCompletion().whole(crossed(FrameReduction().reduced(frame)))
+    whole = FrameCompletion().complete_frame(crossed(FrameReduction().reduce_frame(frame)))
     assert not whole.readings["gates"].arrays["a"].flags.writeable

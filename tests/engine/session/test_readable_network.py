@@ -48,7 +48,7 @@ def test_both_say_what_they_are_read_on(both: tuple[ReadableNetwork, ReadableNet
 def test_probes_see_the_same_examples_under_each(
     both: tuple[ReadableNetwork, ReadableNetwork],
 ) -> None:
-    contexts = [network.probed.context() for network in both]
+    contexts = [network.probed.probe_context() for network in both]
     assert [context.regime.name for context in contexts] == ["ReLU", "ReLU"]
     assert contexts[0].x.equal(contexts[1].x)
     assert contexts[0].labels.equal(contexts[1].labels)
@@ -63,4 +63,4 @@ def test_the_probe_set_of_each_is_chosen_alike(
     assert run.probed.probe_set == inspected.probed.probe_set
     assert set(run.probed.probe_set.labels) == {3}
     assert run.config.probe_examples == inspected.config.probe_examples == 8
-    assert len(run.probed.context().x) == len(inspected.probed.context().x) == 8
+    assert len(run.probed.probe_context().x) == len(inspected.probed.probe_context().x) == 8

@@ -28,7 +28,7 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars, ProbeSetChanged, Watch
 from dgn_engine.session.process_session import ProcessSession
-from dgn_engine.session.restart import AT_MOST_EVERY, EngineRestart, changes_undone, poisons
+from dgn_engine.session.restart import AT_MOST_EVERY, EngineRestart, changes_undone, poisons_cuda
 from dgn_engine.storage import lock
 from tests.engine.session.conftest import STARTED
 
@@ -119,16 +119,16 @@ def test_without_a_recorded_run_nothing_is_started_again(folder: Path) -> None:
     other.on_event(STARTED, 78)
     other.on_event(DIALS, 78)  # no folder is of process 78
     assert other.after_death("signal 9") == ()
-    assert other.left == ""
+    assert other.resumable_folder == ""
 
 
 def test_a_fault_of_cuda_is_told_from_one_of_ours() -> None:
     fault = "RuntimeError: CUDA error: device-side assert triggered"
-    assert poisons(Failed(f"Training stopped by a fault: {fault}", ""))
-    assert poisons(Failed("x: AcceleratorError: CUDA error: unspecified launch failure", ""))
-    assert not poisons(Failed("x: OutOfMemoryError: CUDA out of memory.", ""))
-    assert not poisons(Failed("x: ValueError: shapes differ", ""))
-    assert not poisons(Paused(3))
+    assert poisons_cuda(Failed(f"Training stopped by a fault: {fault}", ""))
+    assert poisons_cuda(Failed("x: AcceleratorError: CUDA error: unspecified launch failure", ""))
+    assert not poisons_cuda(Failed("x: OutOfMemoryError: CUDA out of memory.", ""))
+    assert not poisons_cuda(Failed("x: ValueError: shapes differ", ""))
+    assert not poisons_cuda(Paused(3))
 
 
 def test_a_session_that_was_never_started_closes() -> None:
@@ -166,13 +166,13 @@ def test_the_step_that_was_reached_is_the_last_that_was_heard_of(
     restart.on_frame(Frame(1, 700, 0.0, 0.0, None))
     restart.on_frame(Frame(1, 650, 0.0, 0.0, None))
     assert "at step 700." in restart.final_failure("x").what
-    assert restart.left == str(folder)
+    assert restart.resumable_folder == str(folder)
     restart.on_event(STARTED, 77)  # another run, whose folder is not there yet
-    assert restart.left == ""
+    assert restart.resumable_folder == ""
     assert "step 0." in restart.final_failure("x").what
     assert str(folder) not in restart.final_failure("x").what
     restart.on_event(RunContinued(41, "", "/elsewhere"), 77)
-    assert restart.left == "/elsewhere"
+    assert restart.resumable_folder == "/elsewhere"
     assert "at step 41." in restart.final_failure("x").what
 
 
@@ -197,7 +197,7 @@ def test_a_lock_from_before_the_machine_was_started_again_is_not_this_process(
     file.write_text(json.dumps({**json.loads(file.read_text()), "boot": "another"}))
     restart = EngineRestart(str(folder.parent), Clock())
     training(restart)
-    assert restart.left == ""
+    assert restart.resumable_folder == ""
     assert restart.after_death("signal 9") == ()
 
 

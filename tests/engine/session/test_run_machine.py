@@ -136,7 +136,7 @@ class RunMachine(RuleBasedStateMachine):
         self.file = draw_file("gates.pt", network.weight_shapes("feature"), biased, True, 3)
         gates = self.file if config.gating.gates_from else None
         self._open()
-        self.engine.obey(StartRun(config, paused=True))
+        self.engine.handle_command(StartRun(config, paused=True))
         try:
             self.slow = SlowRun(config, data, lambda: self.now, gates)
         except Refusal:
@@ -196,7 +196,7 @@ class RunMachine(RuleBasedStateMachine):
             slowly(slow)  # type: ignore[operator]
         except Refusal:
             slow.events.append(Refused(command.in_words(), ""))
-        self.engine.obey(command)
+        self.engine.handle_command(command)
         self._compare()
 
     def _compare(self) -> None:
@@ -253,7 +253,7 @@ class RunMachine(RuleBasedStateMachine):
         self._forget_rounding(tensors)
         assert trainer.counters()["train_seen"] == state.seen
         assert np.allclose(trainer.counters()["train_sums"], (state.loss_sum, state.right), **CLOSE)
-        context = run.probed.context()
+        context = run.probed.probe_context()
         with torch.no_grad():
             logits = context.network(context.x)
         slowly, gates = slow.outputs(list(run.probed.probe_set.indices))
@@ -378,7 +378,7 @@ class RunMachine(RuleBasedStateMachine):
 
     def _open_file(self, file: File) -> int:
         self.file = file
-        self.engine.obey(OpenFile(file.name))
+        self.engine.handle_command(OpenFile(file.name))
         self.tickets += 1
         until = time.monotonic() + 60
         while not any(isinstance(event, FileListed) for event in self.events):
@@ -410,7 +410,7 @@ class RunMachine(RuleBasedStateMachine):
         self.slow.events.clear()
         self.tickets = 0
         self._open()
-        self.engine.obey(ContinueRun(str(folder), paused=True))
+        self.engine.handle_command(ContinueRun(str(folder), paused=True))
         self.slow.reopened()
         self._check_continued()
         self.slow.tell_settings()

@@ -52,7 +52,7 @@ def save(desk: Desk, path: Path) -> Path:
 
 def gates_of(desk: Desk, layer: int = 0) -> np.ndarray:
     """Of the network that is trained now, on its probe set."""
-    return desk.run.probed.context().gates[layer].numpy()
+    return desk.run.probed.probe_context().gates[layer].numpy()
 
 
 # B after another B
@@ -90,7 +90,7 @@ def test_the_second_b_is_read_anew_and_nothing_is_read_after_the_last(
         desk.do(StartRun(small("ReLU", seed=seed), paused=True))
         files.append((save(desk, tmp_path / f"{seed}.safetensors"), desk.engine.run))
     desk.do(StartRun(small("ReLU"), paused=True), Watch(PROBES))
-    x = desk.run.probed.context().x
+    x = desk.run.probed.probe_context().x
     shown = []
     for number, (path, run) in enumerate(files, 1):
         desk.do(CompareFile(desk.open(path).ticket))

@@ -142,4 +142,4 @@ def test_a_process_that_is_closed_while_torch_is_loaded_does_not_wait_for_it():
     session = ProcessSession()
     session.start()
     assert session.close(60.0)
-    assert [type(event) for event in session.drain()] == [Stopped]
+    assert [type(event) for event in session.drain_events()] == [Stopped]

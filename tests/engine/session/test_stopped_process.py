@@ -44,7 +44,7 @@ class Heard:
     def wait_for(self, kind: type[Event], count: int = 1) -> list[Event]:
         until = time.monotonic() + 120.0
         while True:
-            self.events += self.session.drain()
+            self.events += self.session.drain_events()
             found = [one for one in self.events if isinstance(one, kind)]
             if len(found) >= count:
                 return found
@@ -64,7 +64,7 @@ def test_commands_to_a_stopped_process_do_not_hold_the_window_up_and_are_obeyed_
     heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_session, "SILENT", 0.3)
-    heard.session._watch.heard(ready=True)  # with the shorter patience
+    heard.session._watch.on_message(ready=True)  # with the shorter patience
     os.kill(heard.pid, signal.SIGSTOP)
     began = time.thread_time()
     for number in range(MOST + 5):
@@ -117,7 +117,7 @@ class WatchBench:
     def look(self, seconds: float) -> None:
         for _ in range(round(seconds / 0.1)):
             self.now += 0.1
-            event = self.watch.look()
+            event = self.watch.check_silence()
             if event is not None:
                 self.told.append(event)
 
@@ -125,14 +125,14 @@ class WatchBench:
 @pytest.fixture
 def ready() -> WatchBench:
     bench = WatchBench()
-    bench.watch.heard(ready=True)
+    bench.watch.on_message(ready=True)
     return bench
 
 
 def test_a_process_that_says_something_now_and_then_is_not_silent(ready: WatchBench) -> None:
     for _ in range(10):
         ready.look(SILENT - 1.0)
-        ready.watch.heard()
+        ready.watch.on_message()
     assert ready.told == []
 
 
@@ -140,7 +140,7 @@ def test_silence_and_its_end_are_told_once_each(ready: WatchBench) -> None:
     ready.look(60.0)
     (silent,) = ready.told
     assert silent == EngineSilent(pytest.approx(SILENT, abs=0.3))
-    ready.watch.heard()
+    ready.watch.on_message()
     ready.look(1.0)
     assert ready.told[1:] == [EngineAnswered(pytest.approx(60.0, abs=0.3))]
     ready.look(SILENT + 1.0)
@@ -161,8 +161,8 @@ def test_a_process_may_take_long_to_load_torch() -> None:
     assert bench.told == []
     bench.look(2.0)
     assert len(bench.told) == 1
-    bench.watch.heard(ready=True)
+    bench.watch.on_message(ready=True)
     bench.look(1.0)
-    bench.watch.begin()  # another in its place
+    bench.watch.restart_watch()  # another in its place
     bench.look(LOADING - 1.0)
     assert [type(one) for one in bench.told] == [EngineSilent, EngineAnswered]

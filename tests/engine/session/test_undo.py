@@ -200,7 +200,7 @@ def test_a_setting_is_put_back_alone_and_both_ways_are_done_again(begun: Desk) -
     begun.train(4)
     learnt = whole(begun)
     listed = begun.last(ChangesListed)
-    assert listed.setting == "the learning rate"
+    assert listed.last_setting == "the learning rate"
     begun.do(UndoSetting())
     assert run.trainer.optimizer.learning_rate == 1e-3
     assert begun.last(UndoChanged) == UndoChanged("order of the gate layers", "learning rate")

@@ -52,7 +52,7 @@ class History:
     def do(self, *commands: Command) -> str:
         """What is undone next, in words."""
         for command in commands:
-            self.history.remember(command, self.run, self.act)
+            self.history.execute_undoable(command, self.run, self.act)
         return self.last(UndoChanged).undo
 
     def act(self, command: Command) -> None:

@@ -90,7 +90,7 @@ def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_lat
 ) -> None:
     given: list[int] = []
     now = 100.0
-    monkeypatch.setattr(unused_memory, "give_back", lambda: given.append(1))
+    monkeypatch.setattr(unused_memory, "release_free_memory", lambda: given.append(1))
     desk = kept
     desk.engine.state.unused = unused_memory.UnusedMemory(lambda: now)
     for number in (0, 2):
@@ -108,14 +108,14 @@ def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_lat
 def test_both_are_harmless_where_the_c_library_is_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    unused_memory.give_back()
+    unused_memory.release_free_memory()
 
     def unknown(_: object) -> object:
         raise OSError("no such library")
 
     monkeypatch.setattr(unused_memory.ctypes, "CDLL", unknown)
-    unused_memory.give_back()
+    unused_memory.release_free_memory()
     unused_memory.use_one_heap()
     monkeypatch.setattr(unused_memory.ctypes, "CDLL", lambda _: object())
-    unused_memory.give_back()
+    unused_memory.release_free_memory()
     unused_memory.use_one_heap()

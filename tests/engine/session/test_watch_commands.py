@@ -45,11 +45,11 @@ def test_a_watched_and_recorded_run_has_the_weights_of_a_headless_one_bit_for_bi
 def test_a_frozen_window_does_not_slow_training() -> None:
     """It takes nothing for a hundred steps: nothing waits for it, and it is told once."""
     mailbox, told = Mailbox(), []
-    mailbox.notify(lambda: told.append(1))
+    mailbox.set_wakeup(lambda: told.append(1))
     engine = Engine(mailbox.emit, mailbox.publish)
     try:
-        engine.obey(Watch(PROBES))
-        engine.obey(StartRun(small()))
+        engine.handle_command(Watch(PROBES))
+        engine.handle_command(StartRun(small()))
         steps = 0
         while steps < 100:
             engine.advance()
@@ -59,8 +59,8 @@ def test_a_frozen_window_does_not_slow_training() -> None:
     finally:
         engine.close()
     assert len(told) == 1
-    assert mailbox.latest() is not None
-    assert mailbox.latest() is None, "of frames one is kept"
+    assert mailbox.take_latest_frame() is not None
+    assert mailbox.take_latest_frame() is None, "of frames one is kept"
 
 
 @pytest.mark.parametrize(
@@ -135,14 +135,14 @@ def test_what_was_measured_is_forgotten_when_the_user_changes_something(trains: 
 
 def test_scores_wait_for_the_next_frame_and_other_events_are_told_at_once() -> None:
     mailbox, told = Mailbox(), []
-    mailbox.notify(lambda: told.append(1))
+    mailbox.set_wakeup(lambda: told.append(1))
     mailbox.emit(Measured(1, 0.1, 1.0, 0.5))
     assert told == []
     mailbox.emit(Running(1))
     mailbox.emit(Running(2))
     mailbox.publish(FRAME)
     assert told == [1], "once until the frame is asked for"
-    assert mailbox.latest() == FRAME
+    assert mailbox.take_latest_frame() == FRAME
     mailbox.publish(FRAME)
     assert told == [1, 1]
 
@@ -150,10 +150,10 @@ def test_scores_wait_for_the_next_frame_and_other_events_are_told_at_once() -> N
 def test_who_comes_later_is_told_of_what_has_arrived_before() -> None:
     mailbox, told = Mailbox(), []
     mailbox.emit(Running(1))
-    mailbox.notify(lambda: told.append("first"))
-    mailbox.notify(lambda: told.append("second"))
+    mailbox.set_wakeup(lambda: told.append("first"))
+    mailbox.set_wakeup(lambda: told.append("second"))
     assert told == ["first", "second"]
-    mailbox.latest()
-    mailbox.drain()
+    mailbox.take_latest_frame()
+    mailbox.drain_events()
     mailbox.emit(Running(2))
     assert told == ["first", "second", "second"]

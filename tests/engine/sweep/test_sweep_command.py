@@ -116,7 +116,7 @@ def test_a_stopped_sweep_goes_on_with_the_same_command_to_the_same_numbers(
         return lambda _: next(asked) > times
 
     with monkeypatch.context() as patch:
-        patch.setattr(stop_signals.StopSignals, "requested", after(30))
+        patch.setattr(stop_signals.StopSignals, "stop_requested", after(30))
         assert sweep(path, out, "--quiet") == 130
     capsys.readouterr()
     states = {run["state"] for run in json.loads((out / "results.json").read_text())["runs"]}

@@ -25,7 +25,7 @@ def probed_config(net: str, examples: int = 10, train: int = 60, **training: Any
 
 
 def in_float64(run: Run) -> ProbeContext:
-    found = run.probed.context()
+    found = run.probed.probe_context()
     run.trainer.network.double()
     return ProbeContext(
         found.network, found.x.double(), found.labels, found.regime, training=found.training

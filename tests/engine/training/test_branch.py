@@ -197,4 +197,4 @@ def test_a_branch_whose_first_checkpoint_is_gone_is_not_begun_from_the_seed(
 
 def test_changes_are_the_options_that_make_them(recorded: Recorded) -> None:
     changes = BranchChanges("FL", False, (1, 0), (-1, 2), (), "ones", 0.01, 4.0, 0)
-    recorded([changes.options(), changes.in_words()])
+    recorded([changes.command_options(), changes.in_words()])

@@ -22,7 +22,7 @@ CONFIG = RunConfig(
 
 def listed(run: Run) -> tuple[torch.Tensor, torch.Tensor]:
     """Φ (n, paths to a logit) and v (logits, paths), in float64."""
-    context = run.probed.context()
+    context = run.probed.probe_context()
     gates = [gate.double() for gate in context.gates]
     phi = features(context.architecture, gates, context.x.double())
     one, two, out = (w.detach().double() for w in context.network.value.weights)
@@ -32,13 +32,13 @@ def listed(run: Run) -> tuple[torch.Tensor, torch.Tensor]:
 def test_the_drift_of_a_run_is_that_of_all_its_paths(make_run: Callable[..., Run]) -> None:
     run = make_run("DL", CONFIG)
     phi, v = listed(run)
-    first = drift.PROBE.read(run.probed.context(), {}, None)
+    first = drift.PROBE.read(run.probed.probe_context(), {}, None)
     assert first.scalars["features"] == 0.0
     assert first.scalars["values"] < 1e-7
-    before = [gate.clone() for gate in run.probed.context().gates]
+    before = [gate.clone() for gate in run.probed.probe_context().gates]
     for _ in range(5):
         run.step()
-    found = drift.PROBE.read(run.probed.context(), {}, first.memory)
+    found = drift.PROBE.read(run.probed.probe_context(), {}, first.memory)
     phi_t, v_t = listed(run)
     assert found.scalars["features"] == pytest.approx(
         float((phi_t - phi).norm() / phi.norm()), rel=1e-5
@@ -48,17 +48,17 @@ def test_the_drift_of_a_run_is_that_of_all_its_paths(make_run: Callable[..., Run
     assert found.scalars["features_cosine"] == pytest.approx(cosine, rel=1e-6)
     each = ((phi_t - phi).norm(dim=1) / phi.norm(dim=1)).numpy()
     np.testing.assert_allclose(found.arrays["features"], each, rtol=1e-4)
-    for layer, (then, now) in enumerate(zip(before, run.probed.context().gates, strict=True)):
+    for layer, (then, now) in enumerate(zip(before, run.probed.probe_context().gates, strict=True)):
         share = float(((then >= 0.5) != (now >= 0.5)).double().mean())
         assert found.scalars[f"switched_{layer}"] == share
 
 
 def test_gates_that_stand_still_do_not_drift_and_values_do(make_run: Callable[..., Run]) -> None:
     run = make_run("FR-II", CONFIG)
-    memory = drift.PROBE.read(run.probed.context(), {}, None).memory
+    memory = drift.PROBE.read(run.probed.probe_context(), {}, None).memory
     for _ in range(3):
         run.step()
-    found = drift.PROBE.read(run.probed.context(), {}, memory)
+    found = drift.PROBE.read(run.probed.probe_context(), {}, memory)
     assert found.scalars["features"] == 0.0
     assert found.scalars["values"] > 1e-4
 
@@ -69,11 +69,11 @@ def test_what_takes_too_long_is_read_of_fewer_examples_or_left_out(
     run = make_run("DL", CONFIG)
     each = drift.k.npk_cost(run.architecture, 2)
     monkeypatch.setattr(drift, "BUDGET", 4.5 * each)
-    found = drift.PROBE.read(run.probed.context(), {}, None)
+    found = drift.PROBE.read(run.probed.probe_context(), {}, None)
     assert found.facts["features"] == "Φ from 4 of 5 probe examples."
     assert len(found.arrays["features"]) == len(found.arrays["labels"]) == 4
     monkeypatch.setattr(drift, "BUDGET", 2.5 * each)
-    found = drift.PROBE.read(run.probed.context(), {}, None)
+    found = drift.PROBE.read(run.probed.probe_context(), {}, None)
     assert "features" not in found.arrays
     assert "too long" in found.facts["features"]
     assert "values" in found.scalars

@@ -64,10 +64,10 @@ def test_what_is_measured_are_the_runs_own_steps_where_it_descends_plainly(
     make_run: Callable[..., Run],
 ) -> None:
     run = make_run("DL", config("fc"))
-    found = PROBE.read(run.probed.context(), {}, None)
+    found = PROBE.read(run.probed.probe_context(), {}, None)
     assert found.facts["run"].startswith("The run itself takes these steps")
     for step in range(4):
-        context = run.probed.context()
+        context = run.probed.probe_context()
         again = PROBE.read(context, {}, None)
         assert found.arrays["measured"][step] == pytest.approx(
             again.arrays["measured"][0], rel=1e-5
@@ -86,11 +86,12 @@ def test_what_is_measured_are_the_runs_own_steps_where_it_descends_plainly(
 def test_where_the_run_steps_otherwise_that_is_said(
     make_run: Callable[..., Run], training: dict[str, object], word: str
 ) -> None:
-    found = PROBE.read(make_run("DL", config("fc", **training)).probed.context(), {}, None)
+    found = PROBE.read(make_run("DL", config("fc", **training)).probed.probe_context(), {}, None)
     assert word in found.facts["run"]
     fewer = replace(config("fc"), probe_examples=10)
     assert (
-        "20 examples" in PROBE.read(make_run("DL", fewer).probed.context(), {}, None).facts["run"]
+        "20 examples"
+        in PROBE.read(make_run("DL", fewer).probed.probe_context(), {}, None).facts["run"]
     )
 
 
@@ -108,6 +109,6 @@ def test_a_step_that_float32_does_not_resolve_is_predicted_too(
     make_run: Callable[..., Run], regime: str
 ) -> None:
     tiny = config("fc", loss="cross-entropy", learning_rate=1e-8)
-    found = PROBE.read(make_run(regime, tiny).probed.context(), {}, None)
+    found = PROBE.read(make_run(regime, tiny).probed.probe_context(), {}, None)
     assert found.scalars["one"] < 1e-5
     assert found.arrays["measured"][STEPS] < found.arrays["measured"][0]

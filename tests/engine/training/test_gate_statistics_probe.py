@@ -21,12 +21,12 @@ def test_shares_of_gates_and_units_are_those_counted_one_by_one(
     make_run: Callable[..., Run], net: str, regime: str
 ) -> None:
     run = make_run(regime, probed_config(net, 11))
-    first = PROBE.read(run.probed.context(), {}, None)
-    before = [layer.clone() for layer in run.probed.context().gates]
+    first = PROBE.read(run.probed.probe_context(), {}, None)
+    before = [layer.clone() for layer in run.probed.probe_context().gates]
     for _ in range(3):
         run.step()
-    found = PROBE.read(run.probed.context(), {}, first.memory)
-    context = run.probed.context()
+    found = PROBE.read(run.probed.probe_context(), {}, first.memory)
+    context = run.probed.probe_context()
     labels = context.labels.tolist()
     assert found.arrays["classes"].tolist() == sorted(set(labels))
     assert "churn" not in first.scalars
@@ -47,6 +47,6 @@ def test_shares_of_gates_and_units_are_those_counted_one_by_one(
 
 def test_after_other_examples_there_is_no_churn(make_run: Callable[..., Run]) -> None:
     run = make_run("DL")
-    first = PROBE.read(run.probed.context(), {}, None)
-    found = PROBE.read(run.probed.context().subsample(2), {}, first.memory)
+    first = PROBE.read(run.probed.probe_context(), {}, None)
+    found = PROBE.read(run.probed.probe_context().subsample(2), {}, first.memory)
     assert "churn" not in found.scalars

@@ -68,7 +68,7 @@ def test_updates_are_what_the_weights_did_between_two_readings(
         for _ in range(steps):
             run.step()
         kept.append(weights())
-        seen.append(UPDATES.read(run.probed.context(), {}, memory))
+        seen.append(UPDATES.read(run.probed.probe_context(), {}, memory))
         memory = seen[-1].memory
     first, third, fourth = seen[0], seen[2], seen[3]
     assert np.isnan(first.arrays["value_update"]).all()
@@ -87,18 +87,20 @@ def test_updates_are_what_the_weights_did_between_two_readings(
 
 
 def test_a_network_that_nothing_trains_has_neither(make_run: Callable[..., Run]) -> None:
-    found = make_run("DL", probed_config("fc")).probed.context()
+    found = make_run("DL", probed_config("fc")).probed.probe_context()
     alone = ProbeContext(found.network, found.x, found.labels, found.regime)
     for probe in (GRADIENTS, UPDATES):
         assert probe.read(alone, {}, None).absent.startswith("Nothing trains this network")
-    frozen = GRADIENTS.read(make_run("gates-only", probed_config("fc")).probed.context(), {}, None)
+    frozen = GRADIENTS.read(
+        make_run("gates-only", probed_config("fc")).probed.probe_context(), {}, None
+    )
     assert set(frozen.arrays) == {"labels", "feature"}
 
 
 def test_reading_gradients_changes_no_step(make_run: Callable[..., Run]) -> None:
     plain, read = (make_run("DL", replace(probed_config("fc"), seed=3)) for _ in range(2))
     for _ in range(4):
-        GRADIENTS.read(read.probed.context(), {}, None)
+        GRADIENTS.read(read.probed.probe_context(), {}, None)
         plain.step()
         read.step()
     pairs = zip(plain.trainer.network.parameters(), read.trainer.network.parameters(), strict=True)

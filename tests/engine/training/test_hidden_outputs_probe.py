@@ -155,7 +155,7 @@ def test_channels_begin_where_asked_and_large_maps_are_averaged_down() -> None:
 def test_every_kind_of_regime_has_three_passes(make_run: Callable[..., Run], regime: str) -> None:
     net = NetConfig("fc", (("depth", 3), ("width", 6)))
     config = RunConfig(data=DataConfig(train_limit=40), net=net, probe_examples=20)
-    context = make_run(regime, config).probed.context()
+    context = make_run(regime, config).probed.probe_context()
     found = hidden_outputs.PROBE.read(context, {}, None)
     assert not found.absent
     for name in hidden_outputs.PASSES:
@@ -168,7 +168,7 @@ def test_under_a_wiring_the_gate_layers_are_named_by_where_they_come_from(
 ) -> None:
     net = NetConfig("fc", (("depth", 4), ("width", 6)))
     config = RunConfig(data=DataConfig(train_limit=40), net=net, probe_examples=20)
-    context = make_run("DL", config, wiring=(1, 2, 0), value_input="ones").probed.context()
+    context = make_run("DL", config, wiring=(1, 2, 0), value_input="ones").probed.probe_context()
     found = hidden_outputs.PROBE.read(context, {}, None)
     assert found.facts["order"] == "1 3 2"
     assert found.facts["fed"] == "ones"

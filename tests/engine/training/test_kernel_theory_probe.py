@@ -45,7 +45,7 @@ def test_the_expectation_is_the_mean_over_all_signs_of_the_weights(
 
 
 def test_the_numbers_are_those_of_both_matrices(make_run: Callable[..., Run]) -> None:
-    found = PROBE.read(make_run("DL").probed.context(), {}, None)
+    found = PROBE.read(make_run("DL").probed.probe_context(), {}, None)
     value, expected = found.arrays["value"], found.arrays["expected"]
     off = np.sqrt(((value - expected) ** 2).sum()) / np.sqrt((expected**2).sum())
     assert found.scalars["distance"] == pytest.approx(off)
@@ -56,9 +56,12 @@ def test_the_numbers_are_those_of_both_matrices(make_run: Callable[..., Run]) ->
 
 
 def test_where_the_statement_does_not_hold_that_is_said(make_run: Callable[..., Run]) -> None:
-    assert "makes its own gates" in PROBE.read(make_run("ReLU").probed.context(), {}, None).absent
-    assert "frozen" in PROBE.read(make_run("gates-only").probed.context(), {}, None).absent
+    assert (
+        "makes its own gates"
+        in PROBE.read(make_run("ReLU").probed.probe_context(), {}, None).absent
+    )
+    assert "frozen" in PROBE.read(make_run("gates-only").probed.probe_context(), {}, None).absent
     assert (
         "start as copies"
-        in PROBE.read(make_run("FR-DI").probed.context(), {}, None).facts["depends"]
+        in PROBE.read(make_run("FR-DI").probed.probe_context(), {}, None).facts["depends"]
     )

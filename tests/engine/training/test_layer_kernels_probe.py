@@ -31,7 +31,7 @@ def cosine(one: np.ndarray, two: np.ndarray) -> float:
 def test_each_overlap_and_the_product_are_those_counted_pair_by_pair(
     make_run: Callable[..., Run], net: NetConfig
 ) -> None:
-    context = make_run("DL", config(net)).probed.context()
+    context = make_run("DL", config(net)).probed.probe_context()
     found = PROBE.read(context, {}, None)
     n, product = len(context.x), np.ones((len(context.x),) * 2)
     for layer, gates in enumerate(context.gates):
@@ -50,9 +50,9 @@ def test_a_permutation_leaves_the_product_of_dense_layers_and_says_so(
     make_run: Callable[..., Run],
 ) -> None:
     run = make_run("DL", config(DENSE))
-    before = PROBE.read(run.probed.context(), {}, None)
+    before = PROBE.read(run.probed.probe_context(), {}, None)
     run.control.rewire_gates((2, 0, 1))
-    after = PROBE.read(run.probed.context(), {}, None)
+    after = PROBE.read(run.probed.probe_context(), {}, None)
     assert after.scalars["change"] < 1e-12
     np.testing.assert_allclose(after.arrays["product"], before.arrays["product"], rtol=1e-12)
     np.testing.assert_array_equal(after.arrays["tau_0"], before.arrays["tau_2"])
@@ -66,9 +66,9 @@ def test_what_a_permutation_changes_of_maps_is_that_of_all_paths(
 ) -> None:
     net = NetConfig("cnn4", (("channels", 1),))
     run = make_run("FR-II", config(net))
-    straight = [gates.double() for gates in run.probed.context().gates]
+    straight = [gates.double() for gates in run.probed.probe_context().gates]
     run.control.rewire_gates((3, 1, 0, 2))
-    context = run.probed.context()
+    context = run.probed.probe_context()
     found = PROBE.read(context, {}, None)
     ones = torch.ones_like(context.x).double()
     lambdas = []

@@ -82,14 +82,14 @@ def test_a_probe_without_memory_sees_half_of_its_examples_and_says_so(make_run: 
     run = make_run("DL", replace(SMALL, probe_examples=64))
     hungry(run, "npk", 40)
     run.probe_schedule.watch((ProbeRequest("npk"), ProbeRequest("gates")))
-    run.probe_schedule.read_probes(("npk", "gates"), run.probed.context(), 0)
+    run.probe_schedule.read_probes(("npk", "gates"), run.probed.probe_context(), 0)
     readings = run.probe_schedule.readings
     assert "halved to 32:" in readings["npk"].remark
     assert readings["gates"].remark == ""
     assert readings["gates"].arrays["layer_0"].shape[0] == 64
     whole = make_run("DL", replace(SMALL, probe_examples=64))
     whole.probe_schedule.watch((ProbeRequest("npk"),))
-    whole.probe_schedule.read_probes(("npk",), whole.probed.context(), 0)
+    whole.probe_schedule.read_probes(("npk",), whole.probed.probe_context(), 0)
     for name, array in readings["npk"].arrays.items():
         if array.shape == (32, 32):  # each second example, classes in their order
             wanted = whole.probe_schedule.readings["npk"].arrays[name][::2, ::2]

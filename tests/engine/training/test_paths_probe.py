@@ -117,7 +117,9 @@ def test_every_path_has_its_feature_and_its_value_and_two_examples_share_some(
 def test_what_sub_networks_add_is_found_by_dropping_their_blocks(
     make_run: Callable[..., Run],
 ) -> None:
-    context = make_run("DL", RunConfig(data=XOR, net=RESIDUAL, probe_examples=6)).probed.context()
+    context = make_run(
+        "DL", RunConfig(data=XOR, net=RESIDUAL, probe_examples=6)
+    ).probed.probe_context()
     found = paths.PROBE.read(context, {"example": 3}, None)
     gates = [layer[3].double() for layer in context.gates]
     weights = [weight.detach().double() for weight in context.network.value.weights]
@@ -144,7 +146,7 @@ def test_a_residual_network_has_the_shares_of_its_sub_networks(
 ) -> None:
     context = make_run(
         "FR-II", RunConfig(data=XOR, net=RESIDUAL, probe_examples=6)
-    ).probed.context()
+    ).probed.probe_context()
     found = paths.PROBE.read(context, {}, None)
     assert found.facts["blocks"] == ",1,2,1 2"
     tau = [(gate.double() @ gate.double().T).diagonal() for gate in context.gates]
@@ -166,12 +168,12 @@ def test_a_residual_network_has_the_shares_of_its_sub_networks(
 def test_where_there_are_no_paths_to_count_that_is_said(
     make_run: Callable[..., Run], config: RunConfig, word: str
 ) -> None:
-    assert word in paths.PROBE.read(make_run("DL", config).probed.context(), {}, None).absent
+    assert word in paths.PROBE.read(make_run("DL", config).probed.probe_context(), {}, None).absent
 
 
 def test_a_large_network_is_summed_and_not_listed(make_run: Callable[..., Run]) -> None:
     wide = RunConfig(data=XOR, net=NetConfig("fc", (("depth", 5), ("width", 40))))
-    context = make_run("DL", wide).probed.context()
+    context = make_run("DL", wide).probed.probe_context()
     found = paths.PROBE.read(context, {}, None)
     assert "units" not in found.arrays
     assert found.scalars["total"] == 3 * 40.0**4
@@ -185,7 +187,9 @@ def test_where_each_nth_example_is_read_a_chosen_one_is_the_same_or_the_nearest_
     make_run: Callable[..., Run], net: NetConfig
 ) -> None:
     """Defect: the place among all was taken for the row of those read, so another one was shown."""
-    whole = make_run("FR-II", RunConfig(data=XOR, net=net, probe_examples=12)).probed.context()
+    whole = make_run(
+        "FR-II", RunConfig(data=XOR, net=net, probe_examples=12)
+    ).probed.probe_context()
     few = whole.subsample(2).subsample(2)
     for chosen, second, shown in (
         (8, "4", ("8", "4")),

@@ -26,7 +26,7 @@ def context_of(
     run: Run, gates: tuple[Tensor, ...], others: tuple[Tensor, ...] | None = None
 ) -> ProbeContext:
     """The run under gates that are given, beside others."""
-    found = run.probed.context(lambda: others)
+    found = run.probed.probe_context(lambda: others)
     network = found.network.with_gates(gates)
     network.own_gates = False
     return ProbeContext(network, found.x, found.labels, found.regime, lambda: others)
@@ -34,7 +34,7 @@ def context_of(
 
 def drawn(run: Run, seed: int, layers: int = 3) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(seed)
-    shape = (len(run.probed.context().x), 16)
+    shape = (len(run.probed.probe_context().x), 16)
     return tuple((torch.rand(shape, generator=generator) < 0.4).float() for _ in range(layers))
 
 
@@ -85,7 +85,7 @@ def cosines(kernel: Tensor) -> np.ndarray:
 @pytest.mark.parametrize("regime", ["DL", "FR-II"])
 def test_overlap_is_the_product_of_the_layers_overlaps(make_run: Make, regime: str) -> None:
     run = make_run(regime)
-    context = run.probed.context()
+    context = run.probed.probe_context()
     trace = context.network.trace(context.x)
     gates = [gate.double().detach() for gate in trace.value.gates]
     pre = [q.double().detach() for q in trace.gate_pre]
@@ -110,8 +110,8 @@ def test_overlap_is_the_product_of_the_layers_overlaps(make_run: Make, regime: s
 
 def test_paths_that_two_examples_share_are_counted_one_by_one(make_run: Make) -> None:
     run = make_run("FR-II")
-    found = PROBES["overlap"].read(run.probed.context(), {}, None).arrays
-    first, second, third = (gate.bool().numpy() for gate in run.probed.context().gates)
+    found = PROBES["overlap"].read(run.probed.probe_context(), {}, None).arrays
+    first, second, third = (gate.bool().numpy() for gate in run.probed.probe_context().gates)
 
     def shared(a: int, b: int) -> int:
         """Paths from one input unit, each tried."""
@@ -132,7 +132,7 @@ def test_paths_that_two_examples_share_are_counted_one_by_one(make_run: Make) ->
         assert own[a] == shared(a, a)
         count = found["active"][a, b] * np.sqrt(own[a] * own[b])
         np.testing.assert_allclose(count, shared(a, b), rtol=1e-5, atol=1e-6)
-    soft = PROBES["overlap"].read(make_run("DL").probed.context(), {}, None)
+    soft = PROBES["overlap"].read(make_run("DL").probed.probe_context(), {}, None)
     assert "paths" not in soft.arrays
 
 
@@ -151,12 +151,12 @@ def test_a_picture_of_living_gates_does_not_stay_over_gates_that_have_died(
 ) -> None:
     names = ("overlap", "layer_kernels")
     run, schedule = make_run("ReLU"), watching(events, *names)
-    schedule.read_probes(names, run.probed.context(), 7)
+    schedule.read_probes(names, run.probed.probe_context(), 7)
     with torch.no_grad():  # digits have no negative pixel
         for layer in range(3 - layers, 3):
             run.trainer.network.value.weights[layer].fill_(-1.0)
     run.probed.invalidate_readings()
-    schedule.read_probes(names, run.probed.context(), 9)
+    schedule.read_probes(names, run.probed.probe_context(), 9)
     for name in names:
         found = schedule.readings[name]
         assert found.step == 9
@@ -168,7 +168,7 @@ def test_a_picture_of_living_gates_does_not_stay_over_gates_that_have_died(
 
 def test_the_npk_of_the_probe_set_is_inputs_times_overlaps(make_run: Make) -> None:
     run = make_run("FR-II")
-    context = run.probed.context()
+    context = run.probed.probe_context()
     gates = [gate.double() for gate in context.gates]
     x = context.x.double()
     kernel = (x @ x.T) * torch.stack([g @ g.T for g in gates]).prod(0)
@@ -184,7 +184,7 @@ def test_the_npk_of_the_probe_set_is_inputs_times_overlaps(make_run: Make) -> No
 
 def test_the_ntk_of_the_probe_set_is_that_of_both_networks(make_run: Make) -> None:
     run = make_run("DL")
-    context, network = run.probed.context(), run.trainer.network
+    context, network = run.probed.probe_context(), run.trainer.network
     found = PROBES["ntk"].read(context, {}, None)
     for name, part in (("value", network.value), ("feature", network.feature)):
         weights = list(part.weights)
@@ -204,14 +204,14 @@ def test_the_ntk_of_the_probe_set_is_that_of_both_networks(make_run: Make) -> No
         assert found.scalars[f"trace_{name}"] == pytest.approx(kernel.trace().item(), rel=1e-4)
         assert found.scalars[f"norm_{name}"] == pytest.approx(kernel.norm().item(), rel=1e-3)
     assert "cross" not in found.arrays
-    hard = PROBES["ntk"].read(make_run("FR-II").probed.context(), {}, None)
+    hard = PROBES["ntk"].read(make_run("FR-II").probed.probe_context(), {}, None)
     assert "hard gates" in hard.facts["feature"]
     assert hard.facts["trains"] == "K = K^V, over Θ^v."
-    frozen = PROBES["ntk"].read(make_run("gates-only").probed.context(), {}, None)
+    frozen = PROBES["ntk"].read(make_run("gates-only").probed.probe_context(), {}, None)
     assert set(frozen.arrays) == {"labels", "feature"}
     assert frozen.facts["trains"] == "K = K^F, over Θ^f."
     assert "value network is frozen" in frozen.facts["value"]
-    own = PROBES["ntk"].read(make_run("soft-ReLU").probed.context(), {}, None)
+    own = PROBES["ntk"].read(make_run("soft-ReLU").probed.probe_context(), {}, None)
     assert {"value", "feature", "cross"} <= set(own.arrays)
 
 
@@ -234,7 +234,7 @@ def test_of_a_network_that_overflowed_it_is_said_that_it_has_and_what_to_do(
     with torch.no_grad():
         run.trainer.network.value.weights[0].fill_(number)
         run.trainer.network.feature.weights[0].fill_(number)
-    schedule.read_probes(names, run.probed.context(), 7)
+    schedule.read_probes(names, run.probed.probe_context(), 7)
     for name in names:
         reading = schedule.readings[name]
         assert reading.facts == {"fault": "overflow"}

@@ -88,9 +88,9 @@ def test_a_refined_reading_is_of_the_step_at_which_it_was_submitted(
     executor: ReadingExecutor, make_run: Make
 ) -> None:
     run, answers = make_run("DL"), Answers()
-    expected = all_probes()["gates"].read(run.probed.context(), {}, None)
+    expected = all_probes()["gates"].read(run.probed.probe_context(), {}, None)
     executor.submit(
-        [RefinedJob("gates", {}, answers.deliver)], StepContexts(run.probed.context(), 0)
+        [RefinedJob("gates", {}, answers.deliver)], StepContexts(run.probed.probe_context(), 0)
     )
     assert executor.refines
     assert answers == []
@@ -108,7 +108,7 @@ def test_nothing_is_delivered_of_a_job_that_was_cancelled(
     executor: ReadingExecutor, make_run: Make
 ) -> None:
     run, stopped, answers = make_run("DL"), Answers(), Answers()
-    contexts = StepContexts(run.probed.context(), 0)
+    contexts = StepContexts(run.probed.probe_context(), 0)
     job = RefinedJob("npk", {}, stopped.deliver)
     executor.submit([job], contexts)
     executor.submit([RefinedJob("npk", {}, answers.deliver)], contexts)
@@ -123,7 +123,7 @@ def test_an_executor_that_is_closed_says_why_and_begins_anew_with_the_next_job(
     executor: ReadingExecutor, make_run: Make
 ) -> None:
     contexts, ended, answers = (
-        StepContexts(make_run("DL").probed.context(), 0),
+        StepContexts(make_run("DL").probed.probe_context(), 0),
         Answers(),
         Answers(),
     )
@@ -148,8 +148,8 @@ def test_an_exact_reading_is_of_each_nth_example_of_its_step(
     executor: ReadingExecutor, make_run: Make
 ) -> None:
     run, answers = make_run("DL"), Answers()
-    expected = all_probes()["gates"].read(run.probed.context().subsample(2), {}, None)
-    executor.submit([exact_job(answers)], StepContexts(run.probed.context(), 4))
+    expected = all_probes()["gates"].read(run.probed.probe_context().subsample(2), {}, None)
+    executor.submit([exact_job(answers)], StepContexts(run.probed.probe_context(), 4))
     assert len(answers) == (not executor.reads_aside)
     run.step()
     wait_until(executor, lambda: answers)
@@ -198,7 +198,7 @@ def test_a_probe_whose_reading_was_cancelled_is_read_again(
     schedule = run.probe_schedule
     schedule.use_executor(executor)
     schedule.watch((ProbeRequest("npk"),))
-    contexts = StepContexts(run.probed.context(), 0)
+    contexts = StepContexts(run.probed.probe_context(), 0)
     schedule.refined.begin_jobs({"npk": {}}, contexts)
     schedule.cancel("npk")
     assert not schedule.is_refining
@@ -216,7 +216,7 @@ def test_an_exact_reading_that_is_cancelled_is_waited_for_and_not_delivered(
 ) -> None:
     executor, answers = StreamReadings(torch.device("cpu")), Answers()
     job = exact_job(answers)
-    executor.submit([job], StepContexts(make_run("DL").probed.context(), 0))
+    executor.submit([job], StepContexts(make_run("DL").probed.probe_context(), 0))
     executor.cancel(job)
     assert not executor.deliver_answers()
     assert answers == []
@@ -228,7 +228,7 @@ def test_a_schedule_without_an_executor_that_refines_reads_everything_here(make_
     schedule = run.probe_schedule
     schedule.watch((ProbeRequest("npk"),))
     schedule.use_executor(InlineReadings())
-    schedule.read_probes(schedule.due_probes(0), run.probed.context(), 0)
+    schedule.read_probes(schedule.due_probes(0), run.probed.probe_context(), 0)
     assert not schedule.is_refining
     assert schedule.readings["npk"].step == 0
     assert not schedule.refined.end_jobs("training needs the memory")

@@ -171,7 +171,7 @@ def test_a_snapshot_is_the_network_of_its_step_whatever_follows(
     make_run: Make, regime: str
 ) -> None:
     run = make_run(regime)
-    context = run.probed.context()
+    context = run.probed.probe_context()
     with torch.no_grad():
         before = context.network(context.x).clone()
     packed = pack_context(context)
@@ -179,7 +179,7 @@ def test_a_snapshot_is_the_network_of_its_step_whatever_follows(
     found = unpack_context(packed)
     with torch.no_grad():
         assert torch.equal(found.network(found.x), before)
-        assert not torch.equal(run.probed.context().network(context.x), before)
+        assert not torch.equal(run.probed.probe_context().network(context.x), before)
     assert torch.equal(found.labels, context.labels)
     assert (found.regime, found.classes) == (context.regime, context.classes)
     trained = {n: p.requires_grad for n, p in context.network.named_parameters()}

@@ -30,7 +30,9 @@ def test_every_point_of_the_grid_is_that_of_the_network_there(
 ) -> None:
     monkeypatch.setattr(regions, "FINEST", 16)
     data, net, regime = CASES[case]
-    context = make_run(regime, RunConfig(data=data, net=net, probe_examples=10)).probed.context()
+    context = make_run(
+        regime, RunConfig(data=data, net=net, probe_examples=10)
+    ).probed.probe_context()
     found = regions.PROBE.read(context, {}, None)
     arrays, corners = found.arrays, context.x[[0, 5, 9]]
     seen: dict[tuple[int, int], list[tuple[bool, ...]]] = {}
@@ -88,7 +90,7 @@ def test_one_logit_decides_between_two_classes_by_its_sign() -> None:
 
 
 def test_gates_that_are_coins_have_no_plane(make_run: Callable[..., Run]) -> None:
-    found = regions.PROBE.read(make_run("FRG").probed.context(), {}, None)
+    found = regions.PROBE.read(make_run("FRG").probed.probe_context(), {}, None)
     assert "FRG" in found.absent
 
 

@@ -223,14 +223,14 @@ def test_pace_device_and_probe_examples_are_those_that_were_asked_for() -> None:
     run = run_of(changed(BASE, training={"pace": 4.0}, probe_examples=23))
     assert (run.control.pace, run.device) == (4.0, torch.device("cpu"))
     counts = np.bincount(run.probed.probe_set.labels)
-    assert (counts.sum(), len(run.probed.context().x)) == (23, 23)
+    assert (counts.sum(), len(run.probed.probe_context().x)) == (23, 23)
     assert counts.max() - counts.min() <= 1
     chosen = run_of(changed(BASE, probe_set="classes 3,8")).probed.probe_set
     assert set(chosen.labels) == {3, 8}
     run = run_of(changed(BASE, probe_set="rows 7,3,20"))
     assert sorted(run.probed.probe_set.indices) == [3, 7, 20]
     rows = list(run.probed.probe_set.indices)
-    assert torch.equal(run.probed.context().x, run.trainer.data.train_x[rows])
+    assert torch.equal(run.probed.probe_context().x, run.trainer.data.train_x[rows])
     if not torch.backends.mps.is_available():
         with refused("no-device", value="mps"):
             run_of(changed(BASE, device="mps"))

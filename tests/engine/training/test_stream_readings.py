@@ -272,7 +272,7 @@ def test_a_step_without_memory_ends_the_readings_beside_it_and_is_taken_again(
     schedule, take = run.probe_schedule, run.trainer.network_step.take_step
     schedule.use_executor(card)
     schedule.watch((ProbeRequest("npk"),))
-    schedule.read_probes(schedule.due_probes(0), run.probed.context(), 0)
+    schedule.read_probes(schedule.due_probes(0), run.probed.probe_context(), 0)
 
     def full(rows: torch.Tensor) -> None:
         if schedule.is_refining:
@@ -344,7 +344,7 @@ def read_due(run: Run, standing: bool = False) -> None:
     schedule.refined.executor.deliver_answers()
     due = schedule.due_probes(run.step_count, catch_up=standing)
     if due:
-        schedule.read_probes(due, run.probed.context(), run.step_count, standing)
+        schedule.read_probes(due, run.probed.probe_context(), run.step_count, standing)
 
 
 def wait_until_read(run: Run) -> None:

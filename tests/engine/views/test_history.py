@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_engine.protocol.frames import Frame, Reading, freeze
+from dgn_engine.protocol.frames import Frame, Reading, read_only_copy
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import HistoryReplayed, RunContinued
 from dgn_engine.protocol.training import Measured, SettingChanged
@@ -30,7 +30,7 @@ def history() -> History:
 
 
 def test_the_readings_are_those_of_the_newest_frame(history: History) -> None:
-    gates = Reading("gates", 5, arrays={"g": freeze(np.ones(3))})
+    gates = Reading("gates", 5, arrays={"g": read_only_copy(np.ones(3))})
     history.on_frame(frame(1, 5, gates))
     history.on_frame(frame(1, 9, gates, Reading("overlap", 9)))
     view = history.view({})

@@ -68,7 +68,7 @@ def after(*events: Event) -> RunState:
 STATES = {
     "starting": RunState(),
     "idle": after(READY),
-    "running": after(READY, RUN).at(5),
+    "running": after(READY, RUN).moved_to_step(5),
     "paused": after(READY, RUN, Paused(5)),
     "finished": after(READY, RUN, Finished(5)),
     "shown": after(READY, RUN, RunShown("a", "finished", 5)),

@@ -386,13 +386,13 @@ def test_keys_and_the_palette_act_on_the_run_a_second_time_too_and_refusals_are_
     window, registry = viewer.window, viewer.window.registry
     palette = window.action_views.palette
     both = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
-    qtbot.waitUntil(lambda: window.run_state.running)
+    qtbot.waitUntil(lambda: window.run_state.is_running)
     for _ in range(2):
         QTest.keyClick(window, Qt.Key.Key_Space)
         qtbot.waitUntil(lambda: window.run_state.phase == "paused")
         assert registry["run.toggle"].text() == "Run"
         QTest.keyClick(window, Qt.Key.Key_Space)
-        qtbot.waitUntil(lambda: window.run_state.running)
+        qtbot.waitUntil(lambda: window.run_state.is_running)
         assert registry["run.toggle"].text() == "Pause"
 
     said = len(window.notices.recent)
@@ -409,7 +409,7 @@ def test_keys_and_the_palette_act_on_the_run_a_second_time_too_and_refusals_are_
     assert palette.shown() == ("run.step",)
     QTest.keyClick(palette.query, Qt.Key.Key_Escape)
     assert not palette.isVisible()
-    assert window.run_state.running
+    assert window.run_state.is_running
     QTest.keyClick(window, Qt.Key.Key_P, both)
     assert palette.isVisible()
     visible = {spec.id for spec in registry.rows if registry[spec.id].isVisible()}

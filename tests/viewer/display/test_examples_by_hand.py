@@ -32,7 +32,7 @@ def standing_still(viewer: Viewer, qtbot: QtBot, **charts: str) -> dict[str, Sce
     qtbot.waitUntil(lambda: window.history.view({}).pictures is not None)
     qtbot.waitUntil(lambda: "gates" in window.history.readings)
     window.registry["run.toggle"].trigger()
-    qtbot.waitUntil(lambda: not window.run_state.running)
+    qtbot.waitUntil(lambda: not window.run_state.is_running)
     scenes = {name: window.docks.hosts[name].charts.view for name in charts}
     qtbot.waitUntil(
         lambda: all(charts[name] in scenes[name].charts.shown_keys() for name in charts)

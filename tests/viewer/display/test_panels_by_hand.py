@@ -85,7 +85,7 @@ def test_space_and_enter_press_the_focused_button_and_space_else_pauses(
     on_display: Viewer, user: XUser, qtbot: QtBot
 ) -> None:
     window, taken = on_display.window, list[str]()
-    qtbot.waitUntil(lambda: window.run_state.running)
+    qtbot.waitUntil(lambda: window.run_state.is_running)
 
     def press(button: QAbstractButton, key: str) -> None:
         button.setFocus(Qt.FocusReason.TabFocusReason)
@@ -108,7 +108,7 @@ def test_space_and_enter_press_the_focused_button_and_space_else_pauses(
     host = window.docks.hosts["gate_maps"]
     with qtbot.waitSignal(host.about_requested):
         press(host._header.about, "Return")  # not the panel, whose key it is else
-    assert window.run_state.running
+    assert window.run_state.is_running
     window.setFocus()
     user.key("space")
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")

@@ -78,7 +78,7 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     user.key("Escape")
     qtbot.waitUntil(lambda: cursor.step is None)
     assert not cursor.player.playing
-    assert window.run_state.running
+    assert window.run_state.is_running
 
 
 def weights(viewer: Viewer, qtbot: QtBot, file: Path) -> dict[str, torch.Tensor]:
@@ -92,7 +92,7 @@ def test_what_a_hand_did_is_undone_with_all_that_was_learnt_since(
 ) -> None:
     window = on_display.window
     user.key("space")
-    qtbot.waitUntil(lambda: window.run_state.paused)
+    qtbot.waitUntil(lambda: window.run_state.is_paused)
     before = weights(on_display, qtbot, tmp_path / "before.safetensors")
     chips, canvas = window.run_views.strip.canvas.chips, window.run_views.strip.canvas
     places = [chip.mapTo(canvas, chip.rect().center()) for chip in chips[1:3]]
@@ -112,9 +112,9 @@ def test_what_a_hand_did_is_undone_with_all_that_was_learnt_since(
         not torch.equal(before[name], tensor)
         for name, tensor in weights(on_display, qtbot, tmp_path / "between.safetensors").items()
     )
-    if window.run_state.running:
+    if window.run_state.is_running:
         user.key("space")
-        qtbot.waitUntil(lambda: window.run_state.paused)
+        qtbot.waitUntil(lambda: window.run_state.is_paused)
     user.key("ctrl+z")
     qtbot.waitUntil(lambda: window.run_state.undo.startswith("order"))
     user.key("ctrl+z")

@@ -164,7 +164,7 @@ def test_now_is_the_step_that_the_run_has_reached_while_an_earlier_one_is_on_sho
     qtbot.addWidget(page)
     bench = Bench(page)
     bench.tell(CheckpointsListed(1, (), "/runs/p"))
-    page.on_event(UndoChanged(), bench.state.at(30))
+    page.on_event(UndoChanged(), bench.state.moved_to_step(30))
     page.show()
     page.renew()
     assert page.origin_words.text() == "Step 30: 30 steps repeated from the start."

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.messages import Command
-from dgn_engine.protocol.probe_choice import ProbeChoice, packed
+from dgn_engine.protocol.probe_choice import ProbeChoice, pack_pixels
 from dgn_engine.protocol.runs import RunsListed, ThinRuns
 from dgn_engine.protocol.watching import ProbeExamples, SetWatchShare
 from dgn_engine.storage.runs import folder_layout
@@ -334,7 +334,7 @@ def test_what_is_chosen_in_the_window_is_what_the_panels_show(viewer: Viewer, qt
 
     assert page.canvas is not None
     stroke(page.canvas, (0.5, 0.1), (0.5, 0.9), button=LEFT)
-    drawn = packed(page.canvas.pixels()[None])
+    drawn = pack_pixels(page.canvas.pixels()[None])
     qtbot.waitUntil(lambda: window.run_state.probe_set == f"classes 3; drawn {drawn}")
     qtbot.waitUntil(lambda: shown().probe_set.drawn == 1)
     last = len(shown().probe_set.indices) - 1

@@ -79,7 +79,7 @@ def state(shown: RunShown, watched: str = "") -> RunState:
 
 
 def test_a_live_run_says_so_and_cannot_go_on_here() -> None:
-    message = recording(state(RunShown("mine", "running", 5, replaced="before")).at(9))
+    message = recording(state(RunShown("mine", "running", 5, replaced="before")).moved_to_step(9))
     assert message is not None
     assert message.texts[0][0].startswith("mine · ")
     assert message.buttons == ("file.go_back",)
@@ -103,7 +103,7 @@ def test_a_run_of_another_program_is_not_controlled_here_and_has_no_epochs() -> 
 
 
 def test_a_session_is_never_live() -> None:
-    assert not RunShown("mine", "running", 5, file_name="mine.dgn").live
+    assert not RunShown("mine", "running", 5, file_name="mine.dgn").is_live
 
 
 def test_the_banner_of_a_second_run_speaks_of_that_one(qtbot: QtBot) -> None:

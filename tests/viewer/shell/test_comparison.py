@@ -142,7 +142,7 @@ def test_a_state_dict_is_shown_with_what_was_said_and_the_accuracy_that_follows(
     page = opened_file(viewer, qtbot, path, "network", RELU)
     assert "taken as 64-9-10 with ReLU between" in page.verdict.text()
     QTest.mouseClick(page.go, LEFT)
-    qtbot.waitUntil(lambda: window.run_state.inspected == path.name)
+    qtbot.waitUntil(lambda: window.run_state.inspected_file == path.name)
     qtbot.waitUntil(lambda: "npk" in window.history.readings)
     qtbot.waitUntil(lambda: "360" in window.run_views.banners[0].texts()[0])
     said = window.run_views.banners[0].texts()[0]
@@ -158,9 +158,9 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
 ) -> None:
     window = viewer.window
     page = opened_file(viewer, qtbot, saved_weights, "network")
-    assert window.run_state.running  # nothing has changed yet
+    assert window.run_state.is_running  # nothing has changed yet
     QTest.mouseClick(page.go, LEFT)
-    qtbot.waitUntil(lambda: window.run_state.inspected == saved_weights.name)
+    qtbot.waitUntil(lambda: window.run_state.inspected_file == saved_weights.name)
     qtbot.waitUntil(lambda: "npk" in window.history.readings)
     run = window.registry["run.toggle"]
     assert not run.isEnabled()
@@ -191,11 +191,11 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
         QTest.mouseClick(
             go_of(opened_file(viewer, qtbot, saved_weights, "weights"), "network"), LEFT
         )
-        qtbot.waitUntil(lambda: window.run_state.inspected == saved_weights.name)
+        qtbot.waitUntil(lambda: window.run_state.inspected_file == saved_weights.name)
         gc.collect()
         window.run_views.banners[0].buttons["file.new_run"].click()
         QTest.mouseClick(window.inspector.run_page.start, LEFT)
-        qtbot.waitUntil(lambda: not window.run_state.inspected)
+        qtbot.waitUntil(lambda: not window.run_state.inspected_file)
         gc.collect()
     assert not [notice for notice in window.notices.recent if notice.kind == "failed"]
 
@@ -271,7 +271,7 @@ def test_a_resnet_opens_from_the_default_run_and_says_how_good_it_is(
     chosen(page, images, qtbot)
     assert all(part in page.verdict.text() for part in ("5 outputs", "3×20×24", "5 classes"))
     QTest.mouseClick(page.go, LEFT)
-    qtbot.waitUntil(lambda: window.run_state.inspected == "resnet18.pth")
+    qtbot.waitUntil(lambda: window.run_state.inspected_file == "resnet18.pth")
     qtbot.waitUntil(lambda: "test accuracy (" in said(window))
     scored = window.run_state.scored
     assert scored is not None

@@ -22,7 +22,14 @@ from dgn_viewer import __main__ as program
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.notices import Notices
-from dgn_viewer.shell.help_window import GUIDE, Heading, HelpWindow, as_text, documents, headings
+from dgn_viewer.shell.help_window import (
+    GUIDE,
+    Heading,
+    HelpWindow,
+    as_text,
+    documents_folder,
+    headings,
+)
 from dgn_viewer.shell.log_window import LogWindow
 
 ROOT = Path(__file__).parents[3]
@@ -63,7 +70,7 @@ def test_headings_in_code_are_none() -> None:
 
 
 def test_the_contents_are_the_headings_and_lead_to_them(help_window: HelpWindow) -> None:
-    guide = (documents() / GUIDE).read_text(encoding="utf-8")
+    guide = (documents_folder() / GUIDE).read_text(encoding="utf-8")
     assert titles(help_window) == [heading.text for heading in headings(guide)]
     shown = [block.text() for block in help_window.headed()]
     assert shown == titles(help_window)

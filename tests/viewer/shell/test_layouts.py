@@ -289,7 +289,7 @@ def test_a_preset_the_layout_before_maximising_and_that_of_a_playground_outlive_
     assert outline(docks.arrangement.layout()["tree"], docks.hosts) == before
     window.registry["playground.xor"].trigger()
     qtbot.waitUntil(lambda: window.run_state.run.config.data.name == "xor")
-    qtbot.waitUntil(lambda: window.run_state.running)
+    qtbot.waitUntil(lambda: window.run_state.is_running)
     assert docks.arrangement.preset == "teach"
     qtbot.waitUntil(lambda: {"regions", "paths", "training"} <= set(docks.visible()))
     assert second.close()

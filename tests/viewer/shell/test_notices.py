@@ -355,7 +355,7 @@ def test_a_swap_by_itself_offers_no_undo_of_a_later_change(bench: Bench) -> None
 
 
 def test_the_list_says_time_step_and_kind_and_leads_to_the_step(bench: Bench, qtbot: QtBot) -> None:
-    bench.state = RunState().after(BEGUN).at(1234)
+    bench.state = RunState().after(BEGUN).moved_to_step(1234)
     bench.tell("refused", "trouble")
     bench.notices.show_recent()
     (row,) = bench.list.rows()

@@ -37,11 +37,11 @@ PROBES = tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk")
 def record(root: Path, config: RunConfig, stops: tuple[int, ...]) -> Path:
     """A run whose frames are of these steps at least."""
     engine = Engine(lambda _: None, lambda _: None, runs_root=str(root))
-    engine.obey(Watch(PROBES))
-    engine.obey(StartRun(config, paused=True))
+    engine.handle_command(Watch(PROBES))
+    engine.handle_command(StartRun(config, paused=True))
     before = 0
     for stop in stops:
-        engine.obey(Advance(stop - before))
+        engine.handle_command(Advance(stop - before))
         while engine.running:
             engine.advance()
         for _ in range(6):  # while it stands still, all that is watched is read and recorded

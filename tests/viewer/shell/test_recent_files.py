@@ -169,7 +169,7 @@ def test_the_window_begins_without_a_run_where_that_is_wanted(
 ) -> None:
     viewer = started(qtbot, tmp_path / "home", "none")
     window = viewer.window
-    qtbot.waitUntil(lambda: window.run_state.ready)
+    qtbot.waitUntil(lambda: window.run_state.is_ready)
     assert window.inspector.page is window.inspector.run_page
     assert not window.run_state.has_run
     window.grab()

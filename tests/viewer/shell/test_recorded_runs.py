@@ -112,7 +112,7 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     assert second.registry["run.toggle"].text() == "Continue"
 
     press(second, "Continue")
-    qtbot.waitUntil(lambda: second.run_state.running)
+    qtbot.waitUntil(lambda: second.run_state.is_running)
     assert second.run_state.recorded is None
     assert not second.run_views.banners[1].isVisible()
     qtbot.waitUntil(lambda: second.history.step > step + 20)
@@ -210,11 +210,11 @@ def test_after_a_crash_the_next_start_offers_the_run(
 
     window = make_viewer(home="home").window
     qtbot.waitUntil(lambda: bool(told(window, "interrupted")))
-    assert window.run_state.running  # nothing waits for the answer
+    assert window.run_state.is_running  # nothing waits for the answer
     press(window, "Show")
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     window.registry["run.toggle"].trigger()
-    qtbot.waitUntil(lambda: window.run_state.running)
+    qtbot.waitUntil(lambda: window.run_state.is_running)
     qtbot.waitUntil(lambda: window.history.step > step + 10)
     assert RunReader(lost).status == "running"
 

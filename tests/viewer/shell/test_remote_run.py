@@ -186,7 +186,7 @@ def test_the_window_follows_a_run_of_another_machine_to_its_end_and_then_another
 
     def shown() -> tuple[str, bool]:
         recorded = window.run_state.recorded
-        return ("", False) if recorded is None else (recorded.name, recorded.live)
+        return ("", False) if recorded is None else (recorded.name, recorded.is_live)
 
     for name, steps in (("far", 3), ("farther", 5)):
         source = tmp_path / "there" / name

@@ -49,7 +49,7 @@ def said(qtbot: QtBot, *happened: Event | Frame) -> dict[str, str]:
     state = RunState()
     for one in happened:
         if isinstance(one, Frame):
-            state = state.at(one.step)
+            state = state.moved_to_step(one.step)
             bar.show_frame(one)
         else:
             state = state.after(one)

@@ -50,7 +50,7 @@ def train(window: Window, qtbot: QtBot, epochs: int = 1) -> str:
 
     def tested() -> bool:
         series = window.history.view({}).series.get(("training", "test_accuracy"))
-        return window.run_state.paused and series is not None and int(series.steps[-1]) == step
+        return window.run_state.is_paused and series is not None and int(series.steps[-1]) == step
 
     qtbot.waitUntil(tested)
     return f"at step {step}"
@@ -78,7 +78,7 @@ def test_a_second_pause_has_the_scores_of_a_run_that_pauses_there_for_the_first_
     before = facts(scored)
     train(scored, qtbot, 2)
     engine = Engine(lambda _: None, lambda _: None)
-    engine.obey(StartRun(small_run(pace=0.0), paused=True))
+    engine.handle_command(StartRun(small_run(pace=0.0), paused=True))
     run = engine.run
     assert run is not None
     gathered = [(0.0, 0)]  # losses and examples up to each step: nothing is scored between
@@ -140,7 +140,7 @@ def test_in_frg_there_is_no_test_score(scored: Window, qtbot: QtBot) -> None:
     assert facts(scored)["test"] == "none in FRG"
     step = scored.run_state.step + 60
     scored.context.send(Advance(60))
-    qtbot.waitUntil(lambda: scored.run_state.step == step and scored.run_state.paused)
+    qtbot.waitUntil(lambda: scored.run_state.step == step and scored.run_state.is_paused)
     assert facts(scored)["test"] == "none in FRG"
     assert "before" not in facts(scored)["train loss"]
     scored.context.send(SwapRegime("DL"))
@@ -220,7 +220,7 @@ def test_a_panel_that_was_closed_says_when_it_was_not_measured_also_in_the_recor
     def read_at(steps: int) -> None:
         step = window.run_state.step + steps
         window.context.send(Advance(steps))
-        qtbot.waitUntil(lambda: window.run_state.step == step and window.run_state.paused)
+        qtbot.waitUntil(lambda: window.run_state.step == step and window.run_state.is_paused)
 
     def measured() -> bool:
         series = window.history.view({}).series.get(("ntk", "trace_value"))

@@ -58,7 +58,7 @@ def test_what_a_drop_did_is_undone_by_ctrl_z_and_redone(
     QTest.keyClick(window, Qt.Key.Key_Y, CONTROL)
     qtbot.waitUntil(lambda: window.run_state.undo == change)
     assert window.run_state.regime == ("FL" if use == "gates" else "DL")
-    assert window.run_state.running  # it trained all the while
+    assert window.run_state.is_running  # it trained all the while
 
 
 def test_an_order_is_undone_before_the_regime_that_was_chosen_earlier(

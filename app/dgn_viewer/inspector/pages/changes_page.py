@@ -84,8 +84,8 @@ class ChangesPage(QFrame):
         has_changes = bool(self.list.count())
         self.list.setVisible(has_changes)
         self.nothing.setVisible(not has_changes)
-        self.only.setVisible(bool(listed.setting) and not self._diverged)
-        self.only.setText(f"Revert {listed.setting} only")
+        self.only.setVisible(bool(listed.last_setting) and not self._diverged)
+        self.only.setText(f"Revert {listed.last_setting} only")
         self._show()
 
     def _add(self, place: int, one: ListedChange) -> None:

@@ -185,7 +185,7 @@ class ComparePage(QFrame):
 
     def _compare_step(self) -> None:
         step, listed = self._step(), self.state.checkpoints
-        if step is not None and listed is not None and listed.nearest(step) == step:
+        if step is not None and listed is not None and listed.nearest_step(step) == step:
             self._send(CompareRun(listed.folder, step))
 
     def _changes(self) -> BranchChanges:
@@ -207,7 +207,7 @@ class ComparePage(QFrame):
     def _show(self) -> None:
         branch = self.state.branch
         self._offer()
-        trains = branch is not None and branch.trains
+        trains = branch is not None and branch.is_training
         self.stop.setEnabled(trains)
         self.copy.setEnabled(branch is not None)
         self.compare.setEnabled(branch is not None and branch.phase != "starting")
@@ -272,11 +272,11 @@ class ComparePage(QFrame):
         except UserError as refusal:
             text, refused = str(refusal), state.has_run
         self.origin_words.say(text, "refused" if refused else "muted")
-        trains = branch is not None and branch.trains
+        trains = branch is not None and branch.is_training
         self.start.setEnabled(state.has_run and not trains and not refused)
         if self.isVisible():
             self._hold(step)
-        exact = step is not None and listed is not None and listed.nearest(step) == step
+        exact = step is not None and listed is not None and listed.nearest_step(step) == step
         text = f"Compare with step {step:,}" if exact else _A_STEP
         self.compare_step.setText(with_chosen_numbers(text))
         self.compare_step.setEnabled(state.has_run and exact)

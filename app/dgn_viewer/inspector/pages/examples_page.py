@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Command, Event
-from dgn_engine.protocol.probe_choice import ProbeChoice, packed, unpacked
+from dgn_engine.protocol.probe_choice import ProbeChoice, pack_pixels, unpack_pixels
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.protocol.watching import (
@@ -178,7 +178,7 @@ class ExamplesPage(QFrame):
             return
         pixels = np.broadcast_to(self.canvas.pixels(), self._shown.one)
         self._drawing = True
-        self._choose(replace(self._choice(), drawn=(packed(pixels),)))
+        self._choose(replace(self._choice(), drawn=(pack_pixels(pixels),)))
 
     def _clear(self) -> None:
         if self.canvas is not None:
@@ -255,7 +255,7 @@ class ExamplesPage(QFrame):
         layout.addWidget(self.canvas)
         if drawn := self._choice().drawn:
             try:
-                self.canvas.show_pixels(unpacked(drawn[-1], one).max(axis=0))
+                self.canvas.show_pixels(unpack_pixels(drawn[-1], one).max(axis=0))
             except UserError:  # drawn for other data, and refused by the engine
                 return
 

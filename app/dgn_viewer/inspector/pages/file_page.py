@@ -33,7 +33,7 @@ from dgn_engine.protocol.files import (
 from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.scene.file_use_text import USES, first_use, offer_of
 from dgn_engine.scene.theme import Theme
-from dgn_engine.text.loading_acts import acts_of_loading
+from dgn_engine.text.loading_acts import describe_loading
 from dgn_viewer.inspector.pages.match_table import MatchTable, shape_text
 from dgn_viewer.inspector.pages.network_data import NetworkData
 from dgn_viewer.inspector.pages.reading_section import ReadingSection
@@ -282,7 +282,7 @@ class FilePage(QWidget):
 
 def _warning(listed: FileListed) -> str:
     """Return a warning with what Python would execute to load the file, or ''."""
-    lines = acts_of_loading(listed.would_call, listed.would_look_up, listed.would_import)
+    lines = describe_loading(listed.would_call, listed.would_look_up, listed.would_import)
     if not lines:
         return ""
     if more := len(lines) - _MOST_CALLS:
@@ -296,7 +296,7 @@ def _tensor_list(listed: FileListed) -> QPlainTextEdit:
     if len(listed.tensors) > _MOST_LINES:
         lines.append(f"… and {len(listed.tensors) - _MOST_LINES:,} more")
     lines.extend(f"skipped: {name}" for name in listed.ignored)
-    acts = acts_of_loading(listed.would_call, listed.would_look_up, listed.would_import)
+    acts = describe_loading(listed.would_call, listed.would_look_up, listed.would_import)
     lines.extend(f"would {act}" for act in acts)
     box = QPlainTextEdit("\n".join(lines))
     box.setReadOnly(True)

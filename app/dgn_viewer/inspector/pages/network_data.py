@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.config import SETTINGS, DataConfig
-from dgn_engine.config.setting import Conditions, meets
+from dgn_engine.config.setting import Conditions, meets_condition
 from dgn_engine.protocol.catalogue import DataEntry
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.inspector.run_form import DataSection
@@ -82,6 +82,6 @@ class NetworkData(QWidget):
     def _holds(self, conditions: Conditions) -> bool:
         entry = self.section.entry
         return all(
-            meets(getattr(entry, key.removeprefix("dataset."), False), expected)
+            meets_condition(getattr(entry, key.removeprefix("dataset."), False), expected)
             for key, expected in conditions.items()
         )

@@ -108,7 +108,7 @@ def origin_in_words(
     if step is None or step == now:
         return "Now: the state of the run when the branch starts."
     before = _changes_in_words(mark for mark in marks if int(mark.x) == step)
-    nearest = None if listed is None else listed.nearest(step)
+    nearest = None if listed is None else listed.nearest_step(step)
     if nearest == step:
         return f"Step {step:,}: from its checkpoint{before}."
     if step == 0:

@@ -100,7 +100,7 @@ class ReadingSection(QWidget):
         self.readings.clear()
         for fitting in readings or ():
             item = QListWidgetItem(printable(fitting_in_words(fitting)))
-            item.setToolTip(tip(fitting.reading.options))
+            item.setToolTip(tip(fitting.reading.command_options))
             self.readings.addItem(item)
         self._show()
 

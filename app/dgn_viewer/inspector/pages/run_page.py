@@ -99,7 +99,7 @@ class RunPage(QFrame):
             self._estimated = None
             self.estimate.say("")
             return
-        if self.state.ready:
+        if self.state.is_ready:
             self._send(EstimateRun(self._estimated))
 
     def set_theme(self, theme: Theme) -> None:
@@ -128,11 +128,11 @@ class RunPage(QFrame):
             self.message.say("")
 
     def _show(self) -> None:
-        self.form.setEnabled(self.state.ready)
+        self.form.setEnabled(self.state.is_ready)
         valid = not self.form.problem
-        self.start.setEnabled(self.state.ready and not self.awaiting and valid)
+        self.start.setEnabled(self.state.is_ready and not self.awaiting and valid)
         self.as_now.setEnabled(self.state.run is not None)
-        if not self.state.ready:
+        if not self.state.is_ready:
             self.message.say("loading torch…" if self.state.phase == "starting" else "")
         elif self.message.text() == "loading torch…":
             self.message.say("")

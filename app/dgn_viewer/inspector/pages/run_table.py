@@ -24,7 +24,7 @@ from dgn_engine.scene.run_text import ago
 from dgn_engine.scene.theme import Theme
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.text.printable import printable, printable_name
-from dgn_engine.text.written_numbers import duration, percent
+from dgn_engine.text.written_numbers import format_duration, format_percent
 from dgn_viewer.style.stylesheet import tip
 
 Index = QModelIndex | QPersistentModelIndex
@@ -47,7 +47,7 @@ class RunColumn:
 
 def best_in_words(run: RecordedRun) -> str:
     """Return '96.1 % at 1,200', or '' if no test accuracy is known."""
-    return "" if math.isnan(run.best) else f"{percent(run.best)} at {run.best_step:,}"
+    return "" if math.isnan(run.best) else f"{format_percent(run.best)} at {run.best_step:,}"
 
 
 COLUMNS: tuple[RunColumn, ...] = (
@@ -59,7 +59,7 @@ COLUMNS: tuple[RunColumn, ...] = (
     RunColumn("best", best_in_words, lambda run: -1.0 if math.isnan(run.best) else run.best, 130,
               "Best test accuracy in the last regime, and the step that first reached it", True),
     RunColumn("steps", lambda run: f"{run.step:,}", lambda run: run.step, 60, "", True),
-    RunColumn("time", lambda run: duration(run.seconds), lambda run: run.seconds, 54,
+    RunColumn("time", lambda run: format_duration(run.seconds), lambda run: run.seconds, 54,
               "Recording time, excluding breaks between sessions",
               True),
     RunColumn("size", lambda run: bytes_in_words(run.bytes), lambda run: run.bytes, 62,
@@ -82,7 +82,7 @@ def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
         return run.name, f"damaged: {trouble_in_words(run)}"
     headline = f"{run.regime} · {run.net} · {run.data} · seed {run.seed}"
     total = f" of {run.total_steps:,}" if run.total_steps else ""
-    best = f" · best {percent(run.best)}" if run.best == run.best else ""
+    best = f" · best {format_percent(run.best)}" if run.best == run.best else ""
     age = "now" if run.status == "running" else ago(now - run.touched)
     problem = f" · {run.trouble}" if run.trouble else ""
     return headline, f"{run.status} at step {run.step:,}{total}{best} · {age}{problem}"

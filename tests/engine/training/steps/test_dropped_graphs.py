@@ -116,14 +116,14 @@ def test_the_state_of_a_run_keeps_it_and_that_of_the_next_run_has_its_own(
     endless = replace(CONFIG, training=replace(CONFIG.training, epochs=0))
     with monkeypatch.context() as patch:
         capture_on(WrongCard, Trainer, patch)
-        engine.obey(StartRun(endless))
+        engine.handle_command(StartRun(endless))
     take_steps(WARM_UP + 2)
     (event,) = [one for one in said if isinstance(one, StepsNotCaptured)]
-    engine.obey(SwapRegime("FR-II"))
+    engine.handle_command(SwapRegime("FR-II"))
     take_steps(WARM_UP + 2)
-    engine.obey(Undo())
+    engine.handle_command(Undo())
     take_steps(WARM_UP + 2)
     assert [one for one in said if isinstance(one, StepsNotCaptured)] == [event]
     assert state().not_captured == event
-    engine.obey(StartRun(endless))
+    engine.handle_command(StartRun(endless))
     assert state().not_captured is None
