@@ -36,10 +36,10 @@ from dgn_engine.views.event_notices import (
     OTHER_RUN,
     Notice,
     NoticeButton,
-    Told,
-    capitalised,
-    notice_of,
-    step_words,
+    ShownNotice,
+    capitalise_first,
+    describe_undo_step,
+    make_notice,
     time_of_day,
 )
 
@@ -82,18 +82,18 @@ class Notices(QObject):
     ) -> None:
         """`send` sends the commands of Undo and similar buttons."""
         super().__init__(parent)
-        self.entries: deque[Told] = deque(maxlen=_KEPT)
+        self.entries: deque[ShownNotice] = deque(maxlen=_KEPT)
         self.held: Callable[[], bool] = lambda: False  # no notice expires while this is true
         self._run_state = run_state
         self._send = send
-        self._open: list[Told] = []  # newest last; may exceed `_KEPT` if none expires
+        self._open: list[ShownNotice] = []  # newest last; may exceed `_KEPT` if none expires
         self._changes = 0
-        self._fresh: Told | None = None  # notice that the next `UndoChanged` refers to
+        self._fresh: ShownNotice | None = None  # notice that the next `UndoChanged` refers to
         self._listed = ChangesListed()  # changes of the run
-        self._last: Told | None = (
+        self._last: ShownNotice | None = (
             None  # notice of the newest change, if no event describes it better
         )
-        self._said: Told | None = None  # notice of the event whose change is listed next
+        self._said: ShownNotice | None = None  # notice of the event whose change is listed next
         self._timer = QTimer(self, interval=_EVERY_MS)
         self._timer.timeout.connect(self.age)
 
@@ -125,7 +125,7 @@ class Notices(QObject):
             self._changes += 1
             self._listed, self._last, self._said = ChangesListed(), None, None
             self.changed.emit()
-        notice = notice_of(event)
+        notice = make_notice(event)
         if notice is not None:
             if isinstance(event, Diverged) and event.back_to is not None:
                 notice = replace(notice, offers=(self._way_back(event.step, event.back_to),))
@@ -146,7 +146,7 @@ class Notices(QObject):
             return
         done, previous = listed.done, before.done
         if previous and previous[:-1] == done and listed.undone[:1] == previous[-1:]:
-            text = f"Undo {step_words(previous[-1])}"
+            text = f"Undo {describe_undo_step(previous[-1])}"
             if from_event is None and previous[-1].setting:
                 what, step = previous[-1].what, previous[-1].step
                 text = f"Undo {what} of step {step:,} only; the weights are unchanged."
@@ -166,8 +166,8 @@ class Notices(QObject):
             self._leave(last)
             if last in self.entries:
                 self.entries.remove(last)
-        text = step_words(newest[0])
-        self._fresh = self._last = self.tell(Notice("info", capitalised(text)), newest[0].step)
+        text = describe_undo_step(newest[0])
+        self._fresh = self._last = self.tell(Notice("info", capitalise_first(text)), newest[0].step)
 
     def _way_back(self, step: int, back_to: int) -> NoticeButton:
         """Return the button that restores a diverged run, for as long as it stays diverged."""
@@ -179,12 +179,12 @@ class Notices(QObject):
 
         return NoticeButton(f"Go back to step {back_to:,}", partial(self._send, GoBack()), possible)
 
-    def tell(self, notice: Notice, at: int | None = None) -> Told:
+    def tell(self, notice: Notice, at: int | None = None) -> ShownNotice:
         """Add a notice of step `at` (default: the current step); it replaces an equal open one."""
         state = self._run_state()
         run_number = state.run.run if state.run is not None else 0
         step = at if at is not None else state.step if state.run is not None else None
-        entry = Told(notice, time_of_day(), run_number, step, notice.seconds)
+        entry = ShownNotice(notice, time_of_day(), run_number, step, notice.display_seconds)
         content = (notice.kind, notice.text)
         for duplicate in [
             other for other in self._open if (other.notice.kind, other.notice.text) == content
@@ -193,7 +193,7 @@ class Notices(QObject):
         if notice.listed:
             self.entries.append(entry)
         self._open.append(entry)
-        if not entry.stays:
+        if not entry.stays_open:
             self._timer.start()
         when = "" if step is None else f" at step {step:,}"
         _log.info("%s%s: %s", notice.kind, when, f"{notice.text}\n{notice.details}".strip())
@@ -203,12 +203,12 @@ class Notices(QObject):
 
     # Shown notices
 
-    def shown(self) -> Told | None:
+    def shown(self) -> ShownNotice | None:
         """Return the notice for the status bar: the newest open one that needs no decision."""
         return next((entry for entry in reversed(self._open) if not entry.notice.asks), None)
 
     @property
-    def open_entries(self) -> tuple[Told, ...]:
+    def open_entries(self) -> tuple[ShownNotice, ...]:
         """Open notices, newest first."""
         return tuple(reversed(self._open))
 
@@ -221,11 +221,11 @@ class Notices(QObject):
         """Return how many open notices are hidden behind the one shown."""
         return max(0, sum(not entry.notice.asks for entry in self._open) - 1)
 
-    def question(self) -> Told | None:
+    def question(self) -> ShownNotice | None:
         """Return the newest notice that needs a decision."""
         return next((entry for entry in reversed(self._open) if entry.notice.asks), None)
 
-    def buttons(self, entry: Told) -> tuple[NoticeButton, ...]:
+    def buttons(self, entry: ShownNotice) -> tuple[NoticeButton, ...]:
         """Return the actions that a notice still offers."""
         if entry.answered:
             return ()
@@ -244,7 +244,7 @@ class Notices(QObject):
         take_back = partial(self._send, Redo() if action == "Redo" else Undo())
         return (*offers, NoticeButton(action, take_back), *revert)
 
-    def leads_to(self, entry: Told) -> int | None:
+    def leads_to(self, entry: ShownNotice) -> int | None:
         """Return the step of a notice, if its run is still on show."""
         run = self._run_state().run
         is_current = run is not None and run.run == entry.run and not run.inspected
@@ -252,14 +252,14 @@ class Notices(QObject):
 
     # Actions of the user
 
-    def take(self, entry: Told, button: NoticeButton) -> None:
+    def take(self, entry: ShownNotice, button: NoticeButton) -> None:
         """Run the action of a button; the notice is answered."""
         entry.answered = bool(entry.notice.offers)
         self._leave(entry)
         self.changed.emit()
         button.do()
 
-    def close(self, entry: Told) -> None:
+    def close(self, entry: ShownNotice) -> None:
         """Close a notice and all earlier ones, except offers."""
         for earlier in self._open[: self._open.index(entry)] if entry in self._open else ():
             if not earlier.notice.offers and not earlier.notice.asks:
@@ -278,7 +278,7 @@ class Notices(QObject):
         text = self._fresh.notice.text if self._fresh is not None else ""
         return is_restored and text.startswith(("Undo ", "Redo "))
 
-    def _leave(self, entry: Told) -> None:
+    def _leave(self, entry: ShownNotice) -> None:
         entry.open = False
         if entry in self._open:
             self._open.remove(entry)
@@ -298,7 +298,7 @@ class Notices(QObject):
             entry
             for entry in self._open
             if isinstance(event, entry.notice.until)
-            or (is_success and entry.notice.kind == "refused" and not entry.stays)
+            or (is_success and entry.notice.kind == "refused" and not entry.stays_open)
         ]
         for entry in over:
             self._leave(entry)
@@ -314,7 +314,7 @@ class Notices(QObject):
             return
         has_offer = any(entry.notice.offers for entry in self._open)
         expired = False
-        for entry in [entry for entry in self._open if not entry.stays]:
+        for entry in [entry for entry in self._open if not entry.stays_open]:
             entry.left -= self._timer.interval() / 1000
             if entry.left <= (
                 INFO - _OVER_OFFER if has_offer and entry.notice.kind == "info" else 0.0
@@ -322,7 +322,7 @@ class Notices(QObject):
                 entry.left = 0.0
                 self._leave(entry)
                 expired = True
-        if not any(not entry.stays for entry in self._open):
+        if not any(not entry.stays_open for entry in self._open):
             self._timer.stop()
         if expired:
             self.changed.emit()

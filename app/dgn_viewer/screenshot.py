@@ -138,7 +138,7 @@ class Screenshot:
         window = self._viewer.window
         step, readings = window.history.step, window.history.readings
         hosts = [window.docks.hosts[name] for name in window.docks.visible()]
-        wanted = {request.probe for host in hosts for request in host.drawn.requests()}
+        wanted = {request.probe for host in hosts for request in host.drawn.probe_requests()}
         current = [readings[probe] for probe in wanted if probe in readings]
         complete = all(reading.step == step and not reading.pending for reading in current)
         complete = complete and len(current) == len(wanted)

@@ -187,7 +187,7 @@ class Window(QMainWindow):
             self.history.on_event(event, replayed=True)
             if not isinstance(event, SAMPLES):
                 self.event_taken.emit(event, self.shown_state)
-        self.history.note_left_out(past)
+        self.history.record_left_out(past)
         self._show_state(before)
 
     def _take(self, event: Event) -> None:

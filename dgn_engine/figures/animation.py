@@ -15,7 +15,7 @@ from dgn_engine.confinement.child_process import DEVNULL, ChildProcess
 from dgn_engine.confinement.start_folder import find_program
 from dgn_engine.confinement.tied_program import tied_command
 from dgn_engine.errors import UserError
-from dgn_engine.figures.animation_format import check_format, waits
+from dgn_engine.figures.animation_format import check_format, frame_durations
 from dgn_engine.figures.export_values import write_export
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.provenance import FigurePanel
@@ -42,11 +42,11 @@ def save_animation(
 ) -> Path:
     """Write the animation of these pages to a file that ends in .gif or .mp4."""
     check_format(path)
-    write_export(path, film(pages, path.suffix, style, per_second, on_progress))
+    write_export(path, render_animation(pages, path.suffix, style, per_second, on_progress))
     return path
 
 
-def film(
+def render_animation(
     pages: Sequence[Page],
     kind: str,
     style: FigureStyle,
@@ -79,24 +79,24 @@ def film(
     if not 0.1 <= per_second <= 50.0:
         message = f"{per_second} frames per second is out of range; choose 0.1 to 50."
         raise UserError(message, kind="out-of-bounds", value=per_second)
-    style = _moving(style)
+    style = _limit_resolution(style)
     drawn_pages = []
-    for page in _fixed(pages):
+    for page in _fix_page_axes(pages):
         drawn_pages.append(page_bytes(page, "png", style))  # compressed, a fraction of its pixels
         on_progress(len(drawn_pages), len(pages))
-    make = _gif if kind.lower() == ".gif" else _mp4
-    times = waits(len(drawn_pages), per_second)
+    make = _encode_gif if kind.lower() == ".gif" else _encode_mp4
+    times = frame_durations(len(drawn_pages), per_second)
     encoded = make(
         _Pictures(drawn_pages),
         times,
-        _about(pages),
+        _describe_pages(pages),
         lambda: on_progress(len(drawn_pages), len(drawn_pages)),
     )
     on_progress(len(drawn_pages), len(drawn_pages))
     return encoded
 
 
-def _about(pages: Sequence[Page]) -> dict[str, object]:
+def _describe_pages(pages: Sequence[Page]) -> dict[str, object]:
     """Return the origin of the data: the captions of the first page, and all steps."""
     panels = [panel.context.as_dict() for panel in pages[0]]
     steps = [max(panel.context.step for panel in page) for page in pages]
@@ -104,7 +104,7 @@ def _about(pages: Sequence[Page]) -> dict[str, object]:
     return {"title": title, "panels": panels, "steps": steps, "software": "dgn-viewer"}
 
 
-def _moving(style: FigureStyle) -> FigureStyle:
+def _limit_resolution(style: FigureStyle) -> FigureStyle:
     """Limit the resolution, so that a page is no larger than a screen."""
     dots = min(style.dpi, 150)
     height = style.height or style.width
@@ -113,7 +113,7 @@ def _moving(style: FigureStyle) -> FigureStyle:
     return replace(style, dpi=dots)
 
 
-def _fixed(pages: Sequence[Page]) -> list[list[FigurePanel]]:
+def _fix_page_axes(pages: Sequence[Page]) -> list[list[FigurePanel]]:
     """Fix the axes of each panel over all pages."""
     columns = [
         with_fixed_axes([page[index].scene for page in pages]) for index in range(len(pages[0]))
@@ -146,7 +146,7 @@ class _Pictures:
         return canvas
 
 
-def _gif(
+def _encode_gif(
     pictures: _Pictures,
     milliseconds: Sequence[int],
     about: Mapping[str, object],
@@ -180,7 +180,7 @@ def _gif(
     return content.getvalue()
 
 
-def _mp4(
+def _encode_mp4(
     pictures: _Pictures,
     milliseconds: Sequence[int],
     about: Mapping[str, object],

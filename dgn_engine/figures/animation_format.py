@@ -11,7 +11,7 @@ FORMATS = (".gif", ".mp4")
 REST = 1.5  # minimum time of the last page in seconds
 
 
-def waits(pages: int, per_second: float) -> list[int]:
+def frame_durations(pages: int, per_second: float) -> list[int]:
     """Return the milliseconds for which each page is shown."""
     duration = round(1000.0 / per_second)
     return [duration] * (pages - 1) + [max(duration, round(1000.0 * REST))]

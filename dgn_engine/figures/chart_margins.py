@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgn_engine.figures.figure_style import FigureStyle
-from dgn_engine.figures.set_text import LINE, fitting, width_of, wrapped
+from dgn_engine.figures.set_text import LINE, shorten_text, width_of, wrap_text
 from dgn_engine.scene.axes import Range, chart_range
-from dgn_engine.scene.chart_layout import Box, ChartPlace, Margins, arrange
+from dgn_engine.scene.chart_layout import Box, ChartPlace, Margins, arrange_charts
 from dgn_engine.scene.elements import Axis, Chart
-from dgn_engine.scene.ticks import Tick, axis_label, axis_ticks, bar_ticks, spaced
+from dgn_engine.scene.ticks import Tick, axis_label, axis_ticks, bar_ticks, select_spaced
 from dgn_engine.text.written_numbers import format_number
 
 BAR = 6.0  # points: width of a colour bar
@@ -46,24 +46,25 @@ def named_curves(chart: Chart) -> list[str]:
 def drawn_range(chart: Chart) -> tuple[Range, Range]:
     """Return the chart's ranges in drawn coordinates (powers of ten on logarithmic axes)."""
     x, y = chart_range(chart)
-    return _powers(x, chart.x), _powers(y, chart.y)
+    return _to_log_range(x, chart.x), _to_log_range(y, chart.y)
 
 
-def _powers(reach: Range, axis: Axis) -> Range:
+def _to_log_range(reach: Range, axis: Axis) -> Range:
     return (float(np.log10(reach[0])), float(np.log10(reach[1]))) if axis.log else reach
 
 
-def laid_out(
+def lay_out_charts(
     charts: Sequence[Chart], width: float, height: float, style: FigureStyle
 ) -> tuple[dict[str, ChartPlace], dict[str, ChartFit]]:
     """Lay the charts out within (width, height) points, with their text."""
     fits = {chart.key: ChartFit((chart.title,)) for chart in charts}
     places: dict[str, ChartPlace] = {}
     for _ in range(_TURNS):
-        margins = {chart.key: _margins(chart, fits[chart.key], style) for chart in charts}
-        places = arrange(charts, margins, width, height)
+        margins = {chart.key: _measure_margins(chart, fits[chart.key], style) for chart in charts}
+        places = arrange_charts(charts, margins, width, height)
         new_fits = {
-            chart.key: _fit(chart, places[chart.key], fits[chart.key], style) for chart in charts
+            chart.key: _fit_labels(chart, places[chart.key], fits[chart.key], style)
+            for chart in charts
         }
         if new_fits == fits:
             break
@@ -76,14 +77,17 @@ def x_ticks(chart: Chart, box: Box, style: FigureStyle, turned: bool) -> list[Ti
     if turned and _named_by_rows(chart):
         return []
     reach, _ = drawn_range(chart)
-    ticks = axis_ticks(chart.x, reach, max(2, min(5, int(box.width / (5 * style.small)))))
+    ticks = axis_ticks(chart.x, reach, max(2, min(5, int(box.width / (5 * style.small_text_size)))))
     if chart.matrix is not None and chart.x.ticks is None:  # no ticks between columns
         ticks = tuple((value, format_number(value)) for value, _ in ticks if value.is_integer())
-    gaps = [_half(text, style, turned) for _, text in ticks]
+    gaps = [_half_label_size(text, style, turned) for _, text in ticks]
     places = [(value - reach[0]) / (reach[1] - reach[0]) * box.width for value, _ in ticks]
-    chosen = [ticks[index] for index in spaced(ticks, places, gaps)]
+    chosen = [ticks[index] for index in select_spaced(ticks, places, gaps)]
     return (
-        [(position, fitting(name, style.small, _DEEPEST)) for position, name in chosen]
+        [
+            (position, shorten_text(name, style.small_text_size, _DEEPEST))
+            for position, name in chosen
+        ]
         if turned
         else chosen
     )
@@ -92,7 +96,9 @@ def x_ticks(chart: Chart, box: Box, style: FigureStyle, turned: bool) -> list[Ti
 def names_depth(chart: Chart, style: FigureStyle) -> float:
     """Return the height in points of upright names below the chart."""
     names = axis_ticks(chart.x, drawn_range(chart)[0], 5)
-    return max((min(width_of(name, style.small), _DEEPEST) for _, name in names), default=0.0)
+    return max(
+        (min(width_of(name, style.small_text_size), _DEEPEST) for _, name in names), default=0.0
+    )
 
 
 def _named_by_rows(chart: Chart) -> bool:
@@ -107,19 +113,21 @@ def y_ticks(chart: Chart, box: Box, style: FigureStyle) -> list[Tick]:
     _, reach = drawn_range(chart)
     ticks = axis_ticks(chart.y, reach, 5 if box.height > 70 else 3)
     places = [(value - reach[0]) / (reach[1] - reach[0]) * box.height for value, _ in ticks]
-    chosen = spaced(ticks, places, [style.small * 0.6] * len(ticks))
+    chosen = select_spaced(ticks, places, [style.small_text_size * 0.6] * len(ticks))
     return [ticks[index] for index in chosen]
 
 
-def _half(text: str, style: FigureStyle, turned: bool) -> float:
-    return style.small * 0.6 if turned else width_of(text, style.small) / 2 + 1.5
+def _half_label_size(text: str, style: FigureStyle, turned: bool) -> float:
+    return (
+        style.small_text_size * 0.6 if turned else width_of(text, style.small_text_size) / 2 + 1.5
+    )
 
 
-def _fit(chart: Chart, place: ChartPlace, before: ChartFit, style: FigureStyle) -> ChartFit:
+def _fit_labels(chart: Chart, place: ChartPlace, before: ChartFit, style: FigureStyle) -> ChartFit:
     box, margins = place.box, place.room
     across = margins.left + box.width + margins.right
     if chart.small:
-        return ChartFit((fitting(chart.title, style.small, box.width),))
+        return ChartFit((shorten_text(chart.title, style.small_text_size, box.width),))
     named = chart.x.ticks is not None  # classes, each of which needs its name
     reach, _ = drawn_range(chart)
     ticks = axis_ticks(chart.x, reach, 5) if named else ()
@@ -127,16 +135,16 @@ def _fit(chart: Chart, place: ChartPlace, before: ChartFit, style: FigureStyle) 
     names = named_curves(chart)
     if chart.named_above and names and not before.key:
         turned = False  # on the next pass the curve names no longer take any width
-    widest = max((width_of(name, style.small) for name in names), default=0.0)
+    widest = max((width_of(name, style.small_text_size) for name in names), default=0.0)
     key = before.key
     if names and (key or chart.named_above or widest > _NAMES * across):
-        key = _rows(names, style, box.width)
+        key = _wrap_key(names, style, box.width)
     return ChartFit(
-        tuple(wrapped(chart.title, style.size, across, bold=True)),
+        tuple(wrap_text(chart.title, style.text_size, across, bold=True)),
         turned,
         key,
-        fitting(axis_label(chart.x), style.size, across),
-        fitting(axis_label(chart.y), style.size, box.height + margins.bottom),
+        shorten_text(axis_label(chart.x), style.text_size, across),
+        shorten_text(axis_label(chart.y), style.text_size, box.height + margins.bottom),
         _bar_lines(chart, box.height + 2 * min(margins.top, margins.bottom), style),
     )
 
@@ -144,15 +152,21 @@ def _fit(chart: Chart, place: ChartPlace, before: ChartFit, style: FigureStyle) 
 def _bar_lines(chart: Chart, length: float, style: FigureStyle) -> tuple[str, ...]:
     if chart.matrix is None or not chart.matrix.bar:
         return ()
-    lines = wrapped(chart.matrix.bar, style.size, length)
-    return tuple(lines) if len(lines) < 3 else (fitting(chart.matrix.bar, style.size, length),)
+    lines = wrap_text(chart.matrix.bar, style.text_size, length)
+    return (
+        tuple(lines)
+        if len(lines) < 3
+        else (shorten_text(chart.matrix.bar, style.text_size, length),)
+    )
 
 
-def _rows(names: Sequence[str], style: FigureStyle, width: float) -> tuple[tuple[str, ...], ...]:
+def _wrap_key(
+    names: Sequence[str], style: FigureStyle, width: float
+) -> tuple[tuple[str, ...], ...]:
     rows: list[list[str]] = [[]]
     used = 0.0
     for name in dict.fromkeys(names):
-        wide = KEY + width_of(name, style.small) + 8.0
+        wide = KEY + width_of(name, style.small_text_size) + 8.0
         if rows[-1] and used + wide > width:
             rows.append([])
             used = 0.0
@@ -161,8 +175,8 @@ def _rows(names: Sequence[str], style: FigureStyle, width: float) -> tuple[tuple
     return tuple(map(tuple, rows))
 
 
-def _margins(chart: Chart, fit: ChartFit, style: FigureStyle) -> Margins:
-    size, small = style.size, style.small
+def _measure_margins(chart: Chart, fit: ChartFit, style: FigureStyle) -> Margins:
+    size, small = style.text_size, style.small_text_size
     if chart.small:
         return Margins(1.0, small * LINE + 2.0, 1.0, 2.0)
     x, y = drawn_range(chart)
@@ -176,16 +190,18 @@ def _margins(chart: Chart, fit: ChartFit, style: FigureStyle) -> Margins:
     deep = names_depth(chart, style) if fit.turned else small
     bottom = PAD + (deep + 1.0 if names else 0.0)
     bottom += size + 3.0 if chart.x.label else 0.0
-    lane = small * LINE + 2.0 if chart.timed and chart.marks else 0.0
-    return Margins(left, top, _right(chart, fit, style), bottom, lane)
+    lane = small * LINE + 2.0 if chart.has_step_axis and chart.marks else 0.0
+    return Margins(left, top, _measure_right_margin(chart, fit, style), bottom, lane)
 
 
-def _right(chart: Chart, fit: ChartFit, style: FigureStyle) -> float:
+def _measure_right_margin(chart: Chart, fit: ChartFit, style: FigureStyle) -> float:
     right = 5.0
     if chart.matrix is not None and chart.matrix.bar:
-        ticks = max((width_of(text, style.small) for _, text in bar_ticks(chart)), default=0.0)
-        right += 4.0 + BAR + PAD + ticks + 3.0 + max(len(fit.bar), 1) * style.size * LINE
+        ticks = max(
+            (width_of(text, style.small_text_size) for _, text in bar_ticks(chart)), default=0.0
+        )
+        right += 4.0 + BAR + PAD + ticks + 3.0 + max(len(fit.bar), 1) * style.text_size * LINE
     names = named_curves(chart)
     if names and not fit.key:
-        right += max(width_of(name, style.small) for name in names) + 4.0
+        right += max(width_of(name, style.small_text_size) for name in names) + 4.0
     return right

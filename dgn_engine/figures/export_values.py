@@ -16,7 +16,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.figures.provenance import Provenance
 from dgn_engine.scene.elements import Array, Chart, Curve, Empty, Matrix, Scene, Shown
 from dgn_engine.scene.ticks import axis_label
-from dgn_engine.scene.typeset import plain
+from dgn_engine.scene.typeset import strip_markup
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.text.printable import csv_cell
 from dgn_engine.text.written_numbers import format_number
@@ -31,7 +31,7 @@ def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, .
         raise UserError(message, kind="empty", value=shown.reason)
     match path.suffix.lower():
         case ".npz":
-            write_export(path, npz_bytes(arrays(shown, context)))
+            write_export(path, npz_bytes(scene_arrays(shown, context)))
             return (path,)
         case ".csv":
             written = []
@@ -51,25 +51,29 @@ def npz_bytes(named: dict[str, Array]) -> bytes:
     return content.getvalue()
 
 
-def arrays(scene: Scene, context: Provenance) -> dict[str, Array]:
+def scene_arrays(scene: Scene, context: Provenance) -> dict[str, Array]:
     """Return every array of the scene under its chart's name.
 
     Curves are `CHART.CURVE.x` and `.y`. A matrix is `CHART.values` with its headings `CHART.rows`
     and `CHART.columns`, and for an estimate `CHART.values_error`. `CHART.axes` has the names of x
     and y; `about` is JSON.
     """
-    about = context.as_dict() | {"facts": {plain(fact.name): fact.value for fact in scene.facts}}
+    about = context.as_dict() | {
+        "facts": {strip_markup(fact.name): fact.value for fact in scene.facts}
+    }
     if scene.note:
         about |= {"note": scene.note.replace("$", "")}  # 'K = K^F, over Θ^f.'
     arrays_by_name: dict[str, Array] = {"about": np.array(json.dumps(about, ensure_ascii=False))}
     for chart in scene.charts:
-        arrays_by_name[f"{chart.key}.axes"] = np.array([_name(chart, "x"), _name(chart, "y")])
+        arrays_by_name[f"{chart.key}.axes"] = np.array(
+            [_axis_name(chart, "x"), _axis_name(chart, "y")]
+        )
         for index, curve in enumerate(raw_curves(chart)):
             name = _curve_name(curve, index)
             arrays_by_name[f"{chart.key}.{name}.x"] = curve.x
             arrays_by_name[f"{chart.key}.{name}.y"] = curve.y
         if chart.matrix is not None:
-            rows, columns = _headings(chart.matrix)
+            rows, columns = _matrix_headings(chart.matrix)
             arrays_by_name[f"{chart.key}.values"] = chart.matrix.values
             if chart.matrix.error is not None:
                 arrays_by_name[f"{chart.key}.values_error"] = chart.matrix.error
@@ -88,12 +92,12 @@ def csv_text(chart: Chart, between: str = ",") -> str:
     text = io.StringIO()
     table = csv.writer(text, delimiter=between, lineterminator="\n")
     if chart.matrix is not None:
-        rows, columns = _headings(chart.matrix)
+        rows, columns = _matrix_headings(chart.matrix)
         corner = f"{chart.matrix.row_name} \\ {chart.matrix.column_name}"
-        _rows(table, rows, [corner, *columns], chart.matrix.values)
+        _write_matrix(table, rows, [corner, *columns], chart.matrix.values)
         if chart.matrix.error is not None:
-            _row(table, [])
-            _rows(table, rows, ["standard error", *columns], chart.matrix.error)
+            _write_row(table, [])
+            _write_matrix(table, rows, ["standard error", *columns], chart.matrix.error)
         return text.getvalue()
     weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
     smoothed_note = (
@@ -101,45 +105,45 @@ def csv_text(chart: Chart, between: str = ",") -> str:
         if weights
         else ""
     )
-    _row(table, ["curve", _name(chart, "x"), f"{_name(chart, 'y')}{smoothed_note}"])
+    _write_row(table, ["curve", _axis_name(chart, "x"), f"{_axis_name(chart, 'y')}{smoothed_note}"])
     for index, curve in enumerate(raw_curves(chart)):
         name = _curve_name(curve, index)
         for x, y in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
-            _row(table, [name, x, y])
+            _write_row(table, [name, x, y])
     return text.getvalue()
 
 
-def _rows(table: Any, headings: list[str], first: list[str], values: Array) -> None:
-    _row(table, first)
+def _write_matrix(table: Any, headings: list[str], first: list[str], values: Array) -> None:
+    _write_row(table, first)
     for heading, values_of_row in zip(headings, values.tolist(), strict=True):
-        _row(table, [heading, *values_of_row])
+        _write_row(table, [heading, *values_of_row])
 
 
-def _row(table: Any, cells: Sequence[object]) -> None:
+def _write_row(table: Any, cells: Sequence[object]) -> None:
     table.writerow([csv_cell(cell) for cell in cells])
 
 
-def _headings(matrix: Matrix) -> tuple[list[str], list[str]]:
+def _matrix_headings(matrix: Matrix) -> tuple[list[str], list[str]]:
     rows, columns = matrix.values.shape
     tiled = matrix.tile is not None
     return (
-        _each(matrix.row_name, rows, () if tiled else matrix.row_labels),
-        _each(matrix.column_name, columns, () if tiled else matrix.column_labels),
+        _fill_headings(matrix.row_name, rows, () if tiled else matrix.row_labels),
+        _fill_headings(matrix.column_name, columns, () if tiled else matrix.column_labels),
     )
 
 
-def _each(name: str, count: int, labels: tuple[str, ...]) -> list[str]:
+def _fill_headings(name: str, count: int, labels: tuple[str, ...]) -> list[str]:
     return [labels[i] if i < len(labels) else f"{name} {i}" for i in range(count)]
 
 
 def _curve_name(curve: Curve, index: int) -> str:
-    return plain(curve.name) or f"curve {index}"
+    return strip_markup(curve.name) or f"curve {index}"
 
 
-def _name(chart: Chart, which: str) -> str:
+def _axis_name(chart: Chart, which: str) -> str:
     if which == "x":
-        return plain(axis_label(chart.x)) or "x"
-    return plain(axis_label(chart.y)) or plain(chart.title) or "y"
+        return strip_markup(axis_label(chart.x)) or "x"
+    return strip_markup(axis_label(chart.y)) or strip_markup(chart.title) or "y"
 
 
 def write_export(
@@ -153,10 +157,10 @@ def write_export(
     try:
         write(path, content)
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise _explain_os_error(path, error) from None
 
 
-def _refusal(path: Path, error: OSError) -> UserError:
+def _explain_os_error(path: Path, error: OSError) -> UserError:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             kind, why, advice = (

@@ -12,16 +12,16 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from dgn_engine.figures.chart_margins import BAR, KEY, ChartFit, drawn_range, x_ticks, y_ticks
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.paper import FRAME, WHITE, Paper
-from dgn_engine.figures.set_text import LINE, fitting, settable, width_of
+from dgn_engine.figures.set_text import LINE, escape_dollars, shorten_text, width_of
 from dgn_engine.scene import ramps
-from dgn_engine.scene.axes import Range, thinned
-from dgn_engine.scene.chart_layout import Box, ChartPlace, spread
+from dgn_engine.scene.axes import Range, thin_curve
+from dgn_engine.scene.chart_layout import Box, ChartPlace, spread_labels
 from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Ramp
 from dgn_engine.scene.mark_labels import mark_names
 from dgn_engine.scene.scatter import is_scattered
 from dgn_engine.scene.theme import LIGHT, PALE
 from dgn_engine.scene.ticks import Tick, bar_ticks
-from dgn_engine.scene.typeset import plain
+from dgn_engine.scene.typeset import strip_markup
 
 _POINTS = 4000  # maximum points of a curve on paper; exports have all
 _FAINT = 0.4  # opacity of the raw values behind a smoothed line
@@ -33,7 +33,7 @@ CORNER = 9.0  # points: size of the hatched corner of an estimate
 def draw_chart(paper: Paper, name: str, chart: Chart, place: ChartPlace, fit: ChartFit) -> None:
     """Draw at a place measured from the top left; `name`: of its axes in the file."""
     box, style = place.box, paper.style
-    axes = paper.axes(box, name)
+    axes = paper.make_axes(box, name)
     _draw_title(paper, chart, place, fit)
     if chart.matrix is not None:
         _draw_matrix(paper, axes, chart, chart.matrix, box, fit)
@@ -51,14 +51,14 @@ def draw_chart(paper: Paper, name: str, chart: Chart, place: ChartPlace, fit: Ch
 
 def _draw_title(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) -> None:
     style, box = paper.style, place.box
-    size = style.small if chart.small else style.size
+    size = style.small_text_size if chart.small else style.text_size
     weight = "normal" if chart.small else "bold"
     left = box.x if chart.small else box.x - place.room.left
     if chart.chosen:
         weight = "bold"
     for index, line in enumerate(fit.title):
         y = box.y - place.room.top + size + index * size * LINE
-        paper.text(left, y, line, size, LIGHT.text, weight=weight)
+        paper.add_text(left, y, line, size, LIGHT.text, weight=weight)
 
 
 def _draw_key(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) -> None:
@@ -66,10 +66,10 @@ def _draw_key(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) -> N
 
     A row wider than the frame begins further left, at most where the title does.
     """
-    box, room, small = place.box, place.room, paper.style.small
+    box, room, small = place.box, place.room, paper.style.small_text_size
     curves = {curve.name: curve for curve in chart.curves if not curve.faint}
     most = room.left + box.width + room.right - KEY  # width of a name with a row of its own
-    y = box.y - room.top + len(fit.title) * paper.style.size * LINE + small
+    y = box.y - room.top + len(fit.title) * paper.style.text_size * LINE + small
     widest = max(sum(KEY + width_of(name, small) + 8.0 for name in row) - 8.0 for row in fit.key)
     left = min(box.x, max(box.x - room.left, box.x + box.width + room.right - widest))
     for row in fit.key:
@@ -80,22 +80,22 @@ def _draw_key(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) -> N
             if is_scattered(curve):
                 ends = [sum(ends) / 2] * 2
             paper.figure.add_artist(
-                Line2D(ends, [height, height], **_line(curve))  # type: ignore[arg-type]  # as in axes.plot
+                Line2D(ends, [height, height], **_line_style(curve))  # type: ignore[arg-type]  # as in axes.plot
             )
-            paper.text(x + KEY, y, fitting(name, small, most), small, LIGHT.text)
+            paper.add_text(x + KEY, y, shorten_text(name, small, most), small, LIGHT.text)
             x += KEY + width_of(name, small) + 8.0
         y += small * LINE
 
 
-def _colours(ramp: Ramp) -> ListedColormap:
-    table = ramps.table(ramp, LIGHT)[: ramps.EMPTY, :3] / 255.0
+def _make_colormap(ramp: Ramp) -> ListedColormap:
+    table = ramps.rgba_table(ramp, LIGHT)[: ramps.EMPTY, :3] / 255.0
     return ListedColormap(table.tolist(), name=f"dgn-{ramp}")  # NaN is transparent
 
 
 def _draw_matrix(
     paper: Paper, axes: Axes, chart: Chart, matrix: Matrix, box: Box, fit: ChartFit
 ) -> None:
-    colours = _colours(matrix.ramp)
+    colours = _make_colormap(matrix.ramp)
     axes.imshow(
         np.ma.masked_invalid(matrix.values.astype(np.float64)),
         cmap=colours,
@@ -139,7 +139,7 @@ def _draw_matrix(
     below, above = (BAR if beyond else 0.0 for beyond in matrix.beyond)
     tall = box.height - below - above
     room = Box(box.x + box.width + 6.0, box.y + above, BAR, tall)
-    bar = paper.axes(room, f"{axes.get_gid()}.bar")
+    bar = paper.make_axes(room, f"{axes.get_gid()}.bar")
     for size, base, tip, value in ((above, 1.0, 1.0, 1.0), (below, 0.0, -1.0, 0.0)):
         if size:  # there are values beyond this end
             corners = ((0.0, base), (1.0, base), (0.5, base + tip * size / tall))
@@ -165,19 +165,19 @@ def _draw_matrix(
     _fix_ticks(bar, "y", bar_ticks(chart))
     bar.yaxis.set_label_position("right")
     bar.set_ylabel(
-        "\n".join(map(settable, fit.bar)), size=style.size, color=LIGHT.muted, labelpad=2
+        "\n".join(map(escape_dollars, fit.bar)), size=style.text_size, color=LIGHT.muted, labelpad=2
     )
 
 
-def _line(curve: Curve) -> dict[str, object]:
+def _line_style(curve: Curve) -> dict[str, object]:
     return {
-        "color": LIGHT.role(curve.role),
+        "color": LIGHT.role_colour(curve.role),
         "alpha": _FAINT if curve.faint else None,
         "linestyle": _DASHES[curve.dash],
         "linewidth": 1.4 if curve.thick else 0.8,
         "marker": "o" if curve.marker else None,
         "markersize": (3.0 if curve.thick else 2.0) + (2.5 if curve.ring else 0.0),
-        "markerfacecolor": "none" if curve.ring else LIGHT.role(curve.role),
+        "markerfacecolor": "none" if curve.ring else LIGHT.role_colour(curve.role),
     }
 
 
@@ -185,15 +185,15 @@ def _draw_curves(axes: Axes, chart: Chart) -> None:
     for index, curve in enumerate(chart.curves):
         x, y = curve.x, curve.y
         if not curve.segments:
-            x, y = thinned(x, y, -np.inf, np.inf, _POINTS, chart.x.log)
-        name = f"{axes.get_gid()}.{plain(curve.name) or f'curve {index}'}"
+            x, y = thin_curve(x, y, -np.inf, np.inf, _POINTS, chart.x.log)
+        name = f"{axes.get_gid()}.{strip_markup(curve.name) or f'curve {index}'}"
         name += ".smoothed" if curve.smoothed else ""
         if curve.filled:
-            axes.fill(x, y, color=LIGHT.role(curve.role), alpha=PALE, linewidth=0, gid=name)
+            axes.fill(x, y, color=LIGHT.role_colour(curve.role), alpha=PALE, linewidth=0, gid=name)
             continue
         if chart.y.log:
             y = np.where(y > 0, y, np.nan)  # a gap, as on screen
-        axes.plot(x, y, **_line(curve), gid=name)  # type: ignore[arg-type]  # matplotlib's Line2D properties
+        axes.plot(x, y, **_line_style(curve), gid=name)  # type: ignore[arg-type]  # matplotlib's Line2D properties
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.grid(axis="y", color=LIGHT.line, linewidth=0.4)
@@ -214,8 +214,12 @@ def _set_axes(axes: Axes, chart: Chart, box: Box, fit: ChartFit, style: FigureSt
     if fit.turned:
         axes.tick_params(axis="x", labelrotation=90)
     _fix_ticks(axes, "y", y_ticks(chart, box, style), chart.y.log)
-    axes.set_xlabel(settable(fit.x_label), size=style.size, color=LIGHT.muted, labelpad=2)
-    axes.set_ylabel(settable(fit.y_label), size=style.size, color=LIGHT.muted, labelpad=2)
+    axes.set_xlabel(
+        escape_dollars(fit.x_label), size=style.text_size, color=LIGHT.muted, labelpad=2
+    )
+    axes.set_ylabel(
+        escape_dollars(fit.y_label), size=style.text_size, color=LIGHT.muted, labelpad=2
+    )
 
 
 def _fix_ticks(
@@ -225,7 +229,7 @@ def _fix_ticks(
     places = [10.0**value if log else value for value, _ in ticks]
     axis.set_major_locator(FixedLocator(places))
     axis.set_minor_locator(NullLocator())
-    axis.set_ticklabels([settable(text) for _, text in ticks])
+    axis.set_ticklabels([escape_dollars(text) for _, text in ticks])
 
 
 def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle) -> None:
@@ -248,15 +252,17 @@ def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle)
         return
     inside = [((x - low) / span * box.width, mark.label) for x, mark in marks]
     end = box.width
-    for name in mark_names(inside, lambda text: width_of(text, style.small), box.width):
-        text = fitting(name.text, style.small, end - name.left)  # joined names may be too wide
+    for name in mark_names(inside, lambda text: width_of(text, style.small_text_size), box.width):
+        text = shorten_text(
+            name.text, style.small_text_size, end - name.left
+        )  # joined names may be too wide
         end = name.left - 4.0
         axes.text(
             name.left / box.width,
             (3.0 - room.bottom) / box.height,
-            settable(text),
+            escape_dollars(text),
             transform=axes.transAxes,
-            size=style.small,
+            size=style.small_text_size,
             color=LIGHT.text,
             gid=f"{axes.get_gid()}.event",
         )
@@ -281,17 +287,17 @@ def _draw_ends(axes: Axes, chart: Chart, y: Range, box: Box, style: FigureStyle)
             ends.append((curve, (value - y[0]) / (y[1] - y[0]) * box.height))
     if not ends:
         return
-    half = style.small / 2
-    positions = spread(
-        [position for _, position in ends], style.small * LINE, half, box.height - half
+    half = style.small_text_size / 2
+    positions = spread_labels(
+        [position for _, position in ends], style.small_text_size * LINE, half, box.height - half
     )
     for (curve, _), position in zip(ends, positions, strict=True):
         axes.text(
             1.0 + 4.0 / box.width,
             position / box.height,
-            settable(curve.name),
+            escape_dollars(curve.name),
             transform=axes.transAxes,
-            size=style.small,
-            color=LIGHT.role(curve.role),
+            size=style.small_text_size,
+            color=LIGHT.role_colour(curve.role),
             va="center",
         )

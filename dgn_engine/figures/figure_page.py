@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from matplotlib.figure import Figure
 
 from dgn_engine.errors import UserError
-from dgn_engine.figures.chart_margins import ChartFit, laid_out, names_depth
+from dgn_engine.figures.chart_margins import ChartFit, lay_out_charts, names_depth
 from dgn_engine.figures.figure_charts import draw_chart
-from dgn_engine.figures.figure_style import FigureStyle, renamed
+from dgn_engine.figures.figure_style import FigureStyle, rename_curves
 from dgn_engine.figures.paper import INCH, Paper
 from dgn_engine.figures.provenance import FigurePanel
-from dgn_engine.figures.set_text import LINE, check_legend, wrapped
-from dgn_engine.scene.chart_layout import NARROW, Box, ChartPlace, in_narrow_room
+from dgn_engine.figures.set_text import LINE, check_legend, wrap_text
+from dgn_engine.scene.chart_layout import NARROW, Box, ChartPlace, use_narrow_place
 from dgn_engine.scene.elements import Chart
 from dgn_engine.scene.theme import LIGHT
-from dgn_engine.scene.typeset import literal
+from dgn_engine.scene.typeset import escape_label
 from dgn_engine.text.written_numbers import format_number
 
 EDGE = 3.0  # points around everything
@@ -50,40 +50,50 @@ def draw_page(panels: Sequence[FigurePanel], style: FigureStyle) -> Figure:
         UserError: The panels do not fit the requested size.
     """
     check_legend(style.legend)
-    panels = _lettered(
-        [replace(page_panel, scene=renamed(page_panel.scene, style)) for page_panel in panels],
+    panels = _add_letters(
+        [
+            replace(page_panel, scene=rename_curves(page_panel.scene, style))
+            for page_panel in panels
+        ],
         style,
     )
     width = style.width * INCH - 2 * EDGE
-    across = style.columns(len(panels))
+    across = style.column_count(len(panels))
     panel_width = (width - _GAP * (across - 1)) / across
-    caption = _caption(panels, style, width)
-    below = len(caption) * style.small * LINE + (4.0 if caption else 0.0)
+    caption = _wrap_caption(panels, style, width)
+    below = len(caption) * style.small_text_size * LINE + (4.0 if caption else 0.0)
     free = style.height * INCH - 2 * EDGE - below if style.height else None
-    rows = _rows(panels, across, panel_width, free, style)
-    tops = list(itertools.accumulate((_high(row) + _GAP for row in rows), initial=EDGE))
+    rows = _lay_out_rows(panels, across, panel_width, free, style)
+    tops = list(itertools.accumulate((_row_height(row) + _GAP for row in rows), initial=EDGE))
     height = style.height * INCH if style.height else tops[-1] - _GAP + below + EDGE
     paper = Paper(style.width * INCH, height, style)
     for top, row in zip(tops, rows, strict=False):
         for place, block in enumerate(row):
             _draw_block(paper, block, EDGE + place * (panel_width + _GAP), top, len(panels) > 1)
     for index, line in enumerate(caption):
-        y = height - below - EDGE + 4.0 + style.small + index * style.small * LINE
-        paper.text(EDGE, y, line, style.small, LIGHT.muted)
+        y = (
+            height
+            - below
+            - EDGE
+            + 4.0
+            + style.small_text_size
+            + index * style.small_text_size * LINE
+        )
+        paper.add_text(EDGE, y, line, style.small_text_size, LIGHT.muted)
     return paper.figure
 
 
-def _lettered(panels: Sequence[FigurePanel], style: FigureStyle) -> list[FigurePanel]:
+def _add_letters(panels: Sequence[FigurePanel], style: FigureStyle) -> list[FigurePanel]:
     """Put letters before the headings of several panels, or the chart titles of one."""
     if not style.letters:
         return list(panels)
     if len(panels) > 1:
         return [
             replace(item, context=replace(item.context, title=f"{letter} {item.context.title}"))
-            for item, letter in zip(panels, _letters(), strict=False)
+            for item, letter in zip(panels, _panel_letters(), strict=False)
         ]
     (panel,) = panels
-    letters = _letters()
+    letters = _panel_letters()
     charts = tuple(
         chart if chart.small else replace(chart, title=f"{next(letters)} {chart.title}".strip())
         for chart in panel.scene.charts
@@ -91,31 +101,33 @@ def _lettered(panels: Sequence[FigurePanel], style: FigureStyle) -> list[FigureP
     return [replace(panel, scene=replace(panel.scene, charts=charts))]
 
 
-def _letters() -> itertools.chain[str]:
+def _panel_letters() -> itertools.chain[str]:
     """Return (a), (b) … (z), (aa) …"""
     alphabet = string.ascii_lowercase
     pairs = (first + second for first in alphabet for second in alphabet)
     return itertools.chain(f"({letter})" for letter in itertools.chain(alphabet, pairs))
 
 
-def _caption(panels: Sequence[FigurePanel], style: FigureStyle, width: float) -> list[str]:
+def _wrap_caption(panels: Sequence[FigurePanel], style: FigureStyle, width: float) -> list[str]:
     """Return each panel's origin, facts and note, in lines of this width."""
     if not style.caption:
         return []
     parts: list[str] = []
     for panel in panels:
         facts = ", ".join(f"{fact.name} = {fact.value}" for fact in panel.scene.facts)
-        origin = literal(panel.context.caption)
+        origin = escape_label(panel.context.caption)
         if len(panels) > 1:
-            origin = literal(panel.context.picture)
+            origin = escape_label(panel.context.panel_caption)
         parts.extend(part for part in (origin, facts, panel.scene.note) if part)
     if len(panels) > 1:
-        runs = (literal(panel.context.run) for panel in panels if panel.context.run)
+        runs = (
+            escape_label(panel.context.run_caption) for panel in panels if panel.context.run_caption
+        )
         parts.extend(dict.fromkeys(runs))
-    return [line for part in parts for line in wrapped(part, style.small, width)]
+    return [line for part in parts for line in wrap_text(part, style.small_text_size, width)]
 
 
-def _rows(
+def _lay_out_rows(
     panels: Sequence[FigurePanel],
     across: int,
     width: float,
@@ -125,32 +137,37 @@ def _rows(
     """Lay the panels out in rows, which share `free` points of height if it is given."""
     lines = [panels[first : first + across] for first in range(0, len(panels), across)]
     headed = len(panels) > 1
-    rows = [[_block(panel, width, None, headed, style) for panel in line] for line in lines]
+    rows = [[_lay_out_panel(panel, width, None, headed, style) for panel in line] for line in lines]
     if free is None:
         return rows
     room = free - _GAP * (len(rows) - 1)
-    share = room / sum(map(_high, rows))
+    share = room / sum(map(_row_height, rows))
     if share <= 0:
         raise _too_small(panels[0].context.title, style)
     return [
-        [_block(block.panel, width, _high(row) * share, headed, style) for block in row]
+        [
+            _lay_out_panel(block.panel, width, _row_height(row) * share, headed, style)
+            for block in row
+        ]
         for row in rows
     ]
 
 
-def _high(row: Sequence[_PanelPlace]) -> float:
+def _row_height(row: Sequence[_PanelPlace]) -> float:
     return max(block.height for block in row)
 
 
-def _block(
+def _lay_out_panel(
     panel: FigurePanel, width: float, height: float | None, headed: bool, style: FigureStyle
 ) -> _PanelPlace:
     """Lay out a panel, as high as its charts need if no height is given."""
     heading = (
-        tuple(wrapped(panel.context.title, style.size + 1, width, bold=True)) if headed else ()
+        tuple(wrap_text(panel.context.title, style.text_size + 1, width, bold=True))
+        if headed
+        else ()
     )
-    above = len(heading) * (style.size + 1) * LINE + (2.0 if heading else 0.0)
-    places, fits, inner = _placed(
+    above = len(heading) * (style.text_size + 1) * LINE + (2.0 if heading else 0.0)
+    places, fits, inner = _choose_layout(
         panel.scene.charts, width, None if height is None else height - above, style
     )
     for chart in panel.scene.charts:
@@ -159,7 +176,7 @@ def _block(
     return _PanelPlace(panel, heading, inner + above, places, fits)
 
 
-def _placed(
+def _choose_layout(
     charts: Sequence[Chart], width: float, height: float | None, style: FigureStyle
 ) -> tuple[dict[str, ChartPlace], dict[str, ChartFit], float]:
     """Return places, fits and height of the first layout in which all charts are legible.
@@ -176,12 +193,12 @@ def _placed(
     for layout in candidates:
         inner = height
         if inner is None:
-            inner = _tight(layout, width, _natural(layout, width, style), style)
-        places, fits = laid_out(layout, width, inner, style)
+            inner = _tight_height(layout, width, _natural_height(layout, width, style), style)
+        places, fits = lay_out_charts(layout, width, inner, style)
         if height is None and (more := _words_height(layout, fits, style)):
-            places, fits = laid_out(layout, width, inner + more, style)
+            places, fits = lay_out_charts(layout, width, inner + more, style)
         if height is None:
-            inner = max((_bottom(place) for place in places.values()), default=0.0)
+            inner = max((_bottom_edge(place) for place in places.values()), default=0.0)
         layouts.append((places, fits, inner))
         if all(
             _has_room(chart, places[chart.key], width, inner, _LEGIBLE * width) for chart in layout
@@ -202,8 +219,8 @@ def _words_height(
     """
     rows = max((len(fits[chart.key].key) for chart in charts if chart.named_above), default=0)
     turned = [chart for chart in charts if chart.x.places and fits[chart.key].turned]
-    deep = max((names_depth(chart, style) - style.small for chart in turned), default=0.0)
-    return max(rows - 2, 0) * style.small * LINE + deep
+    deep = max((names_depth(chart, style) - style.small_text_size for chart in turned), default=0.0)
+    return max(rows - 2, 0) * style.small_text_size * LINE + deep
 
 
 def _in_rows(charts: Sequence[Chart], most: int) -> list[Chart]:
@@ -233,7 +250,7 @@ def _has_room(
 ) -> bool:
     box = place.box
     least = _LEAST / 2 if chart.small else least
-    inside = _bottom(place) <= height + 0.5 and box.x + box.width <= width + 0.5
+    inside = _bottom_edge(place) <= height + 0.5 and box.x + box.width <= width + 0.5
     return inside and box.height >= least and box.width >= min(least, 0.1 * width)
 
 
@@ -241,32 +258,34 @@ def _too_small(what: str, style: FigureStyle) -> UserError:
     high = f" × {format_number(style.height)}" if style.height else ""
     return UserError(
         f"{format_number(style.width)}{high} in has no room for {what}; make the figure larger, or its "
-        f"text smaller than {format_number(style.size)} pt.",
+        f"text smaller than {format_number(style.text_size)} pt.",
         kind="no-room",
         value=what,
     )
 
 
-def _natural(charts: Sequence[Chart], width: float, style: FigureStyle) -> float:
+def _natural_height(charts: Sequence[Chart], width: float, style: FigureStyle) -> float:
     """Return a suitable height in points: curves are low, squares high."""
     narrow = width < NARROW
-    charts = [in_narrow_room(chart) for chart in charts] if narrow else charts
+    charts = [use_narrow_place(chart) for chart in charts] if narrow else charts
     low = {chart.row for chart in charts if chart.small}
     count = max((chart.row + chart.row_span for chart in charts), default=1) - len(low)
     share = 200.0 if not narrow else min(200.0, max(0.62 * width, 110.0))
     if narrow and any(chart.square for chart in charts):
         share = max(share, min(0.9 * width, 200.0))
-    text_height = (style.size - 9.0) * 5
+    text_height = (style.text_size - 9.0) * 5
     return (share + text_height) * max(count, 1) + 70.0 * len(low)
 
 
-def _tight(charts: Sequence[Chart], width: float, height: float, style: FigureStyle) -> float:
+def _tight_height(
+    charts: Sequence[Chart], width: float, height: float, style: FigureStyle
+) -> float:
     """Return the least height at which square charts are as large as at this height."""
     if not any(chart.square for chart in charts):
         return height
     areas = []
     for share in _SHRINK:
-        places, _ = laid_out(charts, width, height * share, style)
+        places, _ = lay_out_charts(charts, width, height * share, style)
         areas.append(
             sum(places[c.key].box.width * places[c.key].box.height for c in charts if c.square)
         )
@@ -274,14 +293,16 @@ def _tight(charts: Sequence[Chart], width: float, height: float, style: FigureSt
     return height * min(shares)
 
 
-def _bottom(place: ChartPlace) -> float:
+def _bottom_edge(place: ChartPlace) -> float:
     return place.box.y + place.box.height + place.room.bottom
 
 
 def _draw_block(paper: Paper, block: _PanelPlace, left: float, top: float, named: bool) -> None:
-    size = paper.style.size + 1
+    size = paper.style.text_size + 1
     for index, line in enumerate(block.heading):
-        paper.text(left, top + size + index * size * LINE, line, size, LIGHT.text, weight="bold")
+        paper.add_text(
+            left, top + size + index * size * LINE, line, size, LIGHT.text, weight="bold"
+        )
     above = top + len(block.heading) * size * LINE + (2.0 if block.heading else 0.0)
     for chart in block.panel.scene.charts:
         place = block.places[chart.key]

@@ -41,12 +41,12 @@ class FigureStyle:
     legend: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        _check("width", self.width, LEAST_WIDTH, MOST_WIDTH, "in")
+        _check_bounds("width", self.width, LEAST_WIDTH, MOST_WIDTH, "in")
         if self.height:
-            _check("height", self.height, LEAST_HEIGHT, MOST_HEIGHT, "in")
+            _check_bounds("height", self.height, LEAST_HEIGHT, MOST_HEIGHT, "in")
         if self.font:
-            _check("font size", self.font, LEAST_FONT, MOST_FONT, "pt")
-        _check("resolution", self.dpi, LEAST_DPI, MOST_DPI, "dpi")
+            _check_bounds("font size", self.font, LEAST_FONT, MOST_FONT, "pt")
+        _check_bounds("resolution", self.dpi, LEAST_DPI, MOST_DPI, "dpi")
         if not 0 <= self.across <= 8:
             raise UserError(
                 f"{self.across} panels do not fit side by side; choose 1 to 8.",
@@ -55,22 +55,22 @@ class FigureStyle:
             )
 
     @property
-    def size(self) -> float:
+    def text_size(self) -> float:
         """Points of titles and labels."""
         return self.font or (8.0 if self.width < _NARROW else 9.0)
 
     @property
-    def small(self) -> float:
+    def small_text_size(self) -> float:
         """Points of the smallest text: ticks, curve names, the caption."""
-        return max(self.size - 1.0, LEAST_FONT)
+        return max(self.text_size - 1.0, LEAST_FONT)
 
-    def columns(self, panels: int) -> int:
+    def column_count(self, panels: int) -> int:
         """Return how many of this many panels are placed side by side."""
         wanted = self.across or (1 if self.width < _NARROW else 2)
         return max(1, min(wanted, panels))
 
 
-def _check(what: str, value: float, least: float, most: float, unit: str) -> None:
+def _check_bounds(what: str, value: float, least: float, most: float, unit: str) -> None:
     if not (math.isfinite(value) and least <= value <= most):
         given = str(value).removesuffix(".0")
         raise UserError(
@@ -88,7 +88,7 @@ def curve_names(shown: Iterable[Shown]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in curves if name))
 
 
-def renamed(scene: Scene, style: FigureStyle) -> Scene:
+def rename_curves(scene: Scene, style: FigureStyle) -> Scene:
     """Rename the scene's curves as the legend says."""
     names = dict(style.legend)
     if not names:

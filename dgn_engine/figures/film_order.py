@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.scene.chart_settings import ChartSettings
-from dgn_engine.views.frame_source import Source
+from dgn_engine.views.frame_source import FrameSource
 from dgn_engine.views.past_view import PastViews
 
 Told = Callable[[str, int, int], object]  # what is being done, pages done, all pages
@@ -30,7 +30,7 @@ class FilmOrder:
 
     run: str
     views: PastViews
-    source: Source
+    source: FrameSource
     panels: Mapping[str, FilmPanel]
     reach: tuple[int, int]
     pages: int

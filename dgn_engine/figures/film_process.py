@@ -41,7 +41,7 @@ class FilmProcess:
     def stop(self) -> None:
         self.stopped = True
 
-    def make(self, order: FilmOrder, on_progress: Told) -> Film:
+    def request_film(self, order: FilmOrder, on_progress: Told) -> Film:
         """Return the animation once it is drawn.
 
         Raises:
@@ -69,9 +69,9 @@ class FilmProcess:
                     value=error.strerror,
                 ) from None
             with child, child.killed_when(lambda: "it was cancelled" if self.stopped else ""):
-                return self._receive(child, on_progress)
+                return self._receive_film(child, on_progress)
 
-    def _receive(self, child: ChildProcess, on_progress: Told) -> Film:
+    def _receive_film(self, child: ChildProcess, on_progress: Told) -> Film:
         for line in child.stdout:
             answer = json.loads(line) if line.endswith(b"\n") else {}
             match answer:

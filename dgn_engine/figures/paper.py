@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dgn_engine.figures.figure_style import FigureStyle
-from dgn_engine.figures.set_text import FAMILY, settable
+from dgn_engine.figures.set_text import FAMILY, escape_dollars
 from dgn_engine.scene.chart_layout import Box
 from dgn_engine.scene.theme import LIGHT
 
@@ -47,7 +47,7 @@ class Paper:
         self.width, self.height, self.style = width, height, style
         self.figure = Figure(figsize=(width / INCH, height / INCH), facecolor=WHITE)
 
-    def axes(self, box: Box, name: str) -> Axes:
+    def make_axes(self, box: Box, name: str) -> Axes:
         """Add axes whose data area is this box."""
         share = (
             box.x / self.width,
@@ -57,13 +57,17 @@ class Paper:
         )
         axes = self.figure.add_axes(share)
         axes.set_gid(name)
-        axes.tick_params(length=0, pad=3, labelsize=self.style.small, labelcolor=LIGHT.muted)
+        axes.tick_params(
+            length=0, pad=3, labelsize=self.style.small_text_size, labelcolor=LIGHT.muted
+        )
         for spine in axes.spines.values():
             spine.set_color(FRAME)
             spine.set_linewidth(0.5)
         return axes
 
-    def text(self, x: float, y: float, words: str, size: float, colour: str, **more: str) -> None:
+    def add_text(
+        self, x: float, y: float, words: str, size: float, colour: str, **more: str
+    ) -> None:
         """Add text to the page, with its base line at y."""
         place = x / self.width, 1.0 - y / self.height
-        self.figure.text(*place, settable(words), size=size, color=colour, **more)  # type: ignore[arg-type]  # matplotlib's Text properties
+        self.figure.text(*place, escape_dollars(words), size=size, color=colour, **more)  # type: ignore[arg-type]  # matplotlib's Text properties

@@ -96,7 +96,7 @@ class _Renderer(RendererPgf):
         ismath: Any = False,
         mtext: Any = None,
     ) -> None:
-        super().draw_text(gc, x, y, tex(s), prop, angle, ismath, mtext)  # type: ignore[no-untyped-call]  # matplotlib's
+        super().draw_text(gc, x, y, encode_tex(s), prop, angle, ismath, mtext)  # type: ignore[no-untyped-call]  # matplotlib's
 
 
 def pgf_files(
@@ -119,27 +119,28 @@ def pgf_files(
         return [(file_path.name, file_path.read_bytes()) for file_path in names]
 
 
-def tex(words: str) -> str:
+def encode_tex(words: str) -> str:
     """Encode Greek letters and signs in a form that every LaTeX knows."""
     parts = re.split(r"(?<!\\)\$", words)
     if len(parts) % 2 == 0:  # an odd number of dollars: no formula
         parts = [words]
     return "$".join(
-        _formula(part) if index % 2 else _plain(part) for index, part in enumerate(parts)
+        _encode_formula(part) if index % 2 else _encode_plain(part)
+        for index, part in enumerate(parts)
     )
 
 
-def _plain(words: str) -> str:
+def _encode_plain(words: str) -> str:
     words = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda match: f"$^{{{match[0].translate(_RAISED)}}}$", words)
-    return "".join(_WORDS.get(letter) or _math(letter) for letter in words)
+    return "".join(_WORDS.get(letter) or _encode_letter(letter) for letter in words)
 
 
-def _math(letter: str) -> str:
+def _encode_letter(letter: str) -> str:
     command = _GREEK.get(letter) or _SIGNS.get(letter)
     return rf"$\{command}$" if command else letter
 
 
-def _formula(words: str) -> str:
+def _encode_formula(words: str) -> str:
     commands = (_GREEK.get(letter) or _SIGNS.get(letter) or "" for letter in words)
     return "".join(
         rf"\{command} " if command else letter

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from dgn_engine.scene.elements import Scene
-from dgn_engine.scene.panel_readings import before, diverged, left_out, remarks
+from dgn_engine.scene.panel_readings import (
+    describe_divergence,
+    describe_left_out,
+    describe_outdated,
+    list_remarks,
+)
 from dgn_engine.scene.panel_spec import PanelSpec, View
-from dgn_engine.scene.run_text import data_in_words, net_in_words
+from dgn_engine.scene.run_text import describe_data, describe_network
 
 
 @dataclass(frozen=True)
@@ -28,10 +33,10 @@ class Provenance:
     @property
     def caption(self) -> str:
         """'NTK · step 7 · 64 probe examples, exact · DL · digits · fc 64×5 · seed 0'."""
-        return " · ".join(part for part in (self.picture, self.run) if part)
+        return " · ".join(part for part in (self.panel_caption, self.run_caption) if part)
 
     @property
-    def picture(self) -> str:
+    def panel_caption(self) -> str:
         """Caption part of a single panel: title, step and probe examples."""
         step_text = f"step {self.step:,}"
         if self.steps:
@@ -40,7 +45,7 @@ class Provenance:
         return " · ".join(part for part in (self.title, step, self.examples) if part)
 
     @property
-    def run(self) -> str:
+    def run_caption(self) -> str:
         """Caption part that the panels of one run share."""
         parts = [self.regime, self.data, self.network]
         if self.seed is not None:
@@ -60,11 +65,11 @@ class FigurePanel:
     context: Provenance
 
 
-def context_of(view: View, spec: PanelSpec, scene: Scene) -> Provenance:
+def make_provenance(view: View, spec: PanelSpec, scene: Scene) -> Provenance:
     """Return the origin of what a panel shows in this view."""
-    step, remarked = scene.step, (*remarks(spec, view), *left_out(spec, view, scene))
-    state = before(spec, view), diverged(view), " · ".join(remarked)
+    step, remarked = scene.step, (*list_remarks(spec, view), *describe_left_out(spec, view, scene))
+    state = describe_outdated(spec, view), describe_divergence(view), " · ".join(remarked)
     about: tuple[str, str, int | None] = "", "", None
     if (run := view.run) is not None:
-        about = data_in_words(run.config.data), net_in_words(run), run.config.seed
+        about = describe_data(run.config.data), describe_network(run), run.config.seed
     return Provenance(spec.title, view.regime, *about, step, *state)

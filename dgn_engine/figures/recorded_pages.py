@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dgn_engine.errors import UserError
-from dgn_engine.figures.provenance import FigurePanel, context_of
-from dgn_engine.scene.axes import at_step
-from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.figures.provenance import FigurePanel, make_provenance
+from dgn_engine.scene.axes import with_step_cursor
+from dgn_engine.scene.chart_settings import ChartSettings, apply_chart_settings
 from dgn_engine.scene.elements import Empty, Shown
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.views.drawn_panel import DrawnPanel
-from dgn_engine.views.frame_source import Source
+from dgn_engine.views.frame_source import FrameSource
 from dgn_engine.views.past_view import Past, PastViews
 from dgn_engine.views.recorded_view import recorded_history
 
@@ -34,7 +34,9 @@ class PagePanel:
         shown = drawn.draw(view)
         if isinstance(shown, Empty):
             return shown
-        return adjusted(at_step(shown, view.cursor), self.charts, drawn.draw_with)
+        return apply_chart_settings(
+            with_step_cursor(shown, view.cursor), self.charts, drawn.draw_with
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class RecordedPages:
     thinned: int
 
     @property
-    def words(self) -> str:
+    def page_summary(self) -> str:
         """A summary: '100 frames, steps 0 to 2,000', and what was left out."""
         words = f"{len(self.pages)} frames, steps {self.steps[0]:,} to {self.steps[-1]:,}"
         if self.thinned:
@@ -74,7 +76,7 @@ def pages_of_run(
     """
     probes = tuple(dict.fromkeys(probe for spec in specs.values() for probe in spec.probes))
     views = recorded_history(loaded, probes).past_views()
-    recorded = Source(str(loaded.folder), foreign=loaded.session is not None).frames()
+    recorded = FrameSource(str(loaded.folder), foreign=loaded.session is not None).open_frames()
     panels = {name: PagePanel(spec, choices.get(name, {})) for name, spec in specs.items()}
     last = loaded.step if reach[1] is None else min(reach[1], loaded.step)
     return recorded_pages(loaded.name, views, recorded, panels, (reach[0], last), most)
@@ -107,12 +109,12 @@ def recorded_pages(
         dict.fromkeys(probe for page_panel in panels.values() for probe in page_panel.spec.probes)
     )
     inside = [step for step in recorded.steps if reach[0] <= step <= reach[1]]
-    chosen = _spread(inside, most)
+    chosen = _spread_steps(inside, most)
     pages, steps = [], []
     for number, step in enumerate(chosen):
         on_progress(number, len(chosen))
         past = Past(step, recorded.at(step), probes)
-        page = _page(panels, views, past) if past.frame is not None else None
+        page = _draw_panels_at(panels, views, past) if past.frame is not None else None
         if page is not None:
             pages.append(page)
             steps.append(step)
@@ -130,21 +132,21 @@ def recorded_pages(
     )
 
 
-def _page(
+def _draw_panels_at(
     panels: Mapping[str, PagePanel], views: PastViews, past: Past
 ) -> tuple[FigurePanel, ...] | None:
     """Draw all panels at a step; None if one of them has nothing to show."""
     page = []
     for name, panel in panels.items():
-        view = views.at(past, panel.choices)
+        view = views.view_at(past, panel.choices)
         shown = panel.draw(view)
         if isinstance(shown, Empty):
             return None
-        page.append(FigurePanel(name, shown, context_of(view, panel.spec, shown)))
+        page.append(FigurePanel(name, shown, make_provenance(view, panel.spec, shown)))
     return tuple(page)
 
 
-def _spread(steps: Sequence[int], most: int) -> list[int]:
+def _spread_steps(steps: Sequence[int], most: int) -> list[int]:
     """Choose at most `most` of the steps, including the first and the last."""
     if len(steps) <= most:
         return list(steps)

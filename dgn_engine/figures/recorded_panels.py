@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.figures.provenance import FigurePanel, context_of
+from dgn_engine.figures.provenance import FigurePanel, make_provenance
 from dgn_engine.scene.chosen_charts import chart_names, choose_charts
 from dgn_engine.scene.elements import Empty, Scene
 from dgn_engine.scene.gate_agreement import AGREEMENT
-from dgn_engine.scene.panel_readings import readings_of
+from dgn_engine.scene.panel_readings import available_readings
 from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
 from dgn_engine.scene.two_steps import scene_of_steps, step_labels
 from dgn_engine.storage.runs.folder_layout import find_run
@@ -30,7 +30,7 @@ class PanelViews:
     view: View
     second: View | None = None
 
-    def choose(self, option: str, value: str) -> PanelViews:
+    def with_choice(self, option: str, value: str) -> PanelViews:
         """Return the same views with an option of the panel's header set to this value."""
         choices = {**self.view.choices, option: value}
         second = None if self.second is None else replace(self.second, choices=choices)
@@ -119,7 +119,7 @@ def choose_options(
     for words in wanted:
         option, sign, value = words.partition("=")
         panel, dot, option_id = option.rpartition(".")
-        names = [panel] if dot else [name for name in specs if _offers(specs[name], option_id)]
+        names = [panel] if dot else [name for name in specs if _has_option(specs[name], option_id)]
         if not sign or not names or not all(name in specs for name in names):
             offered = [
                 f"{panel_id}.{panel_option.id}"
@@ -128,12 +128,12 @@ def choose_options(
             ] or ["none"]
             raise UserError(f"--choose {words}: no such option; available: {', '.join(offered)}.")
         for name in names:
-            views[name] = views[name].choose(option_id, value)
+            views[name] = views[name].with_choice(option_id, value)
             _check_choice(specs[name], views[name].view, option_id, value)
     return views
 
 
-def _offers(spec: PanelSpec, option: str) -> bool:
+def _has_option(spec: PanelSpec, option: str) -> bool:
     return any(offered.id == option for offered in spec.options)
 
 
@@ -175,8 +175,8 @@ def figure_panel(name: str, spec: PanelSpec, views: PanelViews) -> FigurePanel:
         UserError: It shows nothing.
     """
     if views.second is None:
-        scene = _drawn(spec, views.view)
-        return FigurePanel(name, scene, context_of(views.view, spec, scene))
+        scene = _draw_scene(spec, views.view)
+        return FigurePanel(name, scene, make_provenance(views.view, spec, scene))
     alone = replace(views.view, compared=None)
     steps = _read_at(spec, alone), _read_at(spec, views.second)
     if steps[0] == steps[1]:
@@ -186,11 +186,11 @@ def figure_panel(name: str, spec: PanelSpec, views: PanelViews) -> FigurePanel:
     compared = views.view.compared
     assert compared is not None
     view = replace(views.view, compared=replace(compared, labels=step_labels(steps)))
-    scene = _drawn(spec, view)
+    scene = _draw_scene(spec, view)
     if AGREEMENT not in spec.probes:  # otherwise it needs both
-        first, second = _drawn(spec, alone), _drawn(spec, views.second)
+        first, second = _draw_scene(spec, alone), _draw_scene(spec, views.second)
         scene = scene_of_steps(scene, first, second, steps)
-    return FigurePanel(name, scene, replace(context_of(view, spec, scene), steps=steps))
+    return FigurePanel(name, scene, replace(make_provenance(view, spec, scene), steps=steps))
 
 
 def with_charts(panels: Sequence[FigurePanel], wanted: Sequence[str]) -> list[FigurePanel]:
@@ -242,7 +242,7 @@ def _check_recorded(loaded: LoadedRun, spec: PanelSpec, two: bool) -> None:
         raise UserError(f"{spec.title} compares two steps; give both, for example 0,{loaded.step}.")
 
 
-def _drawn(spec: PanelSpec, view: View) -> Scene:
+def _draw_scene(spec: PanelSpec, view: View) -> Scene:
     shown = spec.draw(view)
     if isinstance(shown, Empty):
         raise UserError(f"{spec.title} shows nothing at step {view.step:,}: {shown.reason}")
@@ -251,5 +251,7 @@ def _drawn(spec: PanelSpec, view: View) -> Scene:
 
 def _read_at(spec: PanelSpec, view: View) -> int:
     """Return the step of the panel's readings, which may be earlier than requested."""
-    steps = [reading.step for reading in readings_of(spec, view) if reading.probe != AGREEMENT]
+    steps = [
+        reading.step for reading in available_readings(spec, view) if reading.probe != AGREEMENT
+    ]
     return max(steps, default=view.step)

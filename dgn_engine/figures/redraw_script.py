@@ -85,8 +85,8 @@ def script_files(
     arrays: dict[str, Array] = {}
     with print_style():
         figure = draw_page(panels, style)
-        lines = [line for axes in figure.axes for line in _axes(axes, arrays)]
-        lines += _words_of(figure)
+        lines = [line for axes in figure.axes for line in _script_axes(axes, arrays)]
+        lines += _script_page_texts(figure)
     about = "; ".join(panel.context.caption for panel in panels)
     size = tuple(float(side) for side in figure.get_size_inches())
     start = _START.format(
@@ -98,7 +98,7 @@ def script_files(
         settings={name: SETTINGS[name] for name in _KEPT},
         white=WHITE,
         frame=FRAME,
-        small=style.small,
+        small=style.small_text_size,
         muted=LIGHT.muted,
         line=LIGHT.line,
     )
@@ -110,7 +110,7 @@ def _in_docstring(words: str) -> str:
     return printable(words).replace("\\", "/").replace('"', "'")
 
 
-def _axes(axes: Axes, arrays: dict[str, Array]) -> Iterator[str]:
+def _script_axes(axes: Axes, arrays: dict[str, Array]) -> Iterator[str]:
     name = str(axes.get_gid())
     bounds = tuple(float(value) for value in axes.get_position(original=True).bounds)
     framed = axes.spines["top"].get_visible()
@@ -122,17 +122,17 @@ def _axes(axes: Axes, arrays: dict[str, Array]) -> Iterator[str]:
     for artist in axes.get_children():
         match artist:
             case Line2D():
-                yield _line(axes, artist, arrays)
+                yield _script_line(axes, artist, arrays)
             case AxesImage():
-                yield from _image(name, artist, arrays)
+                yield from _script_image(name, artist, arrays)
             case Rectangle() if artist is not axes.patch:
-                yield _span(artist)
+                yield _script_span(artist)
             case Polygon() if artist.get_data_transform() == axes.transData:
-                yield _area(artist, arrays)
+                yield _script_area(artist, arrays)
             case Polygon():
-                yield _arrow(artist)
+                yield _script_polygon(artist)
             case Text() if artist.get_text():
-                yield f"axes.{_text(artist)[:-1]}, transform=axes.transAxes)"
+                yield f"axes.{_script_text(artist)[:-1]}, transform=axes.transAxes)"
             case Text() | Axis() | Spine() | Rectangle():
                 pass
             case _:
@@ -140,26 +140,26 @@ def _axes(axes: Axes, arrays: dict[str, Array]) -> Iterator[str]:
     for which, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         low, high = getattr(axes, f"get_{which}lim")()
         yield f"axes.set_{which}lim({float(low)!r}, {float(high)!r})"
-        yield from _axis(which, axis)
+        yield from _script_axis(which, axis)
 
 
-def _line(axes: Axes, line: Line2D, arrays: dict[str, Array]) -> str:
-    arguments = _look(line)
+def _script_line(axes: Axes, line: Line2D, arrays: dict[str, Array]) -> str:
+    arguments = _line_arguments(line)
     if line.get_transform() == axes.get_xaxis_transform(which="grid"):
-        return f"axes.axvline({_first(line.get_xdata())!r}, {arguments})"
+        return f"axes.axvline({_first_value(line.get_xdata())!r}, {arguments})"
     if line.get_transform() == axes.get_yaxis_transform(which="grid"):
-        return f"axes.axhline({_first(line.get_ydata())!r}, {arguments})"
-    name = _free(str(line.get_gid()), arrays, ".x")
+        return f"axes.axhline({_first_value(line.get_ydata())!r}, {arguments})"
+    name = _unused_name(str(line.get_gid()), arrays, ".x")
     arrays[f"{name}.x"] = np.asarray(line.get_xdata(orig=True))
     arrays[f"{name}.y"] = np.asarray(line.get_ydata(orig=True))
     return f"axes.plot(data[{name + '.x'!r}], data[{name + '.y'!r}], {arguments})"
 
 
-def _first(values: Any) -> float:
+def _first_value(values: Any) -> float:
     return float(np.asarray(values)[0])
 
 
-def _free(name: str, arrays: dict[str, Array], ending: str) -> str:
+def _unused_name(name: str, arrays: dict[str, Array], ending: str) -> str:
     """Return the name, numbered if two curves have the same."""
     free, count = name, 2
     while f"{free}{ending}" in arrays:
@@ -167,7 +167,7 @@ def _free(name: str, arrays: dict[str, Array], ending: str) -> str:
     return free
 
 
-def _look(line: Line2D) -> str:
+def _line_arguments(line: Line2D) -> str:
     style: Any = line.get_linestyle()
     if style == "--":  # also the value for dashes given in points
         style = line._unscaled_dash_pattern  # type: ignore[attr-defined]  # no public accessor
@@ -182,10 +182,10 @@ def _look(line: Line2D) -> str:
         parts |= {"marker": line.get_marker(), "markersize": float(line.get_markersize())}
         if line.get_markerfacecolor() == "none":
             parts["markerfacecolor"] = "none"
-    return _said(parts)
+    return _format_arguments(parts)
 
 
-def _image(axes: str, image: AxesImage, arrays: dict[str, Array]) -> Iterator[str]:
+def _script_image(axes: str, image: AxesImage, arrays: dict[str, Array]) -> Iterator[str]:
     values = image.get_array()
     assert values is not None
     arrays[f"{axes}.values"] = np.ma.filled(values.astype(np.float64), np.nan)
@@ -202,9 +202,9 @@ def _image(axes: str, image: AxesImage, arrays: dict[str, Array]) -> Iterator[st
     yield ")"
 
 
-def _span(span: Rectangle) -> str:
+def _script_span(span: Rectangle) -> str:
     left, right = float(span.get_x()), float(span.get_x() + span.get_width())
-    arguments = _said(
+    arguments = _format_arguments(
         {
             "facecolor": "none",
             "edgecolor": to_hex(span.get_edgecolor()),
@@ -215,18 +215,20 @@ def _span(span: Rectangle) -> str:
     return f"axes.axvspan({left!r}, {right!r}, {arguments})"
 
 
-def _area(patch: Polygon, arrays: dict[str, Array]) -> str:
-    name = _free(str(patch.get_gid()), arrays, ".x")
+def _script_area(patch: Polygon, arrays: dict[str, Array]) -> str:
+    name = _unused_name(str(patch.get_gid()), arrays, ".x")
     x, y = np.asarray(patch.get_xy()).T
     arrays[f"{name}.x"], arrays[f"{name}.y"] = x, y
     alpha = patch.get_alpha()
-    arguments = _said({"color": to_hex(patch.get_facecolor()), "alpha": alpha, "linewidth": 0})
+    arguments = _format_arguments(
+        {"color": to_hex(patch.get_facecolor()), "alpha": alpha, "linewidth": 0}
+    )
     return f"axes.fill(data[{name + '.x'!r}], data[{name + '.y'!r}], {arguments})"
 
 
-def _arrow(patch: Polygon) -> str:
+def _script_polygon(patch: Polygon) -> str:
     corners = [tuple(float(value) for value in corner) for corner in patch.get_xy()]
-    arguments = _said(
+    arguments = _format_arguments(
         {
             "facecolor": to_hex(patch.get_facecolor()),
             "edgecolor": to_hex(patch.get_edgecolor()),
@@ -238,7 +240,7 @@ def _arrow(patch: Polygon) -> str:
     return f"axes.add_patch(Polygon({corners!r}, transform=axes.transAxes, {arguments}))"
 
 
-def _text(text: Text) -> str:
+def _script_text(text: Text) -> str:
     """Return the call without its receiver; it ends with a bracket."""
     x, y = (float(value) for value in text.get_position())
     arguments = {"size": float(text.get_fontsize()), "color": text.get_color()}
@@ -246,10 +248,10 @@ def _text(text: Text) -> str:
         arguments["weight"] = text.get_fontweight()
     if text.get_verticalalignment() != "baseline":
         arguments["va"] = text.get_verticalalignment()
-    return f"text({x!r}, {y!r}, {text.get_text()!r}, {_said(arguments)})"
+    return f"text({x!r}, {y!r}, {text.get_text()!r}, {_format_arguments(arguments)})"
 
 
-def _axis(which: str, axis: Axis) -> Iterator[str]:
+def _script_axis(which: str, axis: Axis) -> Iterator[str]:
     locator, formatter = axis.get_major_locator(), axis.get_major_formatter()
     positions: list[float] = []
     names: list[str] = []
@@ -261,7 +263,7 @@ def _axis(which: str, axis: Axis) -> Iterator[str]:
     if right:
         yield "axes.yaxis.tick_right()"
         yield "axes.yaxis.set_label_position('right')"
-    turned = f", rotation={_turned(axis)!r}" if _turned(axis) else ""
+    turned = f", rotation={_label_rotation(axis)!r}" if _label_rotation(axis) else ""
     yield f"axes.set_{which}ticks({positions!r}, {names!r}{turned})"
     yield f"axes.{which}axis.set_tick_params(which='minor', length=0)"
     yield f"axes.{which}axis.minorticks_off()"
@@ -271,24 +273,24 @@ def _axis(which: str, axis: Axis) -> Iterator[str]:
             "color": axis.label.get_color(),
             "labelpad": float(axis.labelpad),
         }
-        yield f"axes.set_{which}label({axis.label.get_text()!r}, {_said(arguments)})"
+        yield f"axes.set_{which}label({axis.label.get_text()!r}, {_format_arguments(arguments)})"
 
 
-def _turned(axis: Axis) -> float:
+def _label_rotation(axis: Axis) -> float:
     labels = axis.get_majorticklabels()
     return float(labels[0].get_rotation()) if labels else 0.0
 
 
-def _words_of(figure: Figure) -> list[str]:
+def _script_page_texts(figure: Figure) -> list[str]:
     lines = ["\n# words and keys"]
     for artist in figure.artists:
         assert isinstance(artist, Line2D)
         x = [float(value) for value in np.asarray(artist.get_xdata())]
         y = [float(value) for value in np.asarray(artist.get_ydata())]
-        lines.append(f"figure.add_artist(Line2D({x!r}, {y!r}, {_look(artist)}))")
-    lines += [f"figure.{_text(text)}" for text in figure.texts]
+        lines.append(f"figure.add_artist(Line2D({x!r}, {y!r}, {_line_arguments(artist)}))")
+    lines += [f"figure.{_script_text(text)}" for text in figure.texts]
     return lines
 
 
-def _said(parts: dict[str, Any]) -> str:
+def _format_arguments(parts: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in parts.items())

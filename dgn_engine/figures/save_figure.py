@@ -85,12 +85,12 @@ def page_bytes(
                 "pixels; use fewer dpi, or PDF, which has none."
             )
         figure.savefig(
-            content, format=kind, dpi=dots, facecolor=WHITE, metadata=_metadata(kind, panels)
+            content, format=kind, dpi=dots, facecolor=WHITE, metadata=_file_metadata(kind, panels)
         )
     return content.getvalue()
 
 
-def _metadata(kind: str, panels: Sequence[FigurePanel]) -> dict[str, str | None]:
+def _file_metadata(kind: str, panels: Sequence[FigurePanel]) -> dict[str, str | None]:
     """Return the origin of the data, without a date, so that equal data make equal files."""
     title = "; ".join(panel.context.caption for panel in panels)
     origins = [panel.context.as_dict() for panel in panels]

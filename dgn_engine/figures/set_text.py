@@ -27,24 +27,24 @@ def width_of(words: str, size: float, bold: bool = False) -> float:
     if not words:
         return 0.0
     prop = FontProperties(family=FAMILY, size=size, weight="bold" if bold else "normal")
-    text = settable(words)
-    formula = _dollars(text) and "TeX"
+    text = escape_dollars(words)
+    formula = _has_math(text) and "TeX"
     wide, _, _ = _paths.get_text_width_height_descent(text, prop, bool(formula))
     return float(wide) * _ROOM
 
 
 @lru_cache(maxsize=4096)
-def settable(words: str) -> str:
+def escape_dollars(words: str) -> str:
     """Escape the dollars in a text if what is between them is not a formula."""
     words = printable(words, lines=True)
-    if not _dollars(words):
+    if not _has_math(words):
         return words
-    return words.replace("$", r"\$") if why_not_set(words) else words
+    return words.replace("$", r"\$") if math_error(words) else words
 
 
-def why_not_set(words: str) -> str:
+def math_error(words: str) -> str:
     """Return why mathtext cannot set the text, in its own words; '' if it can."""
-    if not _dollars(words):
+    if not _has_math(words):
         return ""
     try:
         MathTextParser("path").parse(words)
@@ -57,34 +57,34 @@ def why_not_set(words: str) -> str:
 def check_legend(legend: tuple[tuple[str, str], ...]) -> None:
     """Raise `UserError` if a name cannot be set."""
     for name, text in legend:
-        if why := why_not_set(text):
+        if why := math_error(text):
             message = f"The name {text!r} for the curve {name} cannot be set: {why}."
             raise UserError(message, kind="no-formula", value=text)
 
 
-def _dollars(words: str) -> bool:
+def _has_math(words: str) -> bool:
     count = len(re.findall(r"(?<!\\)\$", words))
     return count > 0 and count % 2 == 0
 
 
-def wrapped(words: str, size: float, width: float, bold: bool = False) -> list[str]:
+def wrap_text(words: str, size: float, width: float, bold: bool = False) -> list[str]:
     """Return lines of at most this width in points, broken at spaces outside formulas.
 
     A wider single word is cut in the middle.
     """
     lines: list[str] = []
-    for word in _words(words):
+    for word in _split_words(words):
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and width_of(longer, size, bold) <= width:
             lines[-1] = longer
         else:
-            lines.append(fitting(word, size, width, bold))
+            lines.append(shorten_text(word, size, width, bold))
     return lines
 
 
-def fitting(words: str, size: float, width: float, bold: bool = False) -> str:
+def shorten_text(words: str, size: float, width: float, bold: bool = False) -> str:
     """Cut a text in the middle if it is wider than this; formulas stay whole."""
-    if width_of(words, size, bold) <= width or _dollars(words):
+    if width_of(words, size, bold) <= width or _has_math(words):
         return words
     for length in range(len(words) - 1, 1, -1):
         cut = f"{words[: (length + 1) // 2]}…{words[len(words) - length // 2 :]}"
@@ -93,7 +93,7 @@ def fitting(words: str, size: float, width: float, bold: bool = False) -> str:
     return words[:1]
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     pieces: list[str] = []
     open_formula = False
     for piece in text.split(" "):

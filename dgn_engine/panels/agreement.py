@@ -8,7 +8,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import class_names, example_axis, example_labels, example_rows
-from dgn_engine.scene.compared import b_in_words, b_name, pair_labels
+from dgn_engine.scene.compared import b_name, describe_b, pair_labels
 from dgn_engine.scene.elements import (
     Axis,
     Chart,
@@ -22,7 +22,15 @@ from dgn_engine.scene.elements import (
 )
 from dgn_engine.scene.gate_agreement import MEANS
 from dgn_engine.scene.layer_curves import chart_over_steps, layer_axis, recorded_curve
-from dgn_engine.scene.panel_spec import About, ComparedRun, Option, PanelSpec, Values, View, choice
+from dgn_engine.scene.panel_spec import (
+    About,
+    ComparedRun,
+    Option,
+    PanelSpec,
+    Values,
+    View,
+    chosen_value,
+)
 from dgn_engine.scene.run_text import is_conv, layer_name, layer_values
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import format_percent
@@ -36,13 +44,13 @@ LAYER = Option(
 _BY_LAYER = ("layers", "by layer")
 
 
-def _lefts(view: View) -> Values:
+def _left_values(view: View) -> Values:
     """Offer 'over steps' only where the share was recorded while A trained."""
     recorded = ("agreement", "equal") in view.series and view.cursor is None
     return (_BY_LAYER, ("steps", "over steps")) if recorded else (_BY_LAYER,)
 
 
-LEFT = Option("left", "Equal gates", _lefts)
+LEFT = Option("left", "Equal gates", _left_values)
 
 
 def draw(view: View) -> Shown:
@@ -63,10 +71,10 @@ def draw(view: View) -> Shown:
         return Empty(reading.absent, "absent")
     if "equal" not in reading.arrays:
         return Empty("The share of equal gates appears with the next frame.", "no-reading")
-    difference = _map(view, view.compared, reading, int(choice(view, LAYER)))
+    difference = _draw_difference(view, view.compared, reading, int(chosen_value(view, LAYER)))
     charts: tuple[Chart, ...] = (replace(difference, column=0, narrow=None),)
     if np.isfinite(reading.arrays["equal"]).any():
-        by_layer = choice(view, LEFT) == "layers"
+        by_layer = chosen_value(view, LEFT) == "layers"
         charts = (_by_layer(reading) if by_layer else _over_steps(view), difference)
     note = "Equal: both gates on the same side of ½."
     if reading.facts.get("differences") == MEANS:
@@ -77,8 +85,8 @@ def draw(view: View) -> Shown:
         reading.arrays["equal"]
     ):
         note += " Layers whose shapes differ are skipped."
-    note = f"{b_in_words(view.compared)} {note}".lstrip()
-    return Scene(charts, _facts(view, reading), reading.step, note)
+    note = f"{describe_b(view.compared)} {note}".lstrip()
+    return Scene(charts, _list_facts(view, reading), reading.step, note)
 
 
 # Label of the colour bar by (means over positions, convolution).
@@ -112,7 +120,7 @@ def _over_steps(view: View) -> Chart:
     return chart_over_steps(view, "Equal gates, %", curves, (0, 0, 1, 1))
 
 
-def _map(view: View, compared: ComparedRun, reading: Reading, layer: int) -> Chart:
+def _draw_difference(view: View, compared: ComparedRun, reading: Reading, layer: int) -> Chart:
     values, labels = reading.arrays[f"difference_{layer}"], reading.arrays["labels"]
     names = class_names(view, labels)
     conv = is_conv(view, reading, layer)
@@ -143,8 +151,8 @@ def _map(view: View, compared: ComparedRun, reading: Reading, layer: int) -> Cha
     )
 
 
-def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
-    layer = choice(view, LAYER)
+def _list_facts(view: View, reading: Reading) -> tuple[Fact, ...]:
+    layer = chosen_value(view, LAYER)
     facts = []
     if (share := reading.scalars.get("equal")) is not None:
         facts.append(Fact("equal", format_percent(share), "Share of equal gates over all layers."))

@@ -19,9 +19,14 @@ from dgn_engine.scene.elements import (
     Shown,
     finite_range,
 )
-from dgn_engine.scene.layer_curves import chart_over_steps, layer_axis, places, recorded_curve
-from dgn_engine.scene.panel_readings import as_note, draw_reading
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_engine.scene.layer_curves import (
+    chart_over_steps,
+    layer_axis,
+    layer_positions,
+    recorded_curve,
+)
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import format_number
 
@@ -37,15 +42,15 @@ _FIRST = "Only one reading so far: keep training."
 @draw_reading("drift", "Drift of features and values appears with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
     """Draw both drifts over steps, switched gates by layer and features by example."""
-    charts = [_over_steps(view, choice(view, MEASURE)), _by_layer(reading)]
+    charts = [_over_steps(view, chosen_value(view, MEASURE)), _by_layer(reading)]
     if "features" in reading.arrays:
         charts.append(_by_example(view, reading))
-    note = as_note(
+    note = join_sentences(
         "Relative to the first reading of this run; exact, over all paths.",
         reading.facts.get("features", ""),
         _FIRST if all(len(curve.x) == 1 for curve in charts[0].curves) else "",
     )
-    return Scene(tuple(charts), _facts(reading), reading.step, note)
+    return Scene(tuple(charts), _list_facts(reading), reading.step, note)
 
 
 def _over_steps(view: View, measure: str) -> Chart:
@@ -65,7 +70,7 @@ def _by_layer(reading: Reading) -> Chart:
         title="Switched gates, %",
         x=layer_axis(len(switched)),
         y=Axis(limits=(-0.02 * top, 1.05 * top)),
-        curves=(Curve("", places(len(switched)), switched, "feature", marker=True),),
+        curves=(Curve("", layer_positions(len(switched)), switched, "feature", marker=True),),
         column=1,
         narrow=(1, 0, 1, 1),
     )
@@ -85,7 +90,7 @@ def _by_example(view: View, reading: Reading) -> Chart:
     )
 
 
-def _facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     facts = []
     for part, name, _, _ in _PARTS:
         moved = reading.scalars.get(part, math.nan)

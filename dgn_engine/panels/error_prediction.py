@@ -7,11 +7,11 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Scene, Shown, finite_range
 from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
-from dgn_engine.scene.panel_readings import as_note, draw_reading
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
-from dgn_engine.scene.scatter import scattered
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
+from dgn_engine.scene.scatter import scatter_curve
 from dgn_engine.scene.trials import freeze_random_gates
-from dgn_engine.scene.typeset import literal
+from dgn_engine.scene.typeset import escape_label
 from dgn_engine.text.written_numbers import format_percent
 
 TIMES = Option(
@@ -27,11 +27,11 @@ TIMES = Option(
 @draw_reading("error_prediction", "Predicted and measured steps appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
     """Draw the losses along the steps, the logit changes, and the mismatch over steps."""
-    charts = (_losses(reading), _changes(reading), _over_steps(view))
-    return Scene(charts, _facts(reading), reading.step, _note(view, reading))
+    charts = (_draw_losses(reading), _draw_changes(reading), _over_steps(view))
+    return Scene(charts, _list_facts(reading), reading.step, _write_note(view, reading))
 
 
-def _losses(reading: Reading) -> Chart:
+def _draw_losses(reading: Reading) -> Chart:
     measured, predicted = reading.arrays["measured"], reading.arrays["predicted"]
     steps = np.arange(len(measured))
     finite = [np.where(np.isfinite(losses), losses, np.nan) for losses in (measured, predicted)]
@@ -48,7 +48,7 @@ def _losses(reading: Reading) -> Chart:
     )
 
 
-def _changes(reading: Reading) -> Chart:
+def _draw_changes(reading: Reading) -> Chart:
     """Plot each logit's change in the first step, measured against predicted."""
     measured = reading.arrays["change"].ravel().astype(np.float64)
     predicted = reading.arrays["change_predicted"].ravel().astype(np.float64)
@@ -64,7 +64,7 @@ def _changes(reading: Reading) -> Chart:
         y=Axis(limits=(low, high)),
         curves=(
             Curve("as predicted", ends, ends, "muted", "dash"),
-            scattered("measured", predicted, measured, "accent"),
+            scatter_curve("measured", predicted, measured, "accent"),
         ),
         column=1,
         narrow=(0, 1, 1, 1),
@@ -78,7 +78,7 @@ def _over_steps(view: View) -> Chart:
     return chart_over_steps(view, title, after_one + after_all, (1, 0, 1, 2), 2)
 
 
-def _facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     steps = len(reading.arrays["measured"]) - 1
     facts = [
         Fact("rate", reading.facts.get("rate", "–"), "Rate of each virtual step, on the mean loss.")
@@ -90,13 +90,13 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _note(view: View, reading: Reading) -> str:
+def _write_note(view: View, reading: Reading) -> str:
     errors = "e = p − y (cross entropy)" if reading.facts.get("loss") != "squared" else "e = f − y"
     rate_changed = "The curves include steps before the rate was changed."
-    return as_note(
+    return join_sentences(
         f"Full-batch gradient descent on the probe examples, on a network copy; {errors}.",
-        literal(reading.facts.get("run", "")),
-        rate_changed if choice(view, TIMES) != "1" else "",
+        escape_label(reading.facts.get("run", "")),
+        rate_changed if chosen_value(view, TIMES) != "1" else "",
     )
 
 

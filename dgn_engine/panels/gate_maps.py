@@ -14,7 +14,7 @@ from dgn_engine.scene.compared import (
     compared_reading,
     compared_view,
     pair_labels,
-    why_not_compared,
+    reason_not_compared,
 )
 from dgn_engine.scene.elements import (
     Array,
@@ -29,17 +29,23 @@ from dgn_engine.scene.elements import (
     finite_range,
     with_matrix,
 )
-from dgn_engine.scene.layer_curves import overviews
-from dgn_engine.scene.panel_readings import as_note, draw_reading
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
-from dgn_engine.scene.run_text import is_conv, layer_name, layer_tag, layer_values, layers_in
+from dgn_engine.scene.layer_curves import make_overviews
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, chosen_value
+from dgn_engine.scene.run_text import (
+    is_conv,
+    layer_name,
+    layer_tag,
+    layer_values,
+    layers_with_prefix,
+)
 from dgn_engine.scene.trials import freeze_random_gates, keep_gates
 from dgn_engine.text.written_numbers import format_percent
 
 
-def _units(view: View) -> Values:
+def _unit_values(view: View) -> Values:
     reading = view.readings.get("gates")
-    layer = choice(view, LAYER)
+    layer = chosen_value(view, LAYER)
     if reading is None or not layer or not is_conv(view, reading, int(layer)):
         return ()
     units = reading.arrays[f"layer_{layer}"].shape[1]
@@ -49,27 +55,27 @@ def _units(view: View) -> Values:
 LAYER = Option(
     "layer", "Layer", lambda view: layer_values(view, "gates", "layer"), True, ("layer", 0)
 )
-UNIT = Option("unit", "Channel", _units, True, ("unit", 0))
+UNIT = Option("unit", "Channel", _unit_values, True, ("unit", 0))
 
 
 @draw_reading("gates", "The gates of every layer appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
     """Draw overviews of all layers, the chosen layer's map, and the maps of one channel."""
-    layers = layers_in(reading.arrays, "layer")
+    layers = layers_with_prefix(reading.arrays, "layer")
     if not layers:
         return Empty("This network has no gate layers.", "no-gates")
-    chosen = int(choice(view, LAYER))
-    note = _note(reading, chosen)
+    chosen = int(chosen_value(view, LAYER))
+    note = _write_note(reading, chosen)
     if compared := _side_by_side(view, reading, chosen):
-        return Scene(tuple(compared), _facts(reading, chosen), reading.step, note)
-    charts_by_layer = {layer: _overview(view, reading, layer) for layer in layers}
-    small_charts, rows, per_row = overviews(charts_by_layer, chosen, LAYER.id)
-    charts = (*small_charts, *_large(view, reading, chosen, rows, per_row))
-    note = as_note(note, _not_compared(view, chosen))
-    return Scene(charts, _facts(reading, chosen), reading.step, note)
+        return Scene(tuple(compared), _list_facts(reading, chosen), reading.step, note)
+    charts_by_layer = {layer: _draw_overview(view, reading, layer) for layer in layers}
+    small_charts, rows, per_row = make_overviews(charts_by_layer, chosen, LAYER.id)
+    charts = (*small_charts, *_draw_large(view, reading, chosen, rows, per_row))
+    note = join_sentences(note, _not_compared(view, chosen))
+    return Scene(charts, _list_facts(reading, chosen), reading.step, note)
 
 
-def _matrix(view: View, reading: Reading, layer: int) -> Matrix:
+def _gate_matrix(view: View, reading: Reading, layer: int) -> Matrix:
     values = reading.arrays[f"layer_{layer}"]
     labels = reading.arrays["labels"]
     dead = reading.arrays.get(f"dead_{layer}")
@@ -100,20 +106,20 @@ def _unit_axis(reading: Reading, layer: int, label: str) -> Axis:
     return Axis(label=label, subjects=Subjects("unit", units))
 
 
-def _overview(view: View, reading: Reading, layer: int) -> Chart:
+def _draw_overview(view: View, reading: Reading, layer: int) -> Chart:
     return Chart(
         key="",
         title=layer_tag(view, layer),
         x=_unit_axis(reading, layer, "unit"),
         y=Axis(label="example"),
-        matrix=_matrix(view, reading, layer),
+        matrix=_gate_matrix(view, reading, layer),
     )
 
 
-def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> list[Chart]:
+def _draw_large(view: View, reading: Reading, layer: int, row: int, columns: int) -> list[Chart]:
     labels = reading.arrays["labels"]
     axis = example_axis(labels, class_names(view, labels), "class")
-    matrix, name = _matrix(view, reading, layer), layer_name(view, layer)
+    matrix, name = _gate_matrix(view, reading, layer), layer_name(view, layer)
     maps = reading.arrays.get("unit_map") if matrix.column_name == "channel" else None
     # Overviews share the full width; the large map and the channel's maps take half each.
     span = max(columns // 2, 1) if maps is not None else columns
@@ -130,13 +136,13 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
     )
     if maps is None:
         return [large]
-    map_of = reading.facts.get("unit_map", f"layer {layer}, unit {choice(view, UNIT) or '0'}")
+    map_of = reading.facts.get("unit_map", f"layer {layer}, unit {chosen_value(view, UNIT) or '0'}")
     unit = Chart(
         key="unit",
         title=f"Channel {map_of.rpartition(' ')[2]}",
         x=Axis(ticks=()),
         y=Axis(ticks=()),
-        matrix=_montage(view, maps, labels, layer),
+        matrix=_tile_maps(view, maps, labels, layer),
         row=row,
         column=span,
         column_span=max(columns - span, 1),
@@ -155,7 +161,7 @@ def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
         return []
     if f"layer_{layer}" not in theirs.arrays:
         return []
-    pair = (_large(view, reading, layer, 0, 2), _large(view_of_b, theirs, layer, 0, 2))
+    pair = (_draw_large(view, reading, layer, 0, 2), _draw_large(view_of_b, theirs, layer, 0, 2))
     high = max(charts[0].matrix.high for charts in pair if charts[0].matrix is not None)
     names = pair_labels(view.compared)[0], b_name(view.compared)
     channels = any(len(charts) > 1 for charts in pair)
@@ -174,14 +180,14 @@ def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
 
 
 def _not_compared(view: View, layer: int) -> str:
-    why = why_not_compared(view, "gates")
+    why = reason_not_compared(view, "gates")
     reading = compared_reading(view, "gates")
     if why or view.compared is None or reading is None or f"layer_{layer}" in reading.arrays:
         return why
     return f"{b_name(view.compared)} has no layer {layer + 1}."
 
 
-def _montage(view: View, maps: Array, labels: Array, layer: int) -> Matrix:
+def _tile_maps(view: View, maps: Array, labels: Array, layer: int) -> Matrix:
     """Tile the (n, H, W) maps of one channel in reading order, with an empty line between."""
     n, high, wide = maps.shape
     across = max(math.ceil(math.sqrt(n * high / wide)), 1)
@@ -203,7 +209,7 @@ def _montage(view: View, maps: Array, labels: Array, layer: int) -> Matrix:
     )
 
 
-def _facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
+def _list_facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
     facts = []
     if (active := reading.scalars.get(f"active_{layer}")) is not None:
         facts.append(
@@ -218,7 +224,7 @@ def _facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _note(reading: Reading, layer: int) -> str:
+def _write_note(reading: Reading, layer: int) -> str:
     dead = reading.arrays.get(f"dead_{layer}")
     return "Hatched: closed for every probe example." if dead is not None and dead.size else ""
 

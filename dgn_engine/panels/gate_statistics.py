@@ -12,13 +12,13 @@ from dgn_engine.scene.layer_curves import (
     chart_over_steps,
     compared_layers,
     layer_axis,
+    layer_positions,
     layer_rows,
     layers_note,
     over_steps,
-    places,
 )
-from dgn_engine.scene.panel_readings import as_note, draw_reading
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import format_percent
 
@@ -39,7 +39,7 @@ OVER_STEPS = Option(
 def draw(view: View, reading: Reading) -> Shown:
     """Draw shares by layer, shares by class, and one of them over steps."""
     count = len(reading.arrays["density"])
-    quantity = choice(view, OVER_STEPS)
+    quantity = chosen_value(view, OVER_STEPS)
     curves = over_steps(view, "gate_statistics", quantity, count, 100.0)
     charts = (
         _by_layer(view, reading, count),
@@ -47,13 +47,13 @@ def draw(view: View, reading: Reading) -> Shown:
         chart_over_steps(view, _TITLES[quantity], curves, (1, 0, 1, 2), 2),
     )
     theirs = compared_note(view, "gate_statistics", "Dashed: ")
-    note = as_note("Open: a gate of ½ or more.", layers_note(count), theirs)
-    return Scene(charts, _facts(reading), reading.step, note)
+    note = join_sentences("Open: a gate of ½ or more.", layers_note(count), theirs)
+    return Scene(charts, _list_facts(reading), reading.step, note)
 
 
 def _by_layer(view: View, reading: Reading, count: int) -> Chart:
     shares = {name: 100 * reading.arrays[name] for name in ("density", "dead", "always")}
-    layers = places(count)
+    layers = layer_positions(count)
     curves = (
         Curve("open", layers, shares["density"], "accent", marker=True),
         Curve("dead", layers, shares["dead"], "muted", "dash", marker=True),
@@ -107,7 +107,7 @@ def _by_class(view: View, reading: Reading, count: int) -> Chart:
     )
 
 
-def _facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     dead, stuck = (float(np.mean(reading.arrays[name])) for name in ("dead", "always"))
     mean = float(np.mean(reading.arrays["density"]))
     facts = [

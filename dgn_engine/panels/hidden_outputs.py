@@ -18,13 +18,13 @@ from dgn_engine.scene.elements import (
     Scene,
     Shown,
     Subjects,
-    reach_of,
+    largest_magnitude,
     with_matrix,
 )
 from dgn_engine.scene.layer_curves import layers_by_units
 from dgn_engine.scene.panel_readings import draw_reading
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
-from dgn_engine.scene.run_text import layers_in
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, chosen_value
+from dgn_engine.scene.run_text import layers_with_prefix
 from dgn_engine.scene.trials import blind_value_network, reverse_layers
 from dgn_engine.text.written_numbers import format_percent
 
@@ -34,33 +34,33 @@ _LEAST, _MOST = 4, 8  # rows of tiles: the mean and some of the 7 channels in a 
 _FED = {"image": "the image", "ones": "ones already", "random": "one fixed random input"}
 
 
-def _channels(view: View) -> Values:
+def _channel_values(view: View) -> Values:
     """List pages of channels, as many as there are rows below the mean; none without maps."""
     layers = view.run.layers if view.run is not None else ()
     shapes = [layer.shape for layer in layers if layer.kind == "conv"]
-    count, page = max((shape[0] for shape in shapes), default=0), _rows(len(shapes)) - 1
+    count, page = max((shape[0] for shape in shapes), default=0), _tile_rows(len(shapes)) - 1
     return tuple(
         (str(first), f"channels {first}–{min(first + page, count) - 1}")
         for first in range(0, count, page)
     )
 
 
-def _rows(layers: int) -> int:
+def _tile_rows(layers: int) -> int:
     """Return the number of rows of tiles that makes the picture about as high as wide."""
     return min(max(layers + 1, _LEAST), _MOST)
 
 
-def _kinds(view: View) -> Values:
+def _kind_values(view: View) -> Values:
     """Offer maps or dense layers for a network that has both."""
     reading = view.readings.get("hidden_outputs")
     arrays = reading.arrays if reading is not None else {}
-    dimensions = {arrays[f"as_is_{layer}"].ndim for layer in layers_in(arrays, "as_is")}
+    dimensions = {arrays[f"as_is_{layer}"].ndim for layer in layers_with_prefix(arrays, "as_is")}
     return (("maps", "maps"), ("units", "dense layers")) if len(dimensions) > 1 else ()
 
 
-KIND = Option("kind", "Layers", _kinds)
+KIND = Option("kind", "Layers", _kind_values)
 EXAMPLE = Option("example", "Example", example_values, True, ("example", 0))
-CHANNEL = Option("channel", "Channels", _channels, engine=True)
+CHANNEL = Option("channel", "Channels", _channel_values, engine=True)
 SCALE = Option("scale", "Colours", always(("tile", "scaled alone"), ("layer", "scaled together")))
 
 
@@ -68,27 +68,27 @@ SCALE = Option("scale", "Colours", always(("tile", "scaled alone"), ("layer", "s
 def draw(view: View, reading: Reading) -> Shown:
     """Draw a chart per pass: maps as tiles, one column per layer, or one row per dense layer."""
     arrays = reading.arrays
-    layers = layers_in(arrays, "as_is")
+    layers = layers_with_prefix(arrays, "as_is")
     maps = [layer for layer in layers if arrays[f"as_is_{layer}"].ndim == 3]
     dense = [layer for layer in layers if layer not in maps]
-    tiled = bool(maps) and choice(view, KIND) != "units"
+    tiled = bool(maps) and chosen_value(view, KIND) != "units"
     drawn_layers = maps if tiled else dense
     passes = [(name, title) for name, title in _PASSES if f"{name}_{layers[0]}" in arrays]
-    largest = _largest(reading, drawn_layers, [name for name, _ in passes])
-    shared_scale = choice(view, SCALE) == "layer"
+    largest = _layer_maxima(reading, drawn_layers, [name for name, _ in passes])
+    shared_scale = chosen_value(view, SCALE) == "layer"
     charts = []
     for index, (name, title) in enumerate(passes):
         if tiled:
-            chart = _tiles(reading, name, drawn_layers, largest if shared_scale else None)
+            chart = _draw_tiles(reading, name, drawn_layers, largest if shared_scale else None)
         else:
-            scales = largest if shared_scale else _largest(reading, drawn_layers, [name])
-            chart = _units(reading, name, drawn_layers, scales)
-        heading = f"{title}: {_answer(view, reading, index)}"
-        charts.append(_placed(chart, name, heading, index, len(passes)))
-    return Scene(tuple(charts), _facts(reading), reading.step, _note(view, reading))
+            scales = largest if shared_scale else _layer_maxima(reading, drawn_layers, [name])
+            chart = _draw_units(reading, name, drawn_layers, scales)
+        heading = f"{title}: {_describe_answer(view, reading, index)}"
+        charts.append(_place_chart(chart, name, heading, index, len(passes)))
+    return Scene(tuple(charts), _list_facts(reading), reading.step, _write_note(view, reading))
 
 
-def _placed(chart: Chart, name: str, title: str, column: int, count: int) -> Chart:
+def _place_chart(chart: Chart, name: str, title: str, column: int, count: int) -> Chart:
     """Keep the colour bar on the last chart of the row and the layer names on the first."""
     if column < count - 1:
         chart = with_matrix(chart, bar="")
@@ -96,16 +96,16 @@ def _placed(chart: Chart, name: str, title: str, column: int, count: int) -> Cha
     return replace(chart, key=f"{chart.key}_{name}", title=title, y=y, column=column)
 
 
-def _largest(reading: Reading, layers: list[int], names: list[str]) -> dict[int, float]:
+def _layer_maxima(reading: Reading, layers: list[int], names: list[str]) -> dict[int, float]:
     """Return the largest finite magnitude of each layer in these passes; 1 where all are 0."""
     maxima = {}
     for layer in layers:
         values = [reading.arrays[f"{name}_{layer}"].ravel() for name in names]
-        maxima[layer] = reach_of(np.concatenate(values))
+        maxima[layer] = largest_magnitude(np.concatenate(values))
     return maxima
 
 
-def _tiles(
+def _draw_tiles(
     reading: Reading, name: str, layers: list[int], largest: dict[int, float] | None
 ) -> Chart:
     """Draw tiles: rows are the mean and channels, columns the value input and the layers.
@@ -115,15 +115,15 @@ def _tiles(
     """
     arrays = reading.arrays
     layer_maps = [arrays[f"{name}_{layer}"] for layer in layers]
-    rows = min(_rows(len(layers)), max(len(maps) for maps in layer_maps))
+    rows = min(_tile_rows(len(layers)), max(len(maps) for maps in layer_maps))
     value_input = arrays.get(f"input_{name}")
     columns: list[tuple[str, str, Array]] = []
     if value_input is not None:
-        columns.append(("x", "value input", value_input[None] / reach_of(value_input)))
+        columns.append(("x", "value input", value_input[None] / largest_magnitude(value_input)))
     offset = len(columns)
     for layer, maps in zip(layers, layer_maps, strict=True):
         sizes = np.array(
-            [[[largest[layer] if largest else reach_of(tile_map)]] for tile_map in maps]
+            [[[largest[layer] if largest else largest_magnitude(tile_map)]] for tile_map in maps]
         )
         columns.append((str(layer + 1), f"layer {layer + 1}", maps / sizes))
     high = max(maps.shape[1] for _, _, maps in columns)
@@ -139,7 +139,7 @@ def _tiles(
             )
             if row < len(maps):
                 first_row, first_column = row * (high + 1), column * (wide + 1)
-                tile = _enlarged(maps[row], high, wide)
+                tile = _enlarge_tile(maps[row], high, wide)
                 canvas[first_row : first_row + high, first_column : first_column + wide] = tile
     tags = [tag for tag, _, _ in columns]
     row_names = ["mean", *(str(first + row) for row in range(rows - 1))]
@@ -165,7 +165,7 @@ def _tiles(
     )
 
 
-def _enlarged(tile: Array, high: int, wide: int) -> Array:
+def _enlarge_tile(tile: Array, high: int, wide: int) -> Array:
     """Enlarge a map to the size of a tile by repeating its pixels."""
     rows = np.arange(high) * tile.shape[0] // high
     columns = np.arange(wide) * tile.shape[1] // wide
@@ -187,7 +187,7 @@ def _tile_axis(
     return Axis(label, limits=(-0.5, len(names) * pitch - 1.5), ticks=ticks, subjects=subjects)
 
 
-def _units(reading: Reading, name: str, layers: list[int], scales: dict[int, float]) -> Chart:
+def _draw_units(reading: Reading, name: str, layers: list[int], scales: dict[int, float]) -> Chart:
     """Draw a row per layer and a column per unit; NaN beyond a layer's width."""
     outputs = [reading.arrays[f"{name}_{layer}"] / scales[layer] for layer in layers]
     widest = max(len(output) for output in outputs)
@@ -206,12 +206,12 @@ def _units(reading: Reading, name: str, layers: list[int], scales: dict[int, flo
     return layers_by_units("", tuple(layers), matrix)
 
 
-def _answer(view: View, reading: Reading, place: int) -> str:
+def _describe_answer(view: View, reading: Reading, place: int) -> str:
     says = reading.arrays["says"]
     return f"predicts {class_names(view, says)[int(says[place])]}"
 
 
-def _facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     count = len(reading.arrays["labels"])
     facts: list[Fact] = []
     for name, title in _SHORT.items():
@@ -224,7 +224,7 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _note(view: View, reading: Reading) -> str:
+def _write_note(view: View, reading: Reading) -> str:
     facts, example = reading.facts, int(reading.facts.get("example", "0"))
     example_text = f"Example {example}"
     if view.run is not None and example < len(view.run.probe_set.labels):

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_pairs
-from dgn_engine.scene.compared import b_name, compared_reading, pair_labels, why_not_compared
+from dgn_engine.scene.compared import b_name, compared_reading, pair_labels, reason_not_compared
 from dgn_engine.scene.elements import Chart, Fact, Matrix, Scene, Shown, finite_range
 from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
-from dgn_engine.scene.panel_readings import as_note, draw_reading
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import format_number
 
@@ -33,11 +33,11 @@ _NAMES = (("value", "Measured $K^V$"), ("expected", "Expected $βH$"))
 def draw(view: View, reading: Reading) -> Shown:
     """Draw both kernels on one scale, and how far apart they are over steps."""
     reach = max(max(map(abs, finite_range(reading.arrays[name]))) for name, _ in _NAMES) or 1.0
-    charts = (*_matrices(view, reading, reach), _over_steps(view, choice(view, MEASURE)))
-    return Scene(charts, _facts(view, reading), reading.step, _note(view, reading))
+    charts = (*_draw_matrices(view, reading, reach), _over_steps(view, chosen_value(view, MEASURE)))
+    return Scene(charts, _list_facts(view, reading), reading.step, _write_note(view, reading))
 
 
-def _matrices(view: View, reading: Reading, reach: float) -> Iterator[Chart]:
+def _draw_matrices(view: View, reading: Reading, reach: float) -> Iterator[Chart]:
     labels = reading.arrays["labels"]
     for index, (name, title) in enumerate(_NAMES):
         matrix = Matrix(
@@ -59,7 +59,7 @@ def _over_steps(view: View, measure: str) -> Chart:
     return chart_over_steps(view, _TITLES[measure], curves, (1, 0, 1, 2), 2)
 
 
-def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(view: View, reading: Reading) -> tuple[Fact, ...]:
     reading_of_b = compared_reading(view, "kernel_theory")
     facts = []
     for name, about in (
@@ -77,11 +77,11 @@ def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _note(view: View, reading: Reading) -> str:
-    numbers_note = why_not_compared(view, "kernel_theory")
+def _write_note(view: View, reading: Reading) -> str:
+    numbers_note = reason_not_compared(view, "kernel_theory")
     if compared_reading(view, "kernel_theory") is not None and view.compared is not None:
         numbers_note = f"Numbers: {pair_labels(view.compared)[0]} | {b_name(view.compared)}."
-    return as_note(
+    return join_sentences(
         "Expectation at initialisation; σ of each layer from its current weights.",
         reading.facts.get("depends", ""),
         numbers_note,

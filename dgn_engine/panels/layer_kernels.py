@@ -11,11 +11,16 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_pairs
 from dgn_engine.scene.compared import compared_note
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Fact, Matrix, Scene, Shown
-from dgn_engine.scene.layer_curves import compared_layers, layer_axis, overviews, places
-from dgn_engine.scene.matrix_colours import SPANS, ranged, span_range
-from dgn_engine.scene.panel_readings import as_note, draw_reading
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, choice
-from dgn_engine.scene.run_text import layer_name, layer_tag, layer_values, layers_in
+from dgn_engine.scene.layer_curves import (
+    compared_layers,
+    layer_axis,
+    layer_positions,
+    make_overviews,
+)
+from dgn_engine.scene.matrix_colours import SPANS, span_range, with_colour_range
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, chosen_value
+from dgn_engine.scene.run_text import layer_name, layer_tag, layer_values, layers_with_prefix
 from dgn_engine.scene.trials import reverse_layers
 from dgn_engine.text.written_numbers import format_number, format_percent
 
@@ -29,10 +34,10 @@ LAYER = Option(
 @draw_reading("layer_kernels", "Layer overlaps and their product appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
     """Draw every τ as an overview, the chosen one beside the product, and the means over depth."""
-    layers = layers_in(reading.arrays, "tau")
-    chosen = int(choice(view, LAYER))
-    charts_by_layer = {layer: _small(view, reading, layer) for layer in layers}
-    charts, rows, per_row = overviews(charts_by_layer, chosen, LAYER.id)
+    layers = layers_with_prefix(reading.arrays, "tau")
+    chosen = int(chosen_value(view, LAYER))
+    charts_by_layer = {layer: _draw_overview(view, reading, layer) for layer in layers}
+    charts, rows, per_row = make_overviews(charts_by_layer, chosen, LAYER.id)
     columns = max(3, per_row)
     spans = [columns // 3, columns // 3, columns - 2 * (columns // 3)]
     title = f"$τ_{{{chosen + 1}}}$ of {layer_name(view, chosen)}"
@@ -40,22 +45,24 @@ def draw(view: View, reading: Reading) -> Shown:
     if len(layers) > 1:
         product = f"Product $τ_1 ⊙ … ⊙ τ_{{{len(layers)}}}$"
     large = (
-        _large(view, reading, f"tau_{chosen}", title, chosen),
-        _large(view, reading, "product", product),
-        _along(view, reading),
+        _draw_kernel(view, reading, f"tau_{chosen}", title, chosen),
+        _draw_kernel(view, reading, "product", product),
+        _draw_depth(view, reading),
     )
     for index, (chart, span) in enumerate(zip(large, spans, strict=True)):
         charts.append(replace(chart, row=rows, column=sum(spans[:index]), column_span=span))
-    return Scene(tuple(charts), _facts(reading), reading.step, _note(view, reading))
+    return Scene(tuple(charts), _list_facts(reading), reading.step, _write_note(view, reading))
 
 
-def _small(view: View, reading: Reading, layer: int) -> Chart:
+def _draw_overview(view: View, reading: Reading, layer: int) -> Chart:
     title = f"$τ_{{{layer + 1}}}$ · {layer_tag(view, layer)}"
-    chart = _large(view, reading, f"tau_{layer}", title, layer)
+    chart = _draw_kernel(view, reading, f"tau_{layer}", title, layer)
     return replace(chart, x=Axis(label="example"), y=Axis(label="example"), square=False)
 
 
-def _large(view: View, reading: Reading, name: str, title: str, layer: int | None = None) -> Chart:
+def _draw_kernel(
+    view: View, reading: Reading, name: str, title: str, layer: int | None = None
+) -> Chart:
     """Draw the overlap of one layer, or the product of all where `layer` is None."""
     values, labels = reading.arrays[name], reading.arrays["labels"]
     matrix = Matrix(
@@ -69,14 +76,14 @@ def _large(view: View, reading: Reading, name: str, title: str, layer: int | Non
         layer=layer,
     )
     if reach := span_range([values], "pairs"):
-        matrix = ranged(matrix, *reach, [values])
+        matrix = with_colour_range(matrix, *reach, [values])
     return example_pairs(view, labels, name, title, matrix, 0, name != "product")
 
 
-def _along(view: View, reading: Reading) -> Chart:
+def _draw_depth(view: View, reading: Reading) -> Chart:
     """Plot the mean over pairs of each layer, and of the product up to it, permuted and not."""
     along: Array = reading.arrays["along"]
-    layers = places(len(along))
+    layers = layer_positions(len(along))
     curves = [
         Curve("each layer", layers, reading.arrays["each"], "muted", marker=True),
         Curve("up to it", layers, along, "value", marker=True, thick=True),
@@ -95,7 +102,7 @@ def _along(view: View, reading: Reading) -> Chart:
     )
 
 
-def _facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     mean = reading.scalars.get("product", float("nan"))
     text = format_number(mean, 3) if math.isfinite(mean) else "–"
     facts = [Fact("mean product", text, "Mean of the product over pairs of examples.")]
@@ -107,8 +114,8 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _note(view: View, reading: Reading) -> str:
-    return as_note(
+def _write_note(view: View, reading: Reading) -> str:
+    return join_sentences(
         f"Unit diagonal. Colours: {SPANS['pairs']}.",
         reading.facts.get("lambda", ""),
         reading.facts.get("order", ""),

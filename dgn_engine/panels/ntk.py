@@ -14,7 +14,7 @@ from dgn_engine.scene.compared import (
     b_name,
     compared_reading,
     pair_labels,
-    why_not_compared,
+    reason_not_compared,
     with_difference,
 )
 from dgn_engine.scene.elements import (
@@ -27,13 +27,13 @@ from dgn_engine.scene.elements import (
     Role,
     Scene,
     Shown,
-    reach_of,
+    largest_magnitude,
     with_matrix,
 )
-from dgn_engine.scene.estimates import estimate_note, marked
+from dgn_engine.scene.estimates import estimate_note, mark_estimate
 from dgn_engine.scene.layer_curves import chart_over_steps
-from dgn_engine.scene.overlaid import alike, kernel_curves
-from dgn_engine.scene.panel_readings import as_note, draw_reading
+from dgn_engine.scene.overlaid import kernel_curves, matching_runs
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import (
     About,
     ComparedRun,
@@ -42,7 +42,7 @@ from dgn_engine.scene.panel_spec import (
     Values,
     View,
     always,
-    choice,
+    chosen_value,
 )
 from dgn_engine.scene.trials import freeze_random_gates, train_gates_alone
 from dgn_engine.text.written_numbers import format_number
@@ -60,7 +60,7 @@ _SCALES = {"cross": "by the diagonal of $K^V + K^F$"}
 
 _MEASURES: Values = (("trace", "trace"), ("norm", "norm"))
 SCALE = Option("scale", "Matrices", always(("unit", "unit diagonal"), ("raw", "as computed")))
-MEASURE = Option("measure", "Over steps", lambda view: () if _stands(view) else _MEASURES)
+MEASURE = Option("measure", "Over steps", lambda view: () if _is_single_moment(view) else _MEASURES)
 
 
 def _compared_parts(view: View) -> Values:
@@ -79,32 +79,32 @@ PART = Option("part", "Part", _compared_parts)
 def draw(view: View, reading: Reading) -> Shown:
     """Draw the traces over steps, and the matrices of the parts that exist."""
     parts = [part for part in _PARTS if part[0] in reading.arrays]
-    charts = [_over_steps(view, reading, choice(view, MEASURE), len(parts))]
+    charts = [_over_steps(view, reading, chosen_value(view, MEASURE), len(parts))]
     reading_of_b = compared_reading(view, "ntk")
     shared = [part for part in parts if reading_of_b is not None and part[0] in reading_of_b.arrays]
     if reading_of_b is not None and view.compared is not None and shared:
-        part = next(part for part in shared if part[0] == choice(view, PART))
-        return _with(view, reading, reading_of_b, view.compared, charts[0], part)
+        part = next(part for part in shared if part[0] == chosen_value(view, PART))
+        return _draw_comparison(view, reading, reading_of_b, view.compared, charts[0], part)
     for column, (name, title, _, _) in enumerate(parts, 1):
-        scaled, last = _scaled(view, reading, name), column == len(parts)
-        charts.append(_matrix(view, name, title, scaled, reading, column, last))
-    if parts and _stands(view):
+        scaled, last = _scale_part(view, reading, name), column == len(parts)
+        charts.append(_draw_matrix(view, name, title, scaled, reading, column, last))
+    if parts and _is_single_moment(view):
         charts = [replace(chart, column=chart.column - 1, narrow=None) for chart in charts[1:]]
-    why = why_not_compared(view, "ntk")
+    why = reason_not_compared(view, "ntk")
     if reading_of_b is not None and view.compared is not None:
         why = f"{b_name(view.compared)} has none of these parts."
-    notes = estimate_note(reading), alike(view, "ntk")[1]
-    note = as_note("Mean over logits.", _over(reading), why, *notes)
-    return Scene(tuple(charts), _facts(reading), reading.step, note)
+    notes = estimate_note(reading), matching_runs(view, "ntk")[1]
+    note = join_sentences("Mean over logits.", _describe_weights(reading), why, *notes)
+    return Scene(tuple(charts), _list_facts(reading), reading.step, note)
 
 
-def _stands(view: View) -> bool:
+def _is_single_moment(view: View) -> bool:
     """Return whether there is only one step, so that nothing can be plotted over steps."""
     inspected = view.run is not None and bool(view.run.inspected)
     return inspected and view.compared is None and not view.overlaid
 
 
-def _over(reading: Reading) -> str:
+def _describe_weights(reading: Reading) -> str:
     """Describe which weights K is over, and why a part is absent."""
     facts = (reading.facts.get(name, "") for name in ("trains", "value", "feature"))
     return re.sub(r"[KΘ]\^.", r"$\g<0>$", " ".join(word for word in facts if word))
@@ -132,45 +132,49 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
         marker = bool(series.steps.size == 1)
         curves.append(Curve(label, steps, values, role, dash, marker=marker))
     drawn_parts = tuple((part, name) for part, name, _, _ in _PARTS if part in reading.arrays)
-    curves = [*kernel_curves(alike(view, "ntk")[0], measure, drawn_parts), *curves]
+    curves = [*kernel_curves(matching_runs(view, "ntk")[0], measure, drawn_parts), *curves]
     title = "Trace" if measure == "trace" else "Frobenius norm"
     return chart_over_steps(view, title, curves, (0, 0, 1, max(parts, 1)), log=True)
 
 
-def _with(
+def _draw_comparison(
     view: View, reading: Reading, other: Reading, compared: ComparedRun, traces: Chart, part: Part
 ) -> Scene:
     """Draw one part of A and of B on one scale, with B's traces as level lines."""
     a, name = pair_labels(compared)[0], b_name(compared)
     named = bool(compared.labels[1])  # B is a step of this run, which is on its curves
-    pair = [_scaled(view, source, part[0]) for source in (reading, other)]
+    pair = [_scale_part(view, source, part[0]) for source in (reading, other)]
     reach = max(reach for _, reach in pair)
     charts = []
     for index, (owner, source) in enumerate(((a, reading), (name, other))):
         scaled = pair[index][0], reach
         title = f"{owner}, {part[1]}"
-        chart = _matrix(view, part[0], title, scaled, source, index + 1, index == 1)
+        chart = _draw_matrix(view, part[0], title, scaled, source, index + 1, index == 1)
         chart = with_matrix(chart, of_compared=index > 0)
         charts.append(replace(chart, key=f"{part[0]}_{index}"))
     drawn, reason = with_difference(charts, f"{part[0]}_difference", compared)
     same = len(reading.arrays["labels"]) == len(other.arrays["labels"])
-    levels = tuple(_across(other, choice(view, MEASURE), traces)) if same and not named else ()
+    levels = (
+        tuple(_level_lines(other, chosen_value(view, MEASURE), traces))
+        if same and not named
+        else ()
+    )
     curves = (*traces.curves, *levels)
     traces = replace(traces, curves=curves, narrow=(0, 0, 1, len(drawn)))
     weights = [
-        f"{owner}: {_over(source)}"
+        f"{owner}: {_describe_weights(source)}"
         for owner, source in ((a, reading), (name, other))
-        if _over(source)
+        if _describe_weights(source)
     ]
     lines = (f"Level lines: {name}.",) if levels else ()
     if not same:  # a trace sums over examples, so it grows with them
         lines = (f"No lines for {name}: it uses a different number of examples.",)
-    notes = estimate_note(reading, other), alike(view, "ntk")[1]
-    note = as_note("Mean over logits.", *weights, *lines, reason, *notes)
-    return Scene((traces, *drawn), _facts(reading), reading.step, note)
+    notes = estimate_note(reading, other), matching_runs(view, "ntk")[1]
+    note = join_sentences("Mean over logits.", *weights, *lines, reason, *notes)
+    return Scene((traces, *drawn), _list_facts(reading), reading.step, note)
 
 
-def _across(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
+def _level_lines(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
     """Yield a level line across the time axis for each nonzero part of B."""
     ends = np.array(traces.x.limits or (0.0, 1.0))
     for part, name, role, _ in _PARTS:
@@ -182,15 +186,15 @@ def _across(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
 Scaled = tuple[Array, float]
 
 
-def _scaled(view: View, reading: Reading, part: str) -> Scaled:
+def _scale_part(view: View, reading: Reading, part: str) -> Scaled:
     """Return the part as computed, or K(s,s')/√(d_s d_s') with d its own diagonal.
 
     For K^X, d is the diagonal of K^V + K^F, which bounds the ratio by 1. Entries of examples whose
     d is not positive and finite are NaN.
     """
     values = reading.arrays[part]
-    if choice(view, SCALE) != "unit":
-        return values, reach_of(values)
+    if chosen_value(view, SCALE) != "unit":
+        return values, largest_magnitude(values)
     names = [p for p in ("value", "feature") if p in reading.arrays] if part == "cross" else [part]
     diagonal = sum(np.diagonal(reading.arrays[name]).astype(np.float64) for name in names)
     positive = np.isfinite(diagonal) & (np.asarray(diagonal) > 0)
@@ -199,11 +203,11 @@ def _scaled(view: View, reading: Reading, part: str) -> Scaled:
     return values.astype(np.float64) / root[:, None] / root[None, :], 1.0
 
 
-def _matrix(
+def _draw_matrix(
     view: View, part: str, name: str, scaled: Scaled, reading: Reading, column: int, last: bool
 ) -> Chart:
     (values, reach), labels = scaled, reading.arrays["labels"]
-    unit = choice(view, SCALE) == "unit"
+    unit = chosen_value(view, SCALE) == "unit"
     matrix = Matrix(
         name=part,
         values=values,
@@ -215,11 +219,11 @@ def _matrix(
     )
     chart = example_pairs(view, labels, part, name, matrix, column, column == 1)
     # There are no errors for K^X at unit diagonal.
-    chart = marked(chart, reading, part, f"{part}_unit_error" if unit else "")
+    chart = mark_estimate(chart, reading, part, f"{part}_unit_error" if unit else "")
     return replace(chart, narrow=(1, column - 1, 1, 1))
 
 
-def _facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     facts = []
     for part, name, _, _ in _PARTS:
         trace = reading.scalars.get(f"trace_{part}")

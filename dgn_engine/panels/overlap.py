@@ -13,31 +13,31 @@ from dgn_engine.scene.compared import (
     b_name,
     compared_reading,
     pair_labels,
-    why_not_compared,
+    reason_not_compared,
     with_difference,
 )
 from dgn_engine.scene.elements import Array, Chart, Empty, Fact, Matrix, Scene, Shown, with_matrix
-from dgn_engine.scene.estimates import errors_of, estimate_note, marked, mean_in_words
-from dgn_engine.scene.matrix_colours import SPANS, ranged, span_range
-from dgn_engine.scene.panel_readings import as_note, draw_reading
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
+from dgn_engine.scene.estimates import estimate_note, format_mean, mark_estimate, standard_errors
+from dgn_engine.scene.matrix_colours import SPANS, span_range, with_colour_range
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, chosen_value
 from dgn_engine.scene.run_text import layer_values
 from dgn_engine.scene.trials import freeze_random_gates, reverse_layers
 
 
-def _parts(view: View) -> Values:
+def _part_values(view: View) -> Values:
     return (("all", "whole network"), *layer_values(view, "overlap", "active"))
 
 
-def _kinds(view: View) -> Values:
+def _kind_values(view: View) -> Values:
     """Offer Λ or S in a comparison, where there is room for only one."""
     if compared_reading(view, "overlap") is None:
         return ()
     return (("active", "active"), ("sensitive", "sensitive"))
 
 
-KIND = Option("kind", "Sub-networks", _kinds)
-PART = Option("part", "Show", _parts)
+KIND = Option("kind", "Sub-networks", _kind_values)
+PART = Option("part", "Show", _part_values)
 # Off the diagonal by default: Λ is close to 1 everywhere in a convolutional network and close to
 # 0 in a deep dense one; on a scale from 0 to 1 either is a sheet of one colour.
 SCALE = Option("scale", "Colours", always(("pairs", "off the diagonal"), ("unit", "0 to 1")))
@@ -46,10 +46,10 @@ SCALE = Option("scale", "Colours", always(("pairs", "off the diagonal"), ("unit"
 @draw_reading("overlap", "Active and sensitive overlap appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
     """Draw Λ and S at unit diagonal, with the examples in the same order."""
-    part = choice(view, PART)
+    part = chosen_value(view, PART)
     suffix = "" if part == "all" else f"_{part}"
-    if choice(view, KIND):
-        return _compared(view, reading, choice(view, KIND), part)
+    if chosen_value(view, KIND):
+        return _draw_comparison(view, reading, chosen_value(view, KIND), part)
     n = "" if part == "all" else int(part) + 1
     names = ("$Λ$", "$S$") if part == "all" else (f"$τ_{{{n}}}$", f"$DD^T_{{{n}}}$")
     kinds = (("active", "Active", names[0]), ("sensitive", "Sensitive", names[1]))
@@ -58,22 +58,26 @@ def draw(view: View, reading: Reading) -> Shown:
     facts: list[Fact] = []
     for index, (kind, word, name) in enumerate(drawn):
         values, last = reading.arrays[f"{kind}{suffix}"], index == len(drawn) - 1
-        chart = _chart(view, reading, kind, part, index, last or not _unit(view), [values])
+        chart = _draw_chart(
+            view, reading, kind, part, index, last or not _has_unit_scale(view), [values]
+        )
         charts.append(replace(chart, title=f"{word} {name}"))
-        facts.append(_mean(kind, name, values, errors_of(reading, f"{kind}{suffix}")))
+        facts.append(_mean_fact(kind, name, values, standard_errors(reading, f"{kind}{suffix}")))
     if not charts:
         return Empty("This layer has no overlap in the last frame; choose another.", "no-layer")
-    why = why_not_compared(view, "overlap")
-    note = as_note(_note(view, dict(reading.facts)), why, _estimated(charts, reading))
+    why = reason_not_compared(view, "overlap")
+    note = join_sentences(
+        _write_note(view, dict(reading.facts)), why, _note_estimates(charts, reading)
+    )
     return Scene(tuple(charts), tuple(facts), reading.step, note)
 
 
-def _estimated(charts: Sequence[Chart], *readings: Reading) -> str:
+def _note_estimates(charts: Sequence[Chart], *readings: Reading) -> str:
     estimated = any(chart.matrix and chart.matrix.estimated for chart in charts)
     return estimate_note(*readings) if estimated else ""
 
 
-def _compared(view: View, reading: Reading, kind: str, part: str) -> Shown:
+def _draw_comparison(view: View, reading: Reading, kind: str, part: str) -> Shown:
     """Draw Λ or S of the run (A) and of the compared network (B) in the same colours."""
     suffix = "" if part == "all" else f"_{part}"
     reading_of_b = compared_reading(view, "overlap")
@@ -91,24 +95,27 @@ def _compared(view: View, reading: Reading, kind: str, part: str) -> Shown:
     matrices = [values for _, values, _ in available]
     charts = []
     for index, (name, _, source) in enumerate(available):
-        chart = _chart(view, source, kind, part, index, index == len(available) - 1, matrices)
+        chart = _draw_chart(view, source, kind, part, index, index == len(available) - 1, matrices)
         chart = with_matrix(chart, name=f"{kind}_{index}", of_compared=source is reading_of_b)
         charts.append(replace(chart, key=f"{kind}_{index}", title=name))
     drawn, reason = with_difference(charts, f"{kind}_difference", view.compared)
     facts = tuple(
-        _mean(
-            kind, b if source is reading_of_b else a, values, errors_of(source, f"{kind}{suffix}")
+        _mean_fact(
+            kind,
+            b if source is reading_of_b else a,
+            values,
+            standard_errors(source, f"{kind}{suffix}"),
         )
         for _, values, source in available
     )
     lacking = (name for name, source in pairs if f"{kind}{suffix}" not in source.arrays)
     missing = (f"{name} has no such layer." for name in lacking)
-    about = _note(view, dict(reading.facts))
-    note = as_note(about, *missing, reason, _estimated(charts, reading, reading_of_b))
+    about = _write_note(view, dict(reading.facts))
+    note = join_sentences(about, *missing, reason, _note_estimates(charts, reading, reading_of_b))
     return Scene(drawn, facts, reading.step, note)
 
 
-def _chart(
+def _draw_chart(
     view: View, reading: Reading, kind: str, part: str, column: int, bar: bool, every: list[Array]
 ) -> Chart:
     """Draw the overlap of a layer, or of the whole network (part 'all'), without a title.
@@ -126,35 +133,35 @@ def _chart(
         scale="unit diagonal",
         layer=None if part == "all" else int(part),
     )
-    if not _unit(view) and (reach := span_range(every, "pairs")):
-        matrix = ranged(matrix, *reach, every)
+    if not _has_unit_scale(view) and (reach := span_range(every, "pairs")):
+        matrix = with_colour_range(matrix, *reach, every)
     labels = reading.arrays["labels"]  # B may be read on fewer examples than A
     chart = example_pairs(view, labels, kind, "", matrix, column, column == 0)
-    return marked(chart, reading, name)
+    return mark_estimate(chart, reading, name)
 
 
-def _unit(view: View) -> bool:
-    return choice(view, SCALE) == "unit"
+def _has_unit_scale(view: View) -> bool:
+    return chosen_value(view, SCALE) == "unit"
 
 
-def _pairs(values: Array) -> Array:
+def _off_diagonal(values: Array) -> Array:
     """Return the finite overlaps of pairs of different examples."""
     entries = values[~np.eye(values.shape[0], dtype=bool)]
     return entries[np.isfinite(entries)]
 
 
-def _mean(kind: str, name: str, values: Array, errors: Array | None) -> Fact:
-    value = mean_in_words(_pairs(values), None if errors is None else _pairs(errors))
+def _mean_fact(kind: str, name: str, values: Array, errors: Array | None) -> Fact:
+    value = format_mean(_off_diagonal(values), None if errors is None else _off_diagonal(errors))
     about = f"Mean {kind} overlap of pairs of different examples."
     if errors is not None:
         about += " Estimated: ± is at most one standard error."
     return Fact(f"mean {name}", value, about)
 
 
-def _note(view: View, facts: dict[str, str]) -> str:
+def _write_note(view: View, facts: dict[str, str]) -> str:
     sensitive = facts.get("gate") or facts.get("kappa") or ""
     empty = "Unit diagonal; empty where an example has no active or sensitive path"
-    colours = "" if _unit(view) else f" Colours: {SPANS['pairs']}."
+    colours = "" if _has_unit_scale(view) else f" Colours: {SPANS['pairs']}."
     return "; ".join(filter(None, (empty, sensitive))) + "." + colours
 
 

@@ -20,13 +20,13 @@ from dgn_engine.scene.elements import (
     Scene,
     Shown,
     Subjects,
-    reach_of,
+    largest_magnitude,
 )
 from dgn_engine.scene.layer_curves import layer_axis, layers_by_units
 from dgn_engine.scene.network_graph import MOST_LINES, network_graph
 from dgn_engine.scene.panel_readings import draw_reading
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
-from dgn_engine.scene.scatter import lines, scattered
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, chosen_value
+from dgn_engine.scene.scatter import scatter_curve, segment_curve
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import format_number
 
@@ -39,32 +39,34 @@ _MAPS = {
 _LEAST_SHARE = 1e-9  # percent; smaller shares are below the axis
 
 
-def _examples(view: View) -> Values:
+def _first_values(view: View) -> Values:
     """List the probe examples where the paths of a single one are shown."""
     reading = view.readings.get("paths")
-    by_sub_networks = _apart(reading) and reading is not None and "example" not in reading.facts
+    by_sub_networks = (
+        _is_residual(reading) and reading is not None and "example" not in reading.facts
+    )
     return () if by_sub_networks else example_values(view)
 
 
-def _apart(reading: Reading | None) -> bool:
+def _is_residual(reading: Reading | None) -> bool:
     """Return whether the reading shows a residual network by its sub-networks."""
     return reading is not None and "shares" in reading.arrays
 
 
-def _second(view: View) -> Values:
+def _second_values(view: View) -> Values:
     """List the second examples of a chain; none for a residual network."""
-    if _apart(view.readings.get("paths")):
+    if _is_residual(view.readings.get("paths")):
         return ()
-    return (("none", "alone"), *((i, f"and {i}") for i, _ in _examples(view)))
+    return (("none", "alone"), *((i, f"and {i}") for i, _ in _first_values(view)))
 
 
-def _maps(view: View) -> Values:
-    if _apart(view.readings.get("paths")):
+def _map_values(view: View) -> Values:
+    if _is_residual(view.readings.get("paths")):
         return ()
     return (("through", "active"), ("near", "sensitive"), ("contributed", "output"))
 
 
-def _pictures(view: View) -> Values:
+def _graph_values(view: View) -> Values:
     """List what the graph can show for this network."""
     reading = view.readings.get("paths")
     arrays = reading.arrays if reading is not None else {}
@@ -78,34 +80,36 @@ def _pictures(view: View) -> Values:
     return tuple((value, label) for value, label, available in offered if available)
 
 
-EXAMPLE = Option("example", "Example", _examples, True, ("example", 0))
-SECOND = Option("second", "Second example", _second, True, ("example", 1))
-GRAPH = Option("graph", "Right", _pictures)
-SHOW = Option("show", "Units", _maps)
+EXAMPLE = Option("example", "Example", _first_values, True, ("example", 0))
+SECOND = Option("second", "Second example", _second_values, True, ("example", 1))
+GRAPH = Option("graph", "Right", _graph_values)
+SHOW = Option("show", "Units", _map_values)
 
 
 @draw_reading("paths", "The paths of one example and their sum appear with a reading.")
 def draw(view: View, reading: Reading) -> Shown:
     """Draw units by what passes through them, and the largest paths; or the sub-networks."""
-    if _apart(reading):
-        return Scene(_sub_networks(reading), _facts(reading), reading.step, _share_note(reading))
-    charts = [_units(reading, choice(view, SHOW))]
-    match choice(view, GRAPH):
+    if _is_residual(reading):
+        return Scene(
+            _draw_sub_networks(reading), _list_facts(reading), reading.step, _share_note(reading)
+        )
+    charts = [_draw_units(reading, chosen_value(view, SHOW))]
+    match chosen_value(view, GRAPH):
         case "weights":
             charts.append(network_graph(reading))
         case "largest":
-            charts.append(_largest(reading))
+            charts.append(_draw_largest(reading))
         case "each":
-            charts.append(_each(reading))
-    note = _note(reading, choice(view, GRAPH))
-    return Scene(tuple(charts), _facts(reading), reading.step, note)
+            charts.append(_draw_all_paths(reading))
+    note = _write_note(reading, chosen_value(view, GRAPH))
+    return Scene(tuple(charts), _list_facts(reading), reading.step, note)
 
 
-def _units(reading: Reading, what: str) -> Chart:
+def _draw_units(reading: Reading, what: str) -> Chart:
     if what == "through" and "through_shared" in reading.arrays:
         what = "through_shared"
     values = reading.arrays[what]
-    reach = reach_of(values)
+    reach = largest_magnitude(values)
     signed = what == "contributed"
     title, bar = _MAPS[what]
     ramp: Ramp = "diverging" if signed else "sequential"
@@ -113,7 +117,7 @@ def _units(reading: Reading, what: str) -> Chart:
     return replace(layers_by_units(title, range(len(values)), matrix), narrow=(0, 0, 1, 1))
 
 
-def _largest(reading: Reading) -> Chart:
+def _draw_largest(reading: Reading) -> Chart:
     """Draw the paths that contribute most, over the open and closed units."""
     gates, units = reading.arrays["gates"], reading.arrays["units"]
     layers, widest = gates.shape
@@ -136,25 +140,25 @@ def _largest(reading: Reading) -> Chart:
     for name, selected, role in kinds:
         rows, columns = np.nonzero(selected)
         if len(rows):
-            curves.append(scattered(name, rows + 1, columns, role))
+            curves.append(scatter_curve(name, rows + 1, columns, role))
     return Chart(
         key="largest",
         title=f"The {len(units)} largest paths",
         x=layer_axis(layers),
         y=Axis("unit", limits=(-1.0, float(widest)), subjects=Subjects("unit", range(widest))),
-        curves=_distinct(curves),
+        curves=_make_distinct(curves),
         column=1,
         narrow=(1, 0, 1, 1),
     )
 
 
-def _each(reading: Reading) -> Chart:
+def _draw_all_paths(reading: Reading) -> Chart:
     """Plot every path by its feature and value; their products sum to the output."""
     feature, value = reading.arrays["feature"], reading.arrays["value"]
     active = np.abs(feature) > 0
     adds = feature * value > 0
     curves = [
-        scattered(name, feature[selected], value[selected], role)  # type: ignore[arg-type]  # a role
+        scatter_curve(name, feature[selected], value[selected], role)  # type: ignore[arg-type]  # a role
         for name, selected, role in (
             ("φ v > 0", active & adds, "value"),
             ("φ v < 0", active & ~adds, "feature"),
@@ -173,7 +177,7 @@ def _each(reading: Reading) -> Chart:
     )
 
 
-def _distinct(curves: list[Curve]) -> tuple[Curve, ...]:
+def _make_distinct(curves: list[Curve]) -> tuple[Curve, ...]:
     """Number paths with equal contributions, so that each curve has its own name."""
     counts: dict[str, int] = {}
     distinct = []
@@ -184,7 +188,7 @@ def _distinct(curves: list[Curve]) -> tuple[Curve, ...]:
     return tuple(distinct)
 
 
-def _sub_networks(reading: Reading) -> tuple[Chart, ...]:
+def _draw_sub_networks(reading: Reading) -> tuple[Chart, ...]:
     """Draw each sub-network's share of the kernel and of the paths, and what it adds."""
     arrays = reading.arrays
     parts: tuple[tuple[str, str, Role], ...] = (
@@ -197,10 +201,12 @@ def _sub_networks(reading: Reading) -> tuple[Chart, ...]:
     shares = Chart(
         key="shares",
         title="Share of each sub-network, %",
-        x=_blocks(reading),
+        x=_block_axis(reading),
         y=y,
         curves=tuple(
-            curve for label, values, role in series for curve in _bars(label, values, role, low)
+            curve
+            for label, values, role in series
+            for curve in _draw_stems(label, values, role, low)
         ),
     )
     if "outputs" not in arrays:
@@ -210,14 +216,14 @@ def _sub_networks(reading: Reading) -> tuple[Chart, ...]:
         title=f"Contribution to logit {reading.facts.get('logit', '0')}",
         x=shares.x,
         y=Axis(),
-        curves=_bars("adds", arrays["outputs"], "feature"),
+        curves=_draw_stems("adds", arrays["outputs"], "feature"),
         column=1,
         narrow=(1, 0, 1, 1),
     )
     return shares, outputs
 
 
-def _blocks(reading: Reading) -> Axis:
+def _block_axis(reading: Reading) -> Axis:
     names = reading.facts.get("blocks", "").split(",")
     stride = -(-len(names) // 16)
     ticks = tuple(
@@ -236,12 +242,12 @@ def _share_axis(percent: Array) -> Axis:
     return Axis(log=True, limits=(10.0 ** np.floor(np.log10(low)), 200.0))
 
 
-def _bars(name: str, values: Array, role: Role, low: float = 0.0) -> tuple[Curve, ...]:
+def _draw_stems(name: str, values: Array, role: Role, low: float = 0.0) -> tuple[Curve, ...]:
     """Draw a point at each value with a thin stem from zero, or from the lowest shown."""
     positions = np.arange(1.0, len(values) + 1)
     feet, heads = (np.stack([positions, y], axis=1) for y in (np.full(len(positions), low), values))
-    stems = replace(lines(f"{name} from zero", feet, heads, role), faint=True)
-    return stems, scattered(name, positions, values, role, thick=True)
+    stems = replace(segment_curve(f"{name} from zero", feet, heads, role), faint=True)
+    return stems, scatter_curve(name, positions, values, role, thick=True)
 
 
 def _share_note(reading: Reading) -> str:
@@ -254,7 +260,7 @@ def _share_note(reading: Reading) -> str:
     return " ".join(parts)
 
 
-def _facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     scalars = reading.scalars
     facts = []
     for name, title, about in (
@@ -267,18 +273,18 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         ("output_shared", "via shared", "Part of the first logit that comes through shared paths."),
     ):
         if name in scalars:
-            facts.append(Fact(title, _counted(scalars[name]), about))
+            facts.append(Fact(title, _format_count(scalars[name]), about))
     return tuple(facts)
 
 
-def _counted(value: float) -> str:
+def _format_count(value: float) -> str:
     """Format a count in full where it is exact, else in four digits."""
     if value.is_integer() and abs(value) < 1e12:
         return f"{int(value):,}"
     return format_number(value, 4)
 
 
-def _note(reading: Reading, graph: str) -> str:
+def _write_note(reading: Reading, graph: str) -> str:
     facts = reading.facts
     example, logit = facts.get("example", "0"), facts.get("logit", "0")
     beside = f" with example {facts['second']}" if "second" in facts else ""

@@ -10,9 +10,9 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import class_names
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Fact, Matrix, Role, Scene, Shown
 from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
-from dgn_engine.scene.panel_readings import as_note, draw_reading
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
-from dgn_engine.scene.scatter import scattered
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
+from dgn_engine.scene.scatter import scatter_curve
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import format_decimals, format_number
 
@@ -24,16 +24,18 @@ _FEW = 12  # points that are drawn larger
 @draw_reading("regions", "Gate cuts and decision boundary appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
     """Draw where gates switch, the decision, and the examples with the boundary or a curve."""
-    third = _points(view, reading) if choice(view, THIRD) == "points" else _over_steps(view)
-    charts = (_cuts(view, reading), _decision(view, reading), third)
-    return Scene(charts, _facts(reading), reading.step, _note(reading))
+    third = (
+        _draw_points(view, reading) if chosen_value(view, THIRD) == "points" else _over_steps(view)
+    )
+    charts = (_draw_cuts(view, reading), _draw_decision(view, reading), third)
+    return Scene(charts, _list_facts(reading), reading.step, _write_note(reading))
 
 
-def _cuts(view: View, reading: Reading) -> Chart:
+def _draw_cuts(view: View, reading: Reading) -> Chart:
     switch = reading.arrays["switch"]
     layers = max(int(switch.max()), len(view.wiring), 1)
     values = np.where(switch > 0, switch, 0).astype(np.float64)
-    return _map(
+    return _draw_map(
         reading,
         Matrix(
             name="first layer that switches",
@@ -50,11 +52,11 @@ def _cuts(view: View, reading: Reading) -> Chart:
     )
 
 
-def _decision(view: View, reading: Reading) -> Chart:
+def _draw_decision(view: View, reading: Reading) -> Chart:
     margin, winner = reading.arrays["margin"], reading.arrays["winner"]
     two = bool((margin < 0).any()) or int(winner.max()) < 2
     names = class_names(view, np.array([int(max(winner.max(), 1))]))
-    return _map(
+    return _draw_map(
         reading,
         Matrix(
             name="margin",
@@ -71,14 +73,14 @@ def _decision(view: View, reading: Reading) -> Chart:
     )
 
 
-def _map(reading: Reading, matrix: Matrix, key: str, title: str, column: int) -> Chart:
+def _draw_map(reading: Reading, matrix: Matrix, key: str, title: str, column: int) -> Chart:
     x, y = reading.arrays["x"], reading.arrays["y"]
     labels = _axis_labels(reading)
     return Chart(
         key=key,
         title=title,
-        x=_axis(labels[0], x),
-        y=_axis(labels[1], y),
+        x=_map_axis(labels[0], x),
+        y=_map_axis(labels[1], y),
         matrix=replace(
             matrix,
             row_name=labels[1],
@@ -98,22 +100,22 @@ def _axis_labels(reading: Reading) -> tuple[str, str]:
     return ("x", "y") if reading.facts.get("plane") == "data" else ("s", "t")
 
 
-def _axis(label: str, at: Array) -> Axis:
+def _map_axis(label: str, at: Array) -> Axis:
     """Return the axis of a map, with its coordinates at the cells that they fall into."""
-    values = _coordinates(at)
+    values = _tick_coordinates(at)
     order = np.argsort(at)
     cells = np.interp(values, at[order], order.astype(np.float64))
-    return Axis(label=label, limits=(-0.5, len(at) - 0.5), ticks=_ticks(cells, values))
+    return Axis(label=label, limits=(-0.5, len(at) - 0.5), ticks=_label_ticks(cells, values))
 
 
 def _plane_axis(label: str, at: Array) -> Axis:
     """Return the axis of the points, with the same coordinates as beside the maps."""
-    values = _coordinates(at)
+    values = _tick_coordinates(at)
     limits = float(at.min()), float(at.max())
-    return Axis(label=label, limits=limits, ticks=_ticks(values, values))
+    return Axis(label=label, limits=limits, ticks=_label_ticks(values, values))
 
 
-def _coordinates(at: Array) -> Array:
+def _tick_coordinates(at: Array) -> Array:
     """Return round coordinates, none in a corner, where they would meet the other axis's."""
     low, high = float(at.min()), float(at.max())
     step = next(s for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 1e9) if (high - low) / s <= 7)
@@ -123,30 +125,30 @@ def _coordinates(at: Array) -> Array:
     return inside
 
 
-def _ticks(places: Array, values: Array) -> tuple[tuple[float, str], ...]:
+def _label_ticks(places: Array, values: Array) -> tuple[tuple[float, str], ...]:
     texts = (format_number(value, 6) for value in values)
     return tuple(zip(places.tolist(), texts, strict=True))
 
 
-def _points(view: View, reading: Reading) -> Chart:
+def _draw_points(view: View, reading: Reading) -> Chart:
     points, labels = reading.arrays["points"], reading.arrays["labels"]
     answers = reading.arrays["answers"]
     names = class_names(view, labels)
     x, y = reading.arrays["x"], reading.arrays["y"]
     few = len(labels) <= _FEW
     curves: list[Curve] = []
-    border = boundary(reading)
+    border = decision_boundary(reading)
     if len(border):
-        curves.append(scattered("boundary", border[:, 0], border[:, 1], "muted"))
+        curves.append(scatter_curve("boundary", border[:, 0], border[:, 1], "muted"))
     for index, label in enumerate(np.unique(labels).tolist()):
         selected = labels == label
         role = _ROLES[index % len(_ROLES)]
         curves.append(
-            scattered(names[int(label)], points[selected, 0], points[selected, 1], role, few)
+            scatter_curve(names[int(label)], points[selected, 0], points[selected, 1], role, few)
         )
     wrong = answers != labels
     if wrong.any():
-        ringed = scattered("wrong", points[wrong, 0], points[wrong, 1], "text", few)
+        ringed = scatter_curve("wrong", points[wrong, 0], points[wrong, 1], "text", few)
         curves.append(replace(ringed, ring=True))
     horizontal, vertical = _axis_labels(reading)
     return Chart(
@@ -161,7 +163,7 @@ def _points(view: View, reading: Reading) -> Chart:
     )
 
 
-def boundary(reading: Reading) -> Array:
+def decision_boundary(reading: Reading) -> Array:
     """Return the points (m, 2) where the winning class changes between grid neighbours."""
     winner, x, y = (reading.arrays[name] for name in ("winner", "x", "y"))
     rows, columns = np.nonzero(winner[:, 1:] != winner[:, :-1])
@@ -176,7 +178,7 @@ def _over_steps(view: View) -> Chart:
     return chart_over_steps(view, "Regions on the grid", curves, (1, 0, 1, 2), 2)
 
 
-def _facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     labels, answers = reading.arrays["labels"], reading.arrays["answers"]
     facts = []
     if (count := reading.scalars.get("regions")) is not None:
@@ -191,11 +193,11 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _note(reading: Reading) -> str:
+def _write_note(reading: Reading) -> str:
     side = len(reading.arrays["x"])
     plane = "Plane through three probe examples, at (0, 0), (1, 0) and (0, 1)."
     plane = "" if reading.facts.get("plane") == "data" else plane
-    return as_note(f"Grid of {side} × {side} points.", plane, reading.facts.get("soft", ""))
+    return join_sentences(f"Grid of {side} × {side} points.", plane, reading.facts.get("soft", ""))
 
 
 PANEL = PanelSpec(

@@ -10,12 +10,12 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_pairs
 from dgn_engine.scene.compared import (
-    b_in_words,
     b_name,
     compared_reading,
-    overlaid,
+    describe_b,
+    overlay_charts,
     pair_labels,
-    why_not_compared,
+    reason_not_compared,
     with_difference,
 )
 from dgn_engine.scene.elements import (
@@ -30,10 +30,18 @@ from dgn_engine.scene.elements import (
     finite_range,
     with_matrix,
 )
-from dgn_engine.scene.estimates import errors_of, estimate_note, marked
+from dgn_engine.scene.estimates import estimate_note, mark_estimate, standard_errors
 from dgn_engine.scene.overlaid import spectrum_curves, spectrum_steps
-from dgn_engine.scene.panel_readings import as_note, draw_reading
-from dgn_engine.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, always, choice
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import (
+    About,
+    ComparedRun,
+    Option,
+    PanelSpec,
+    View,
+    always,
+    chosen_value,
+)
 from dgn_engine.scene.trials import blind_value_network, freeze_random_gates
 from dgn_engine.text.written_numbers import format_number, format_percent, plus_minus
 
@@ -44,18 +52,20 @@ SHOW = Option("show", "Show", always(*zip(SHOWN, SHOWN, strict=True)))
 @draw_reading("npk", "The spectrum of the NPK appears with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
     """Draw the eigenvalues on a logarithmic axis, and a second view of the same kernel."""
-    shown_view, reading_of_b = choice(view, SHOW), compared_reading(view, "npk")
+    shown_view, reading_of_b = chosen_value(view, SHOW), compared_reading(view, "npk")
     if reading_of_b is not None and view.compared is not None:
-        return _with(view, reading, reading_of_b, view.compared, shown_view)
+        return _draw_comparison(view, reading, reading_of_b, view.compared, shown_view)
     charts = (
-        _over(_eigenvalues(reading), spectrum_curves(view.overlaid, "eigenvalues")),
+        _draw_over(_draw_eigenvalues(reading), spectrum_curves(view.overlaid, "eigenvalues")),
         _SECOND[shown_view](view, reading),
     )
-    note = as_note(_note(reading), why_not_compared(view, "npk"), spectrum_steps(view.overlaid))
-    return Scene(charts, _facts(reading), reading.step, note)
+    note = join_sentences(
+        _write_note(reading), reason_not_compared(view, "npk"), spectrum_steps(view.overlaid)
+    )
+    return Scene(charts, _list_facts(reading), reading.step, note)
 
 
-def _over(chart: Chart, others: Iterable[Curve]) -> Chart:
+def _draw_over(chart: Chart, others: Iterable[Curve]) -> Chart:
     """Draw other curves behind the chart's own, with axes that reach as far as all of them."""
     behind = tuple(others)
     if not behind:
@@ -71,7 +81,9 @@ def _over(chart: Chart, others: Iterable[Curve]) -> Chart:
     return replace(chart, curves=(*behind, *chart.curves), x=x, y=y)
 
 
-def _with(view: View, reading: Reading, other: Reading, compared: ComparedRun, shown: str) -> Scene:
+def _draw_comparison(
+    view: View, reading: Reading, other: Reading, compared: ComparedRun, shown: str
+) -> Scene:
     """Draw both spectra in one chart, or both kernels side by side on one scale."""
     names = a, b = pair_labels(compared)
     charts: tuple[Chart, ...]
@@ -96,11 +108,11 @@ def _with(view: View, reading: Reading, other: Reading, compared: ComparedRun, s
         charts, reason = with_difference(pair, "kernel_difference", compared)
     else:
         charts = (
-            overlaid(_eigenvalues(reading), _eigenvalues(other), names),
-            overlaid(ours, theirs, names),
+            overlay_charts(_draw_eigenvalues(reading), _draw_eigenvalues(other), names),
+            overlay_charts(ours, theirs, names),
         )
-    legend = "" if shown == "kernel" else b_in_words(compared)
-    note = as_note(legend, _note(reading), reason)
+    legend = "" if shown == "kernel" else describe_b(compared)
+    note = join_sentences(legend, _write_note(reading), reason)
     if other.error:
         note = f"{note} {b}: {other.facts.get('estimate', '')}. {estimate_note(other)}"
     return Scene(charts, _facts_of_both(reading, other), reading.step, note)
@@ -108,10 +120,10 @@ def _with(view: View, reading: Reading, other: Reading, compared: ComparedRun, s
 
 def _facts_of_both(reading: Reading, other: Reading) -> tuple[Fact, ...]:
     """Append B's number to each number of A."""
-    theirs = {fact.name: fact.value for fact in _facts(other)}
+    theirs = {fact.name: fact.value for fact in _list_facts(other)}
     return tuple(
         Fact(fact.name, f"{fact.value} | {theirs.get(fact.name, '–')}", f"A | B. {fact.about}")
-        for fact in _facts(reading)
+        for fact in _list_facts(reading)
     )
 
 
@@ -120,36 +132,36 @@ def _rank_axis(reading: Reading) -> Axis:
     return Axis(label="index $i$", limits=(0.5, max(n, 2) + 0.5))
 
 
-def _index(reading: Reading) -> Array:
+def _rank_index(reading: Reading) -> Array:
     return np.arange(1, reading.arrays["eigenvalues"].size + 1)
 
 
-def _eigenvalues(reading: Reading) -> Chart:
+def _draw_eigenvalues(reading: Reading) -> Chart:
     values = reading.arrays["eigenvalues"]
     return Chart(
         key="eigenvalues",
         title="Eigenvalues $ρ_i$",
         x=_rank_axis(reading),
-        y=Axis(log=True, limits=_reach(values, reading.scalars.get("cutoff", 0.0))),
+        y=Axis(log=True, limits=_eigenvalue_range(values, reading.scalars.get("cutoff", 0.0))),
         curves=(
-            *_band(reading),
-            Curve("", _index(reading), values, role="text", marker=values.size <= 128),
+            *_error_band(reading),
+            Curve("", _rank_index(reading), values, role="text", marker=values.size <= 128),
         ),
         narrow=(0, 0, 1, 1),
     )
 
 
-def _band(reading: Reading) -> tuple[Curve, ...]:
+def _error_band(reading: Reading) -> tuple[Curve, ...]:
     """Return curves one standard error above and below the eigenvalues of an estimate."""
-    errors = errors_of(reading, "eigenvalues")
+    errors = standard_errors(reading, "eigenvalues")
     if errors is None:
         return ()
-    values, index = reading.arrays["eigenvalues"], _index(reading)
+    values, index = reading.arrays["eigenvalues"], _rank_index(reading)
     ends = (("+ error", values + errors), ("− error", values - errors))
     return tuple(Curve(name, index, end, "muted", "dot", faint=True) for name, end in ends)
 
 
-def _reach(values: Array, cutoff: float) -> tuple[float, float] | None:
+def _eigenvalue_range(values: Array, cutoff: float) -> tuple[float, float] | None:
     """Return the range of eigenvalues above the cut-off; below it is rounding noise."""
     counted = values[values > max(cutoff, 0.0)]
     if counted.size == 0:
@@ -158,7 +170,7 @@ def _reach(values: Array, cutoff: float) -> tuple[float, float] | None:
     return low / 1.6, high * 1.6
 
 
-def _cumulative(view: View, reading: Reading) -> Chart:
+def _draw_cumulative(view: View, reading: Reading) -> Chart:
     recorded = () if view.compared is not None else spectrum_curves(view.overlaid, "cumulative")
     chart = Chart(
         key="cumulative",
@@ -166,30 +178,30 @@ def _cumulative(view: View, reading: Reading) -> Chart:
         x=_rank_axis(reading),
         y=Axis(limits=(0.0, 1.03)),
         curves=(
-            Curve("energy", _index(reading), reading.arrays["cumulative"], role="text"),
-            *_aligned(reading),
+            Curve("energy", _rank_index(reading), reading.arrays["cumulative"], role="text"),
+            *_label_energy(reading),
         ),
         column=1,
         narrow=(1, 0, 1, 1),
     )
-    return _over(chart, recorded)
+    return _draw_over(chart, recorded)
 
 
-def _aligned(reading: Reading) -> tuple[Curve, ...]:
+def _label_energy(reading: Reading) -> tuple[Curve, ...]:
     """Return the share of label energy in the first i eigenvectors as a curve."""
     alignment = reading.arrays.get("alignment")
     if alignment is None or not 0 < float(np.sum(alignment)) < np.inf:
         return ()
     # Σ_{j≤i} (u_jᵀy)² / Σ_j (u_jᵀy)²
     share = np.cumsum(alignment) / np.sum(alignment)
-    return (Curve("labels", _index(reading), share, role="accent", dash="dash"),)
+    return (Curve("labels", _rank_index(reading), share, role="accent", dash="dash"),)
 
 
-def _alignment(view: View, reading: Reading) -> Chart:
+def _draw_alignment(view: View, reading: Reading) -> Chart:
     alignment = reading.arrays.get("alignment")
     curves: tuple[Curve, ...] = ()
     if alignment is not None:
-        curves = (Curve("", _index(reading), alignment, role="accent", marker=True),)
+        curves = (Curve("", _rank_index(reading), alignment, role="accent", marker=True),)
     return Chart(
         key="alignment",
         title="Alignment with the labels",
@@ -201,7 +213,7 @@ def _alignment(view: View, reading: Reading) -> Chart:
     )
 
 
-def _kernel(view: View, reading: Reading) -> Chart:
+def _draw_kernel(view: View, reading: Reading) -> Chart:
     values, labels = reading.arrays["npk"], reading.arrays["labels"]
     low, high = finite_range(values)
     signed = low < 0
@@ -216,13 +228,13 @@ def _kernel(view: View, reading: Reading) -> Chart:
         scale="trace 1",
     )
     chart = example_pairs(view, labels, "kernel", "Kernel $H$ / trace $H$", matrix, 1)
-    return marked(replace(chart, narrow=(1, 0, 1, 1)), reading, "npk")
+    return mark_estimate(replace(chart, narrow=(1, 0, 1, 1)), reading, "npk")
 
 
-_SECOND = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
+_SECOND = {"spectrum": _draw_cumulative, "alignment": _draw_alignment, "kernel": _draw_kernel}
 
 
-def _facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     rows = (
         ("ν", "nu", "ν = tr(Yᵀ Ĥ⁻¹ Y) / C with Ĥ = H / trace H: small where H fits the labels."),
         (
@@ -236,7 +248,7 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         ("$ρ$ min", "rho_min", "Smallest eigenvalue of H / trace H."),
     )
     scalars = reading.scalars
-    errors = errors_of(reading, "eigenvalues")
+    errors = standard_errors(reading, "eigenvalues")
     if errors is not None:
         largest, error = float(reading.arrays["eigenvalues"][0]), float(errors[0])
         text = plus_minus(largest, error) if np.isfinite(largest) else "not resolved yet"
@@ -254,7 +266,7 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     )
 
 
-def _note(reading: Reading) -> str:
+def _write_note(reading: Reading) -> str:
     if reading.error:
         estimate = reading.facts.get("estimate", "")
         return f"$H$ scaled to trace 1; {estimate}. {estimate_note(reading)}"

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from dgn_engine.scene.axes import LOG, beyond, spanning_axis, step_axis
-from dgn_engine.scene.compared import b_in_words, compared_view, pair_labels
+from dgn_engine.scene.axes import LOG, count_beyond, spanning_axis, step_axis
+from dgn_engine.scene.compared import compared_view, describe_b, pair_labels
 from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_engine.scene.layer_curves import recorded_curve
 from dgn_engine.scene.overlaid import scalar_curves
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Series, View, always, choice
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Series, View, always, chosen_value
 from dgn_engine.scene.trials import freeze_random_gates, keep_gates
 from dgn_engine.text.written_numbers import format_number, format_percent
 
@@ -25,14 +25,14 @@ def draw(view: View) -> Shown:
     if view.run is not None and view.run.inspected:
         why = f"{view.run.inspected} is inspected, not trained, so it has no curves."
         return Empty(why, "not-trained")
-    loss, accuracy = _both(view, "loss", 1.0), _both(view, "accuracy", 100.0)
+    loss, accuracy = _layered_curves(view, "loss", 1.0), _layered_curves(view, "accuracy", 100.0)
     if not loss and not accuracy:
         return Empty(
             "Loss and accuracy on training batches and on the test set appear from step 1.",
             "no-reading",
         )
     x = step_axis((*loss, *accuracy), view)
-    scale = choice(view, SCALE)
+    scale = chosen_value(view, SCALE)
     y = spanning_axis(loss, None if scale == "auto" else scale == "log")
     charts = (
         Chart(
@@ -48,7 +48,7 @@ def draw(view: View) -> Shown:
             key="accuracy",
             title="Accuracy, %",
             x=x,
-            y=Axis(limits=_reach(accuracy)),
+            y=Axis(limits=_accuracy_range(accuracy)),
             curves=accuracy,
             marks=view.marks,
             column=1,
@@ -58,13 +58,13 @@ def draw(view: View) -> Shown:
     scores = (series for (source, _), series in view.series.items() if source == "training")
     scores = (series.until(view.cursor) for series in scores)
     last_steps = [int(series.steps[-1]) for series in scores if series.steps.size]
-    return Scene(charts, _facts(view), max(last_steps, default=0), _note(view, loss, y))
+    return Scene(charts, _list_facts(view), max(last_steps, default=0), _write_note(view, loss, y))
 
 
-def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
+def _layered_curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
     """Return the run's curves, over those of recorded runs and of B, which are dashed."""
     compared = compared_view(view)
-    curves_of_b = () if compared is None else _curves(compared, quantity, scale)
+    curves_of_b = () if compared is None else _score_curves(compared, quantity, scale)
     b = "B" if view.compared is None else pair_labels(view.compared)[1]
     names = (f"test_{quantity}", f"train_{quantity}")
     return (
@@ -73,11 +73,11 @@ def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
             replace(curve, name=f"{b} {curve.name}", role="compared", dash="dash")
             for curve in curves_of_b
         ),
-        *_curves(view, quantity, scale),
+        *_score_curves(view, quantity, scale),
     )
 
 
-def _curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
+def _score_curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
     train, test = (("training", f"{split}_{quantity}") for split in ("train", "test"))
     return (
         *recorded_curve(view, train, "train", "muted", scale=scale),
@@ -85,7 +85,7 @@ def _curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
     )
 
 
-def _reach(curves: tuple[Curve, ...]) -> tuple[float, float] | None:
+def _accuracy_range(curves: tuple[Curve, ...]) -> tuple[float, float] | None:
     ranges = [finite_range(curve.y) for curve in curves]
     if not ranges:
         return None
@@ -94,17 +94,17 @@ def _reach(curves: tuple[Curve, ...]) -> tuple[float, float] | None:
     return max(low - air, -1.0), min(high + air, 101.0)
 
 
-def _facts(view: View) -> tuple[Fact, ...]:
+def _list_facts(view: View) -> tuple[Fact, ...]:
     facts: list[Fact] = []
-    accuracy = _until_now(view, "test_accuracy")
+    accuracy = _score_so_far(view, "test_accuracy")
     tested = accuracy is not None and bool(accuracy.values.size)
     if accuracy is not None and tested:
         last = f"{format_percent(accuracy.values[-1], 2)} at step {accuracy.steps[-1]:,}"
-        last += _before(view, "test_accuracy")
+        last += _outdated_suffix(view, "test_accuracy")
         if view.tested:
             facts.append(Fact("test", last, "Accuracy on the whole test set."))
         else:
-            facts.append(_no_test(view, f" Last: {last}."))
+            facts.append(_missing_test_fact(view, f" Last: {last}."))
         finite = np.isfinite(accuracy.values)
         best = float(np.max(accuracy.values, initial=-np.inf, where=finite))
         best = best if finite.any() else np.nan
@@ -113,50 +113,50 @@ def _facts(view: View) -> tuple[Fact, ...]:
         about = f"Best test accuracy of this run so far{where}."
         facts.append(Fact("best", format_percent(best, 2), about))
     elif not view.tested:
-        facts.append(_no_test(view))
-    loss = _until_now(view, "train_loss")
+        facts.append(_missing_test_fact(view))
+    loss = _score_so_far(view, "train_loss")
     if loss is not None and loss.values.size:
         about = "Mean loss over the training batches since the last measurement."
         value = format_number(loss.values[-1], 4) if np.isfinite(loss.values[-1]) else "not finite"
-        facts.append(Fact("train loss", value + _before(view, "train_loss"), about))
+        facts.append(Fact("train loss", value + _outdated_suffix(view, "train_loss"), about))
     return tuple(facts)
 
 
-def _until_now(view: View, name: str) -> Series | None:
+def _score_so_far(view: View, name: str) -> Series | None:
     """Return the score up to the step shown."""
     series = view.series.get(("training", name))
     return series.until(view.cursor) if series is not None else None
 
 
-def _no_test(view: View, last: str = "") -> Fact:
+def _missing_test_fact(view: View, last: str = "") -> Fact:
     about = f"{view.regime} has gates for the training examples only, so there is no test.{last}"
     return Fact("test", f"none in {view.regime}", about)
 
 
-def _before(view: View, score: str) -> str:
+def _outdated_suffix(view: View, score: str) -> str:
     """Return ', before FR-II' for a score of the network before that change; '' otherwise."""
     later = view.outdated.get(score)
     return f", before {later.label}" if later is not None else ""
 
 
-def _note(view: View, losses: tuple[Curve, ...], axis: Axis) -> str:
+def _write_note(view: View, losses: tuple[Curve, ...], axis: Axis) -> str:
     if view.run is None:
         return ""
-    count, top = beyond(losses, axis)
+    count, top = count_beyond(losses, axis)
     above = (
         f"{count:,} loss{'es' if count > 1 else ''} above the axis, up to {format_number(top, 3)}. "
     )
-    return (above if count else "") + _about_scores(view)
+    return (above if count else "") + _describe_scores(view)
 
 
-def _about_scores(view: View) -> str:
+def _describe_scores(view: View) -> str:
     assert view.run is not None
     which = view.run.config.training.loss.replace("-", " ")
     note = f"{which.capitalize()} loss; train: mean over batches, test: whole test set."
     if view.run.watched:
         note = f"Scores as reported by {view.run.watched}; train: mean over batches."
     if view.compared is not None and view.compared.series:
-        note += f" {b_in_words(view.compared, 'Dashed: ')}".rstrip()
+        note += f" {describe_b(view.compared, 'Dashed: ')}".rstrip()
     if view.overlaid:
         note += " Named lines: recorded runs, on the test set where available."
     return note

@@ -20,12 +20,12 @@ from dgn_engine.scene.elements import (
 from dgn_engine.scene.layer_curves import (
     chart_over_steps,
     layer_axis,
+    layer_positions,
     layers_note,
     over_steps,
-    places,
 )
-from dgn_engine.scene.panel_readings import as_note
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
+from dgn_engine.scene.panel_readings import join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, chosen_value
 from dgn_engine.scene.trials import train_gates_alone
 from dgn_engine.text.written_numbers import format_number, format_percent
 
@@ -41,7 +41,7 @@ _TITLES = {
 }
 
 
-def _networks(view: View) -> Values:
+def _network_values(view: View) -> Values:
     """List the networks that train."""
     readings = [view.readings.get(probe) for probe in ("updates", "gradients")]
     array_names = {name for reading in readings if reading is not None for name in reading.arrays}
@@ -54,7 +54,7 @@ OVER_STEPS = Option(
     "Over steps",
     always(("gradient", "gradient"), ("update", "update"), ("moved", "moved")),
 )
-NETWORK = Option("network", "Network", _networks)
+NETWORK = Option("network", "Network", _network_values)
 
 
 def draw(view: View) -> Shown:
@@ -74,17 +74,19 @@ def draw(view: View) -> Shown:
         for name, array in reading.arrays.items()
         if name != "labels"
     )
-    network, quantity = choice(view, NETWORK), choice(view, OVER_STEPS)
+    network, quantity = chosen_value(view, NETWORK), chosen_value(view, OVER_STEPS)
     charts = (
-        _by_layer("gradient", _of(gradients, ""), count, 0),
-        _by_layer("update", _of(updates, "_update"), count, 1),
+        _by_layer("gradient", _select_arrays(gradients, ""), count, 0),
+        _by_layer("update", _select_arrays(updates, "_update"), count, 1),
         _over_steps(view, network, quantity, count),
     )
     step = max(reading.step for reading in available)
-    return Scene(charts, _facts(gradients, updates), step, _note(gradients, updates, count))
+    return Scene(
+        charts, _list_facts(gradients, updates), step, _write_note(gradients, updates, count)
+    )
 
 
-def _of(reading: Reading | None, suffix: str) -> dict[str, Array]:
+def _select_arrays(reading: Reading | None, suffix: str) -> dict[str, Array]:
     if reading is None:
         return {}
     names = (name for name, _, _ in _NETWORKS if f"{name}{suffix}" in reading.arrays)
@@ -94,9 +96,16 @@ def _of(reading: Reading | None, suffix: str) -> dict[str, Array]:
 def _by_layer(what: str, found: dict[str, Array], count: int, column: int) -> Chart:
     """Plot values by layer on a logarithmic axis, which leaves out zeros."""
     curves = [
-        Curve(name, places(len(found[name])), _positive(found[name]), role, dash, marker=True)
+        Curve(
+            name,
+            layer_positions(len(found[name])),
+            _mask_nonpositive(found[name]),
+            role,
+            dash,
+            marker=True,
+        )
         for name, role, dash in _NETWORKS
-        if name in found and np.isfinite(_positive(found[name])).any()
+        if name in found and np.isfinite(_mask_nonpositive(found[name])).any()
     ]
     return Chart(
         key=what,
@@ -109,7 +118,7 @@ def _by_layer(what: str, found: dict[str, Array], count: int, column: int) -> Ch
     )
 
 
-def _positive(values: Array) -> Array:
+def _mask_nonpositive(values: Array) -> Array:
     return np.where(values > 0, values, np.nan)
 
 
@@ -122,23 +131,23 @@ def _over_steps(view: View, network: str, what: str, count: int) -> Chart:
     return chart_over_steps(view, title, curves, (1, 0, 1, 2), 2, log=True)
 
 
-def _facts(gradients: Reading | None, updates: Reading | None) -> tuple[Fact, ...]:
+def _list_facts(gradients: Reading | None, updates: Reading | None) -> tuple[Fact, ...]:
     facts = []
     if gradients is not None and "loss" in gradients.scalars:
         value = format_number(gradients.scalars["loss"], 4)
         facts.append(Fact("probe loss", value, "Mean loss on the probe examples."))
-    for name, gradient in _of(gradients, "").items():
+    for name, gradient in _select_arrays(gradients, "").items():
         norm = format_number(float(np.linalg.norm(gradient)), 3)
         about = f"Gradient norm over all weights of the {name} network."
         facts.append(Fact(f"‖∂L‖ {name}", norm, about))
     about = "‖Θ - Θ_0‖/‖Θ_0‖ since the first reading, averaged over layers."
-    for name, moved in _of(updates, "_moved").items():
+    for name, moved in _select_arrays(updates, "_moved").items():
         if np.isfinite(moved).any():
             facts.append(Fact(f"moved {name}", format_percent(float(np.nanmean(moved)), 2), about))
     return tuple(facts)
 
 
-def _note(gradients: Reading | None, updates: Reading | None, count: int) -> str:
+def _write_note(gradients: Reading | None, updates: Reading | None, count: int) -> str:
     parts = [reading.absent for reading in (gradients, updates) if reading is not None]
     if gradients is not None and not gradients.absent:
         parts.append("Gradients: recomputed on the probe examples.")
@@ -147,7 +156,7 @@ def _note(gradients: Reading | None, updates: Reading | None, count: int) -> str
         span = {0: "", 1: ", of the last step"}.get(k, f", mean over {k:,} steps")
         since = int(updates.facts.get("since", "0"))
         parts.append(f"Updates: from the weights{span}; first reading: step {since:,}.")
-    return as_note(*parts, layers_note(count))
+    return join_sentences(*parts, layers_note(count))
 
 
 PANEL = PanelSpec(

@@ -32,10 +32,10 @@ def chart_range(chart: Chart) -> tuple[Range, Range]:
         return (-0.5, columns - 0.5), (-0.5, rows - 0.5)
     xs = [curve.x for curve in chart.curves if curve.x.size]
     ys = [curve.y for curve in chart.curves if curve.y.size]
-    return _reach(chart.x, xs, 0.0), _reach(chart.y, ys, 0.05)
+    return _axis_range(chart.x, xs, 0.0), _axis_range(chart.y, ys, 0.05)
 
 
-def _reach(axis: Axis, parts: list[Array], padding: float) -> Range:
+def _axis_range(axis: Axis, parts: list[Array], padding: float) -> Range:
     if axis.limits is not None:
         return axis.limits
     values = np.concatenate([np.ravel(part) for part in parts]) if parts else np.zeros(0)
@@ -72,16 +72,16 @@ def spanning_axis(curves: Sequence[Curve], log: bool | None = None) -> Axis:
     values = np.sort(np.concatenate(parts)) if parts else np.zeros(0)
     if values.size < 2:
         return Axis(by_span=True)
-    inside = values[: values.size - _lone(values)]
+    inside = values[: values.size - _count_outliers(values)]
     ends = max((float(part[-1]) for part in parts if part.size), default=0.0)
     exploded = _EXPLODED * float(np.median(inside)) < min(ends, float(inside[-1]))
     axis = Axis(log=bool(inside[-1] > _SPAN * inside[0]) or exploded, by_span=True)
     if inside.size < values.size:
-        axis = replace(axis, limits=_reach(axis, [inside], 0.05))
+        axis = replace(axis, limits=_axis_range(axis, [inside], 0.05))
     return axis
 
 
-def beyond(curves: Sequence[Curve], axis: Axis) -> tuple[int, float]:
+def count_beyond(curves: Sequence[Curve], axis: Axis) -> tuple[int, float]:
     """Return how many values lie above the axis, and the largest of them (0.0 if none does)."""
     if axis.limits is None:
         return 0, 0.0
@@ -90,7 +90,7 @@ def beyond(curves: Sequence[Curve], axis: Axis) -> tuple[int, float]:
     return sum(part.size for part in above), greatest
 
 
-def _lone(values: Array) -> int:
+def _count_outliers(values: Array) -> int:
     """Return how many of these ascending values, at the end, are far above all others."""
     for count in range(1, max(1, values.size // 50) + 1):
         if values.size - count >= 2 and values[-count] > _HUGE * values[-count - 1]:
@@ -98,7 +98,7 @@ def _lone(values: Array) -> int:
     return 0
 
 
-def thinned(
+def thin_curve(
     x: Array, y: Array, low: float, high: float, most: int = 2000, log: bool = False
 ) -> tuple[Array, Array]:
     """Return the part of an ascending curve within [low, high] in at most `most` points.
@@ -112,11 +112,11 @@ def thinned(
     if len(x) <= most:
         return x, y
     if log:
-        return _thinned_doublings(x, y, most)
-    return _in_bins(x, y, math.ceil(len(x) / (most // 2)))
+        return _thin_doublings(x, y, most)
+    return _thin_bins(x, y, math.ceil(len(x) / (most // 2)))
 
 
-def _thinned_doublings(x: Array, y: Array, most: int) -> tuple[Array, Array]:
+def _thin_doublings(x: Array, y: Array, most: int) -> tuple[Array, Array]:
     first = int(np.searchsorted(x, 0, side="right"))
     if first == len(x):
         return x[:0], y[:0]
@@ -128,12 +128,12 @@ def _thinned_doublings(x: Array, y: Array, most: int) -> tuple[Array, Array]:
     for start, end in pairwise(bounds):
         size = max(math.ceil((end - start) / pairs), 1)
         full = end - (end - start) % size
-        parts.append(_in_bins(x[start:full], y[start:full], size))
-        parts.append(_in_bins(x[full:end], y[full:end], end - full))
+        parts.append(_thin_bins(x[start:full], y[start:full], size))
+        parts.append(_thin_bins(x[full:end], y[full:end], end - full))
     return np.concatenate([part for part, _ in parts]), np.concatenate([part for _, part in parts])
 
 
-def _in_bins(x: Array, y: Array, size: int) -> tuple[Array, Array]:
+def _thin_bins(x: Array, y: Array, size: int) -> tuple[Array, Array]:
     """Keep the minimum and maximum of every `size` points, and the points that fill no bin."""
     if size <= 2:
         return x, y
@@ -162,11 +162,11 @@ def step_axis(curves: Sequence[Curve], view: View | None = None) -> Axis:
     return Axis(label="step", limits=(0.0, max(2 * last if single else last, _LEAST)), epoch=epoch)
 
 
-def at_step(scene: Scene, step: int | None) -> Scene:
+def with_step_cursor(scene: Scene, step: int | None) -> Scene:
     """Draw the cursor at the step that is looked back at on the charts over steps."""
-    if step is None or not any(chart.timed for chart in scene.charts):
+    if step is None or not any(chart.has_step_axis for chart in scene.charts):
         return scene
-    charts = (replace(c, cursor=float(step)) if c.timed else c for c in scene.charts)
+    charts = (replace(c, cursor=float(step)) if c.has_step_axis else c for c in scene.charts)
     return replace(scene, charts=tuple(charts))
 
 
@@ -195,7 +195,7 @@ def example_axis(labels: Array, names: Sequence[str], label: str = "example, by 
     starts = np.concatenate([[0], changes]).astype(int) if n else np.zeros(0, dtype=int)
     ends = np.concatenate([changes, [n]]).astype(int) if n else np.zeros(0, dtype=int)
     ticks = tuple(
-        ((start + end - 1) / 2, _short(names[int(labels[start])]))
+        ((start + end - 1) / 2, _shorten_class(names[int(labels[start])]))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     )
     lines = tuple(float(change) - 0.5 for change in changes.tolist())
@@ -249,11 +249,11 @@ def example_rows(view: View, labels: Array) -> tuple[int, ...]:
     """
     if view.pictures is None:
         return ()
-    return _rows(view.pictures.probe_set.labels, tuple(labels.tolist()))
+    return _match_rows(view.pictures.probe_set.labels, tuple(labels.tolist()))
 
 
 @lru_cache(maxsize=64)
-def _rows(known: tuple[int, ...], seen: tuple[int, ...]) -> tuple[int, ...]:
+def _match_rows(known: tuple[int, ...], seen: tuple[int, ...]) -> tuple[int, ...]:
     count = len(known)
     if seen and len(seen) < count and known[: len(seen)] == seen and known[len(seen)] > max(seen):
         return tuple(range(len(seen)))  # all but the drawn ones, which have no gates
@@ -263,6 +263,6 @@ def _rows(known: tuple[int, ...], seen: tuple[int, ...]) -> tuple[int, ...]:
     return matches.pop() if len(matches) == 1 else ()
 
 
-def _short(name: str) -> str:
+def _shorten_class(name: str) -> str:
     """Cut a long name in the middle: classes often differ at their ends."""
     return name if len(name) <= 10 else f"{name[:5]}…{name[-4:]}"

@@ -16,14 +16,14 @@ from dgn_engine.errors import UserError
 from dgn_engine.scene.axes import Range
 from dgn_engine.scene.chart_settings import PLAIN, ChartSettings, has_positive, is_over_steps
 from dgn_engine.scene.elements import Chart, Ramp, Scene
-from dgn_engine.scene.matrix_colours import ColourChoice, Span, sharing
+from dgn_engine.scene.matrix_colours import ColourChoice, Span, charts_sharing_scale
 from dgn_engine.scene.matrix_difference import (
     DrawnWith,
     Subtrahend,
-    as_it_is,
-    operand,
-    subtracted,
-    why_not,
+    find_subtrahend,
+    no_other_choices,
+    reason_not_subtractable,
+    subtract_charts,
 )
 from dgn_engine.text.written_numbers import format_number
 
@@ -58,7 +58,7 @@ class ChartChoice:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnScene:
     """A scene as the panel draws it, its settings, and what the panel could draw instead.
 
     `others`: (option, value) of each other choice in the panel's header.
@@ -66,20 +66,20 @@ class Drawn:
 
     scene: Scene
     settings: Mapping[str, ChartSettings]
-    drawn_with: DrawnWith = as_it_is
+    drawn_with: DrawnWith = no_other_choices
     others: Sequence[tuple[str, str]] = ()
 
 
-def choices(drawn: Drawn, key: str) -> tuple[ChartChoice, ...]:
+def list_choices(drawn: DrawnScene, key: str) -> tuple[ChartChoice, ...]:
     """List everything that can be set for a chart, in the order of the menu."""
     panel_chart = next((chart for chart in drawn.scene.charts if chart.key == key), None)
     if panel_chart is None or panel_chart.small:
         return ()
     minus = {k: setting.minus for k, setting in drawn.settings.items() if setting.minus is not None}
-    charts, _ = subtracted(drawn.scene.charts, minus, drawn.drawn_with)
+    charts, _ = subtract_charts(drawn.scene.charts, minus, drawn.drawn_with)
     chart = next(setting for setting in charts if setting.key == key)
     current = drawn.settings.get(key, PLAIN)
-    group_keys = sharing(charts, key) if chart.matrix is not None else (key,)
+    group_keys = charts_sharing_scale(charts, key) if chart.matrix is not None else (key,)
     result = []
     for row in _ROWS:
         if row.applies(chart):
@@ -87,10 +87,10 @@ def choices(drawn: Drawn, key: str) -> tuple[ChartChoice, ...]:
             after = {k: row.change(drawn.settings.get(k, PLAIN), chart) for k in keys}
             chosen = row.chosen(current, chart)
             result.append(ChartChoice(row.menu, row.group, row.text, chosen, after, row.asks))
-    return (*result, *_differences(drawn, panel_chart, current))
+    return (*result, *_difference_choices(drawn, panel_chart, current))
 
 
-def asked_range(row: ChartChoice, reach: Range) -> dict[str, ChartSettings]:
+def settings_with_range(row: ChartChoice, reach: Range) -> dict[str, ChartSettings]:
     """Return the settings of a choice that asks for two numbers, given these numbers."""
     if row.asks == "y_range":
         return {
@@ -104,13 +104,13 @@ def asked_range(row: ChartChoice, reach: Range) -> dict[str, ChartSettings]:
     }
 
 
-def typed_range(low: str, high: str, log: bool = False) -> Range:
+def parse_range(low: str, high: str, log: bool = False) -> Range:
     """Parse two typed numbers, the first below the second.
 
     Raises:
         UserError: One is not a number, or they are no range for this axis.
     """
-    ends = _typed(low), _typed(high)
+    ends = _parse_number(low), _parse_number(high)
     if ends[0] >= ends[1]:
         message = f"The upper end must be above {low.strip()}."
         raise UserError(message, kind="contradiction", value=low.strip())
@@ -120,7 +120,7 @@ def typed_range(low: str, high: str, log: bool = False) -> Range:
     return ends
 
 
-def _typed(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         value = float(text.strip().replace("−", "-"))
     except ValueError:
@@ -131,7 +131,7 @@ def _typed(text: str) -> float:
     return value
 
 
-def _differences(drawn: Drawn, chart: Chart, now: ChartSettings) -> list[ChartChoice]:
+def _difference_choices(drawn: DrawnScene, chart: Chart, now: ChartSettings) -> list[ChartChoice]:
     """List differences with the panel's other matrices of these examples, in any choice."""
     if chart.matrix is None:
         return []
@@ -140,25 +140,33 @@ def _differences(drawn: Drawn, chart: Chart, now: ChartSettings) -> list[ChartCh
         for other_chart in drawn.scene.charts
         if other_chart.key != chart.key
         and not other_chart.small
-        and not why_not(chart, other_chart)
+        and not reason_not_subtractable(chart, other_chart)
     ]
     if chart.matrix.row_name == chart.matrix.column_name:  # units of two layers are not paired
         for option, value in drawn.others:
             subtrahend = Subtrahend(chart.key, option, value)
-            layer = operand((), subtrahend, drawn.drawn_with)
-            if layer is not None and layer.title != chart.title and not why_not(chart, layer):
+            layer = find_subtrahend((), subtrahend, drawn.drawn_with)
+            if (
+                layer is not None
+                and layer.title != chart.title
+                and not reason_not_subtractable(chart, layer)
+            ):
                 candidates.append((layer.title, subtrahend))
     if not candidates and now.minus is None:
         return []
-    rows = [ChartChoice("Difference", 0, "None", now.minus is None, _minus(chart, now, None))]
+    rows = [
+        ChartChoice("Difference", 0, "None", now.minus is None, _set_subtrahend(chart, now, None))
+    ]
     for title, other_chart in candidates:
         text = f"{chart.title} − {title}"
-        after = _minus(chart, now, other_chart)
+        after = _set_subtrahend(chart, now, other_chart)
         rows.append(ChartChoice("Difference", 1, text, now.minus == other_chart, after))
     return rows
 
 
-def _minus(chart: Chart, now: ChartSettings, other: Subtrahend | None) -> dict[str, ChartSettings]:
+def _set_subtrahend(
+    chart: Chart, now: ChartSettings, other: Subtrahend | None
+) -> dict[str, ChartSettings]:
     """Set what is subtracted; a difference starts with its own colours."""
     return {chart.key: replace(now, minus=other, colours=ColourChoice())}
 
@@ -179,12 +187,12 @@ def _log_y(now: ChartSettings, chart: Chart) -> bool:
     return chart.y.log if now.log_y is None else now.log_y
 
 
-def _other_log_y(now: ChartSettings, chart: Chart) -> ChartSettings:
+def _toggle_log_y(now: ChartSettings, chart: Chart) -> ChartSettings:
     log = not _log_y(now, chart)
     return replace(now, log_y=None if log == chart.y.log else log)
 
 
-def _last(steps: int) -> ChartRow:
+def _range_row(steps: int) -> ChartRow:
     return ChartRow(
         "Range",
         0,
@@ -195,7 +203,7 @@ def _last(steps: int) -> ChartRow:
     )
 
 
-def _smoothing(weight: float) -> ChartRow:
+def _smoothing_row(weight: float) -> ChartRow:
     return ChartRow(
         "Smoothing",
         0 if weight else -1,
@@ -235,7 +243,7 @@ def _own_ramp(chart: Chart) -> Ramp | None:
     return chart.matrix.ramp if chart.matrix is not None else None
 
 
-def _span(text: str, span: Span, applies: Callable[[Chart], bool] = _has_colours) -> ChartRow:
+def _span_row(text: str, span: Span, applies: Callable[[Chart], bool] = _has_colours) -> ChartRow:
     asks: Asked = "colour_range" if span == "fixed" else ""
     return ChartRow(
         "Colours",
@@ -248,45 +256,45 @@ def _span(text: str, span: Span, applies: Callable[[Chart], bool] = _has_colours
     )
 
 
-def _map(text: str, ramp: Ramp, applies: Callable[[Chart], bool] = _has_maps) -> ChartRow:
+def _ramp_row(text: str, ramp: Ramp, applies: Callable[[Chart], bool] = _has_maps) -> ChartRow:
     return ChartRow(
         "Colours",
         1,
         text,
         applies,
         lambda now, chart: (now.colours.ramp or _own_ramp(chart)) == ramp,
-        partial(_with_map, ramp),
+        partial(_set_ramp, ramp),
     )
 
 
-def _with_map(ramp: Ramp, now: ChartSettings, chart: Chart) -> ChartSettings:
+def _set_ramp(ramp: Ramp, now: ChartSettings, chart: Chart) -> ChartSettings:
     is_default = ramp == _own_ramp(chart)
     return replace(now, colours=replace(now.colours, ramp="" if is_default else ramp))
 
 
 _ROWS: tuple[ChartRow, ...] = (
-    *(_last(steps) for steps in LAST),
-    _last(0),
+    *(_range_row(steps) for steps in LAST),
+    _range_row(0),
     ChartRow("Range", 1, "Logarithmic x", _has_x,
              lambda now, chart: now.log_x or chart.x.log,
              lambda now, _: replace(now, log_x=not now.log_x)),
-    ChartRow("Range", 1, "Logarithmic y", _has_log_y, _log_y, _other_log_y),
+    ChartRow("Range", 1, "Logarithmic y", _has_log_y, _log_y, _toggle_log_y),
     ChartRow("Range", 2, "Full y range", _has_y,
              lambda now, _: now.y_range is None, lambda now, _: replace(now, y_range=None)),
     ChartRow("Range", 2, "Set y range…", _has_y,
              lambda now, _: now.y_range is not None, lambda now, _: now, "y_range"),
-    _smoothing(0.0),
-    *(_smoothing(weight) for weight in WEIGHTS),
-    _span("Panel default", ""),
-    _span("All values", "whole"),
-    _span("1st to 99th percentile", "middle_98"),
-    _span("5th to 95th percentile", "middle_90"),
-    _span("Off-diagonal, 1st to 99th percentile", "pairs", _has_pairs),
-    _span("Symmetric about 0", "symmetric", _is_signed),
-    _span("Set range…", "fixed"),
-    _map("Cividis", "sequential"),
-    _map("Black to white (CET-CBL1)", "cet_cbl1"),
-    _map("White to blue (CET-L17)", "cet_l17"),
-    _map("Grey", "grey"),
-    _map("Brown to teal, centred on 0", "diverging", _has_diverging),
+    _smoothing_row(0.0),
+    *(_smoothing_row(weight) for weight in WEIGHTS),
+    _span_row("Panel default", ""),
+    _span_row("All values", "whole"),
+    _span_row("1st to 99th percentile", "middle_98"),
+    _span_row("5th to 95th percentile", "middle_90"),
+    _span_row("Off-diagonal, 1st to 99th percentile", "pairs", _has_pairs),
+    _span_row("Symmetric about 0", "symmetric", _is_signed),
+    _span_row("Set range…", "fixed"),
+    _ramp_row("Cividis", "sequential"),
+    _ramp_row("Black to white (CET-CBL1)", "cet_cbl1"),
+    _ramp_row("White to blue (CET-L17)", "cet_l17"),
+    _ramp_row("Grey", "grey"),
+    _ramp_row("Brown to teal, centred on 0", "diverging", _has_diverging),
 )  # fmt: skip

@@ -46,7 +46,7 @@ class ChartPlace:
     room: Margins
 
 
-def arrange(
+def arrange_charts(
     charts: Sequence[Chart], margins: Mapping[str, Margins], width: float, height: float
 ) -> dict[str, ChartPlace]:
     """Return the place of each chart's data; a datum of a square chart stays square.
@@ -56,18 +56,18 @@ def arrange(
     """
     if not charts:
         return {}
-    wide = _placed(charts, margins, width, height, narrow=False)
+    wide = _place_charts(charts, margins, width, height, narrow=False)
     if all(chart.narrow is None for chart in charts):
         return wide
-    narrow = _placed(charts, margins, width, height, narrow=True)
+    narrow = _place_charts(charts, margins, width, height, narrow=True)
     if width < NARROW:
         return narrow
-    larger = _seen(narrow) > 1.1 * _seen(wide)
+    larger = _total_area(narrow) > 1.1 * _total_area(wide)
     return narrow if larger and any(chart.square for chart in charts) else wide
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedCharts:
     """The charts shown in some room on the screen, and where."""
 
     charts: tuple[Chart, ...] = ()
@@ -77,13 +77,13 @@ class Fitted:
     height: float = 0.0
 
 
-def fitted(
+def fit_charts(
     charts: Sequence[Chart],
     room: Callable[[Chart], Margins],
     width: float,
     height: float,
     chosen: str = "",
-) -> Fitted:
+) -> FittedCharts:
     """Fit all large charts if each reaches its minimum size, else the chosen one below tabs.
 
     A single chart that does not fit scrolls. Overviews (`Chart.small`) are placed elsewhere.
@@ -98,52 +98,52 @@ def fitted(
     """
     large = _without_overviews(charts)
     if not large:
-        return Fitted(width=width, height=height)
+        return FittedCharts(width=width, height=height)
     margins = {chart.key: room(chart) for chart in large}
     for places in (
-        arrange(large, margins, width, height),
-        _placed(large, margins, width, height, narrow=False),
+        arrange_charts(large, margins, width, height),
+        _place_charts(large, margins, width, height, narrow=False),
     ):
-        if all(_large_enough(chart, places[chart.key].box) for chart in large):
-            return Fitted(large, places, (), width, height)
+        if all(_is_large_enough(chart, places[chart.key].box) for chart in large):
+            return FittedCharts(large, places, (), width, height)
     if len(large) == 1:
-        return _scrolled(large[0], margins[large[0].key], width, height)
+        return _scroll_chart(large[0], margins[large[0].key], width, height)
     keys = tuple(chart.key for chart in large)
-    only = _alone(large[keys.index(chosen) if chosen in keys else 0], large)
-    layout = _scrolled(only, room(only), width, height - TAB_ROW)
+    only = _as_only_chart(large[keys.index(chosen) if chosen in keys else 0], large)
+    layout = _scroll_chart(only, room(only), width, height - TAB_ROW)
     return replace(layout, tabs=keys)
 
 
-def _least(chart: Chart) -> tuple[float, float]:
+def _least_size(chart: Chart) -> tuple[float, float]:
     """Return the minimum width and height of the data; square data keep the area."""
     if chart.matrix is None and not chart.square:
         return LEAST_CURVES
     if not chart.square:
         return LEAST_MATRIX
-    wide = aspect(chart) ** 0.5
+    wide = aspect_ratio(chart) ** 0.5
     return LEAST_MATRIX[0] * wide, LEAST_MATRIX[1] / wide
 
 
-def _large_enough(chart: Chart, box: Box) -> bool:
-    width, height = _least(chart)
+def _is_large_enough(chart: Chart, box: Box) -> bool:
+    width, height = _least_size(chart)
     return box.width >= width - 0.01 and box.height >= height - 0.01
 
 
-def _scrolled(chart: Chart, around: Margins, width: float, height: float) -> Fitted:
+def _scroll_chart(chart: Chart, around: Margins, width: float, height: float) -> FittedCharts:
     """Lay one chart out in the whole room, or at its minimum size if that is larger."""
-    wide, high = _least(chart)
+    wide, high = _least_size(chart)
     if (wide, high) == LEAST_CURVES:  # keeps what is below it, events included, in view
         high = LOW_CURVES
     wide = wide + around.left + around.right
     high = high + around.top + around.bottom + around.lane
     taken = width - (SCROLL if height < high else 0.0), height - (SCROLL if width < wide else 0.0)
     width, height = max(taken[0], wide), max(taken[1], high)
-    return Fitted(
-        (chart,), arrange((chart,), {chart.key: around}, width, height), (), width, height
+    return FittedCharts(
+        (chart,), arrange_charts((chart,), {chart.key: around}, width, height), (), width, height
     )
 
 
-def _alone(chart: Chart, charts: Sequence[Chart]) -> Chart:
+def _as_only_chart(chart: Chart, charts: Sequence[Chart]) -> Chart:
     """Return the chart for a tab, which has its title, with a neighbour's bar and row names."""
     matrix, y = chart.matrix, chart.y
     if matrix is not None:
@@ -166,10 +166,10 @@ def _alone(chart: Chart, charts: Sequence[Chart]) -> Chart:
 def _without_overviews(charts: Sequence[Chart]) -> tuple[Chart, ...]:
     """Return the large charts, and close up rows and columns of overviews."""
     large = tuple(chart for chart in charts if not chart.small)
-    return large if len(large) == len(charts) else closed_up(large)
+    return large if len(large) == len(charts) else close_gaps(large)
 
 
-def closed_up(charts: Sequence[Chart]) -> tuple[Chart, ...]:
+def close_gaps(charts: Sequence[Chart]) -> tuple[Chart, ...]:
     """Move the charts into as few rows and columns as they need."""
     rows = sorted({edge for chart in charts for edge in (chart.row, chart.row + chart.row_span)})
     columns = sorted(
@@ -188,23 +188,23 @@ def closed_up(charts: Sequence[Chart]) -> tuple[Chart, ...]:
     )
 
 
-def _seen(places: Mapping[str, ChartPlace]) -> float:
+def _total_area(places: Mapping[str, ChartPlace]) -> float:
     return sum(place.box.width * place.box.height for place in places.values())
 
 
-def _placed(
+def _place_charts(
     charts: Sequence[Chart],
     margins: Mapping[str, Margins],
     width: float,
     height: float,
     narrow: bool,
 ) -> dict[str, ChartPlace]:
-    charts = [in_narrow_room(chart) for chart in charts] if narrow else charts
-    aligned = _aligned(charts, _with_lanes(charts, margins))
-    heights = _heights(charts, aligned, height)
-    widths = _widths(charts, aligned, heights, width)
-    lefts = _starts(widths, max(0.0, (width - sum(widths) - GAP * (len(widths) - 1)) / 2))
-    tops = _starts(heights, 0.0)
+    charts = [use_narrow_place(chart) for chart in charts] if narrow else charts
+    aligned = _align_margins(charts, _with_lanes(charts, margins))
+    heights = _row_heights(charts, aligned, height)
+    widths = _column_widths(charts, aligned, heights, width)
+    lefts = _start_offsets(widths, max(0.0, (width - sum(widths) - GAP * (len(widths) - 1)) / 2))
+    tops = _start_offsets(heights, 0.0)
     places: dict[str, ChartPlace] = {}
     for chart in charts:
         room = aligned[chart.key]
@@ -217,7 +217,7 @@ def _placed(
             tops[bottom] + heights[bottom] - tops[chart.row] - room.top - room.bottom,
         )
         box = Box(box.x, box.y, max(box.width, 8.0), max(box.height, 8.0))
-        places[chart.key] = ChartPlace(_squared(chart, box) if chart.square else box, room)
+        places[chart.key] = ChartPlace(_fit_square(chart, box) if chart.square else box, room)
     return places
 
 
@@ -238,7 +238,7 @@ def _with_lanes(charts: Sequence[Chart], margins: Mapping[str, Margins]) -> dict
     return result
 
 
-def in_narrow_room(chart: Chart) -> Chart:
+def use_narrow_place(chart: Chart) -> Chart:
     """Move the chart to its second place, if it offers one."""
     if chart.narrow is None:
         return chart
@@ -246,7 +246,7 @@ def in_narrow_room(chart: Chart) -> Chart:
     return replace(chart, row=row, column=column, row_span=row_span, column_span=column_span)
 
 
-def aspect(chart: Chart) -> float:
+def aspect_ratio(chart: Chart) -> float:
     """Return width over height of the data of a square chart."""
     if chart.matrix is None or 0 in chart.matrix.values.shape:
         return 1.0
@@ -254,7 +254,9 @@ def aspect(chart: Chart) -> float:
     return float(columns) / float(rows)
 
 
-def _heights(charts: Sequence[Chart], margins: Mapping[str, Margins], all_: float) -> list[float]:
+def _row_heights(
+    charts: Sequence[Chart], margins: Mapping[str, Margins], all_: float
+) -> list[float]:
     count = max(chart.row + chart.row_span for chart in charts)
     fixed: dict[int, float] = {}
     for chart in charts:
@@ -267,7 +269,7 @@ def _heights(charts: Sequence[Chart], margins: Mapping[str, Margins], all_: floa
     return [fixed.get(row, share) for row in range(count)]
 
 
-def _widths(
+def _column_widths(
     charts: Sequence[Chart], margins: Mapping[str, Margins], heights: Sequence[float], all_: float
 ) -> list[float]:
     """Make columns of square charts as wide as high; the others share the remaining width."""
@@ -281,7 +283,7 @@ def _widths(
         if chart.square and chart.column_span == 1:
             rows = heights[chart.row : chart.row + chart.row_span]
             tall = sum(rows) + GAP * (chart.row_span - 1)
-            wide = max(tall - room.top - room.bottom, 8.0) * aspect(chart)
+            wide = max(tall - room.top - room.bottom, 8.0) * aspect_ratio(chart)
             inside[column] = max(inside.get(column, 0.0), wide)
             around[column] = max(around.get(column, 0.0), room.left + room.right)
         elif chart.column_span == 1:
@@ -304,7 +306,7 @@ def _widths(
     return [sizes[column] + (left / count if spanned else 0.0) for column in range(count)]
 
 
-def _aligned(charts: Sequence[Chart], margins: Mapping[str, Margins]) -> dict[str, Margins]:
+def _align_margins(charts: Sequence[Chart], margins: Mapping[str, Margins]) -> dict[str, Margins]:
     """Align charts of a column on the left edge and charts of a row on the base line."""
     result = dict(margins)
     large = [chart for chart in charts if not chart.small]
@@ -322,21 +324,21 @@ def _aligned(charts: Sequence[Chart], margins: Mapping[str, Margins]) -> dict[st
     return result
 
 
-def _squared(chart: Chart, box: Box) -> Box:
+def _fit_square(chart: Chart, box: Box) -> Box:
     """Return the largest rectangle of the data's aspect at the top left of the box."""
-    ratio = aspect(chart)
+    ratio = aspect_ratio(chart)
     width = min(box.width, box.height * ratio)
     return Box(box.x, box.y, width, width / ratio)
 
 
-def _starts(sizes: Sequence[float], first: float) -> list[float]:
+def _start_offsets(sizes: Sequence[float], first: float) -> list[float]:
     starts = [first]
     for size in sizes[:-1]:
         starts.append(starts[-1] + size + GAP)
     return starts
 
 
-def spread(wanted: Sequence[float], size: float, low: float, high: float) -> list[float]:
+def spread_labels(wanted: Sequence[float], size: float, low: float, high: float) -> list[float]:
     """Return centres near `wanted`, at least `size` apart, within [low, high] if they fit."""
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     places = [0.0] * len(wanted)

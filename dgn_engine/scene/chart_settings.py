@@ -9,8 +9,13 @@ import numpy as np
 
 from dgn_engine.scene.axes import LOG, Range, chart_range, spanning_axis
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Scene
-from dgn_engine.scene.matrix_colours import ColourChoice, coloured
-from dgn_engine.scene.matrix_difference import DrawnWith, Subtrahend, as_it_is, subtracted
+from dgn_engine.scene.matrix_colours import ColourChoice, apply_colours
+from dgn_engine.scene.matrix_difference import (
+    DrawnWith,
+    Subtrahend,
+    no_other_choices,
+    subtract_charts,
+)
 from dgn_engine.text.written_numbers import format_number
 
 _NEGLIGIBLE = 1e-18  # a weight of the past too small to change a double
@@ -41,8 +46,8 @@ class ChartSettings:
 PLAIN = ChartSettings()
 
 
-def adjusted(
-    scene: Scene, settings: Mapping[str, ChartSettings], drawn_with: DrawnWith = as_it_is
+def apply_chart_settings(
+    scene: Scene, settings: Mapping[str, ChartSettings], drawn_with: DrawnWith = no_other_choices
 ) -> Scene:
     """Apply settings, by chart key, to a scene for display and export.
 
@@ -57,10 +62,13 @@ def adjusted(
     if not wanted:
         return scene
     minus = {key: value.minus for key, value in wanted.items() if value.minus is not None}
-    charts, difference_notes = subtracted(scene.charts, minus, drawn_with)
-    charts, colour_notes = coloured(charts, {key: value.colours for key, value in wanted.items()})
+    charts, difference_notes = subtract_charts(scene.charts, minus, drawn_with)
+    charts, colour_notes = apply_colours(
+        charts, {key: value.colours for key, value in wanted.items()}
+    )
     charts = tuple(
-        _curved(chart, wanted[chart.key]) if chart.key in wanted else chart for chart in charts
+        _adjust_curves(chart, wanted[chart.key]) if chart.key in wanted else chart
+        for chart in charts
     )
     weights = {curve.smoothed: "" for chart in charts for curve in chart.curves if curve.smoothed}
     smoothing_notes = (
@@ -83,7 +91,7 @@ def has_positive(chart: Chart, which: str) -> bool:
     return any(bool((getattr(curve, which) > 0).any()) for curve in chart.curves)
 
 
-def smoothed(values: Array, weight: float) -> Array:
+def smooth_values(values: Array, weight: float) -> Array:
     """Return the moving average s_i = w s_(i-1) + (1 - w) v_i over 1 - w^i, with s_0 = 0.
 
     Dividing removes the bias of the start, as TensorBoard does. Values that are not finite are kept
@@ -110,23 +118,23 @@ def smoothed(values: Array, weight: float) -> Array:
     return result
 
 
-def _curved(chart: Chart, wanted: ChartSettings) -> Chart:
+def _adjust_curves(chart: Chart, wanted: ChartSettings) -> Chart:
     """Apply the settings of axes and smoothing to a chart of curves."""
     if chart.matrix is not None:
         return chart
     over_steps = is_over_steps(chart)
-    x = _across(chart, wanted, over_steps)
-    y = _along(replace(chart, x=x), wanted, narrowed=x is not chart.x)
+    x = _adjust_x_axis(chart, wanted, over_steps)
+    y = _adjust_y_axis(replace(chart, x=x), wanted, narrowed=x is not chart.x)
     curves = chart.curves
     if wanted.smoothing and over_steps:
-        curves = tuple(line for curve in curves for line in _smooth(curve, wanted.smoothing))
+        curves = tuple(line for curve in curves for line in _smooth_curve(curve, wanted.smoothing))
     title = chart.title
     if y.log != chart.y.log:  # the title says so
         title = title.removesuffix(LOG) + (LOG if y.log else "")
     return replace(chart, x=x, y=y, curves=curves, title=title)
 
 
-def _across(chart: Chart, wanted: ChartSettings, over_steps: bool) -> Axis:
+def _adjust_x_axis(chart: Chart, wanted: ChartSettings, over_steps: bool) -> Axis:
     axis = chart.x
     low, high = chart_range(chart)[0]
     if wanted.last and over_steps and low < high - wanted.last:
@@ -139,7 +147,7 @@ def _across(chart: Chart, wanted: ChartSettings, over_steps: bool) -> Axis:
     return axis
 
 
-def _along(chart: Chart, wanted: ChartSettings, narrowed: bool) -> Axis:
+def _adjust_y_axis(chart: Chart, wanted: ChartSettings, narrowed: bool) -> Axis:
     """Return the y axis, fitted to the visible curves where not all of x is shown."""
     axis = chart.y
     log = axis.log if wanted.log_y is None else wanted.log_y and has_positive(chart, "y")
@@ -149,21 +157,23 @@ def _along(chart: Chart, wanted: ChartSettings, narrowed: bool) -> Axis:
         return axis
     axis = replace(axis, log=log, limits=None)
     low, high = chart_range(chart)[0]
-    visible = tuple(_within(curve, low, high) for curve in chart.curves)
+    visible = tuple(_clip_curve(curve, low, high) for curve in chart.curves)
     if axis.by_span and wanted.log_y is None:  # choose again for what is in view
         axis = spanning_axis(visible)
     return replace(axis, limits=chart_range(replace(chart, y=axis, curves=visible))[1])
 
 
-def _within(curve: Curve, low: float, high: float) -> Curve:
+def _clip_curve(curve: Curve, low: float, high: float) -> Curve:
     inside = (curve.x >= low) & (curve.x <= high)
     return replace(curve, x=curve.x[inside], y=curve.y[inside])
 
 
-def _smooth(curve: Curve, weight: float) -> tuple[Curve, ...]:
+def _smooth_curve(curve: Curve, weight: float) -> tuple[Curve, ...]:
     """Return the raw values, pale, and the smoothed line over them."""
     if curve.x.size < _LEAST_POINTS:
         return (curve,)
     raw = replace(curve, thick=False, marker=False, faint=True)
-    line = replace(curve, y=smoothed(curve.y, weight), thick=True, marker=False, smoothed=weight)
+    line = replace(
+        curve, y=smooth_values(curve.y, weight), thick=True, marker=False, smoothed=weight
+    )
     return raw, line

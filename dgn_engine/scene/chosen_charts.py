@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dgn_engine.scene.chart_layout import closed_up
+from dgn_engine.scene.chart_layout import close_gaps
 from dgn_engine.scene.elements import Chart, Matrix, Scene, with_matrix
 
 _OF_STEP = re.compile(r"(.+)_step\d+")
@@ -22,7 +22,7 @@ def chart_names(scene: Scene) -> tuple[str, ...]:
 def choose_charts(scene: Scene, names: set[str]) -> Scene:
     """Return the scene with only the charts of these names; see `chart_names`."""
     chosen = [chart for chart in scene.charts if names & _names_of(chart)]
-    whole = (replace(c, narrow=None, small=False, chosen=False) for c in closed_up(chosen))
+    whole = (replace(c, narrow=None, small=False, chosen=False) for c in close_gaps(chosen))
     charts = [_with_names(chart) for chart in whole]
     return replace(scene, charts=tuple(_with_bars(scene.charts, charts)))
 
@@ -41,17 +41,21 @@ def _with_names(chart: Chart) -> Chart:
 
 def _with_bars(every: Sequence[Chart], chosen: Sequence[Chart]) -> list[Chart]:
     """Give each scale a colour bar if another chart had it."""
-    bars = {_scale(m): m.bar for chart in every if (m := chart.matrix) is not None and m.bar}
-    shown = {_scale(m) for chart in chosen if (m := chart.matrix) is not None and m.bar}
+    bars = {_colour_scale(m): m.bar for chart in every if (m := chart.matrix) is not None and m.bar}
+    shown = {_colour_scale(m) for chart in chosen if (m := chart.matrix) is not None and m.bar}
     result: list[Chart] = []
     for chart in reversed(chosen):
         matrix = chart.matrix
-        if matrix is not None and _scale(matrix) in bars and _scale(matrix) not in shown:
-            shown.add(_scale(matrix))
-            chart = with_matrix(chart, bar=bars[_scale(matrix)])
+        if (
+            matrix is not None
+            and _colour_scale(matrix) in bars
+            and _colour_scale(matrix) not in shown
+        ):
+            shown.add(_colour_scale(matrix))
+            chart = with_matrix(chart, bar=bars[_colour_scale(matrix)])
         result.append(chart)
     return result[::-1]
 
 
-def _scale(matrix: Matrix) -> tuple[str, float, float]:
+def _colour_scale(matrix: Matrix) -> tuple[str, float, float]:
     return matrix.ramp, matrix.low, matrix.high

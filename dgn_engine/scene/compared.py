@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Chart, Dash, with_matrix
-from dgn_engine.scene.matrix_difference import difference, why_not
+from dgn_engine.scene.matrix_difference import difference_chart, reason_not_subtractable
 from dgn_engine.scene.panel_spec import ComparedRun, View
-from dgn_engine.scene.run_text import without_dollars
-from dgn_engine.scene.typeset import literal
+from dgn_engine.scene.run_text import strip_dollars
+from dgn_engine.scene.typeset import escape_label
 
 _LONGEST = 24
 _DASH_OF_B: dict[Dash, Dash] = dict.fromkeys(("solid", "dash", "dot", "dashdot"), "dash")
@@ -26,15 +26,15 @@ def b_name(compared: ComparedRun) -> str:
     """Return 'B · resnet18.pth', cut in the middle if long; B's label if it has one."""
     if compared.labels[1]:
         return compared.labels[1]
-    return f"B · {without_dollars(compared.name, _LONGEST)}"
+    return f"B · {strip_dollars(compared.name, _LONGEST)}"
 
 
-def b_in_words(compared: ComparedRun, how: str = "") -> str:
+def describe_b(compared: ComparedRun, how: str = "") -> str:
     """Return 'Dashed: B · resnet18.pth.' for a note; '' if each curve has a label of A or B."""
     return "" if compared.labels[1] else f"{how}{b_name(compared)}."
 
 
-def overlaid(ours: Chart, theirs: Chart, names: tuple[str, str]) -> Chart:
+def overlay_charts(ours: Chart, theirs: Chart, names: tuple[str, str]) -> Chart:
     """Draw the curves of A and B in one chart, with axes that cover both.
 
     B has its own colour, and dashes that A does not use: the chart can be read in grey.
@@ -91,8 +91,8 @@ def compared_reading(view: View, probe: str) -> Reading | None:
 def compared_note(view: View, probe: str, how: str) -> str:
     """Return 'Dashed: B · resnet18.pth.' if B has such a reading, else why it is not shown."""
     if view.compared is not None and compared_reading(view, probe) is not None:
-        return b_in_words(view.compared, how)
-    return why_not_compared(view, probe)
+        return describe_b(view.compared, how)
+    return reason_not_compared(view, probe)
 
 
 def with_difference(
@@ -107,9 +107,9 @@ def with_difference(
     if len(pair) != 2:
         return tuple(pair), ""
     ours, theirs = pair
-    if why := why_not(ours, theirs):
+    if why := reason_not_subtractable(ours, theirs):
         return (ours, theirs), f"No {a} − {b}: {why}."
-    result = with_matrix(difference(ours, theirs), name=f"{a} - {b}", bar=f"{a} − {b}")
+    result = with_matrix(difference_chart(ours, theirs), name=f"{a} - {b}", bar=f"{a} − {b}")
     narrow = None
     if theirs.narrow is not None:
         row, column, *spans = theirs.narrow
@@ -120,11 +120,11 @@ def with_difference(
     return (ours, theirs, replace(result, column=theirs.column + 1)), ""
 
 
-def why_not_compared(view: View, probe: str) -> str:
+def reason_not_compared(view: View, probe: str) -> str:
     """Return why B is not shown, in one sentence; '' if it is, or if there is no B."""
     if view.compared is None:
         return ""
     reading = view.compared.readings.get(probe)
     if reading is None:
         return f"{b_name(view.compared)}: no reading yet." if view.compared.layers else ""
-    return f"{b_name(view.compared)}: {literal(reading.absent)}" if reading.absent else ""
+    return f"{b_name(view.compared)}: {escape_label(reading.absent)}" if reading.absent else ""

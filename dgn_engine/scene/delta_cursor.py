@@ -12,11 +12,11 @@ from dgn_engine.text.written_numbers import format_number
 
 def with_delta(scene: Scene, marks: tuple[int, ...]) -> Scene:
     """Add marks to the charts over steps; between two, add the changes to the note."""
-    if not marks or not any(chart.timed for chart in scene.charts):
+    if not marks or not any(chart.has_step_axis for chart in scene.charts):
         return scene
     delta = tuple(float(step) for step in marks)
-    charts = tuple(replace(c, delta=delta) if c.timed else c for c in scene.charts)
-    timed = [chart for chart in charts if chart.timed]
+    charts = tuple(replace(c, delta=delta) if c.has_step_axis else c for c in scene.charts)
+    timed = [chart for chart in charts if chart.has_step_axis]
     lines = (": ".join((c.title, ", ".join(delta_lines(c)[1:]))) for c in timed)
     summary = f"{delta_lines(timed[0])[0]}. " if len(marks) == 2 else ""
     note = f"{summary}{'; '.join(lines)}. {scene.note}" if summary else scene.note

@@ -122,7 +122,7 @@ class Differences:
     remark: str = ""
 
 
-def differences(view: View, a: RunConfig | None) -> Differences:
+def find_differences(view: View, a: RunConfig | None) -> Differences:
     """Return the differences in a view with a comparison.
 
     `a`: the configuration of the run at the step shown.
@@ -130,13 +130,13 @@ def differences(view: View, a: RunConfig | None) -> Differences:
     compared = view.compared
     if compared is None:
         return Differences()
-    sides = sides_of(view)
+    sides = compared_sides(view)
     scores = {(TRAINING, name): words for name, words in _SCORES.items()}
     both_known = a is not None and compared.config is not None
     return Differences(
-        tuple(_settings(view, a, compared.config)),
-        tuple(_measured(view, sides, scores)),
-        tuple(_measured(view, sides, _scalars(view))),
+        tuple(_compare_settings(view, a, compared.config)),
+        tuple(_compare_scalars(view, sides, scores)),
+        tuple(_compare_scalars(view, sides, _list_scalars(view))),
         sides,
         _NOT_KNOWN if both_known and not compared.config_at else "",
     )
@@ -148,7 +148,7 @@ _NOT_KNOWN = (
 )
 
 
-def sides_of(view: View) -> tuple[Side, Side]:
+def compared_sides(view: View) -> tuple[Side, Side]:
     """Return what A and B stand for in a view with a comparison."""
     compared = view.compared
     assert compared is not None
@@ -161,12 +161,12 @@ def sides_of(view: View) -> tuple[Side, Side]:
     return ours, Side("B", name, compared.run, compared.at)
 
 
-def _settings(view: View, a: RunConfig | None, b: RunConfig | None) -> Iterator[Difference]:
+def _compare_settings(view: View, a: RunConfig | None, b: RunConfig | None) -> Iterator[Difference]:
     """Yield the settings that differ, in the order of the form.
 
     If `b` is not the configuration at the step of B, regime and order are those of the view.
     """
-    ours, theirs = ({}, {}) if a is None or b is None else (_flat(a), _flat(b))
+    ours, theirs = ({}, {}) if a is None or b is None else (_flatten_config(a), _flatten_config(b))
     compared = view.compared
     assert compared is not None
     if not compared.config_at:
@@ -178,29 +178,29 @@ def _settings(view: View, a: RunConfig | None, b: RunConfig | None) -> Iterator[
                 flat.pop(name, None)
             flat["gating.regime"], flat[_WIRING] = regime, wiring
     for name in dict.fromkeys((*ours, *theirs)):
-        word = _order if name == _WIRING else _word
+        word = _format_wiring if name == _WIRING else _format_setting
         texts = word(ours.get(name)), word(theirs.get(name))
         if texts[0] != texts[1] and name != _PACE:
-            yield Difference(_label(name), *texts)
+            yield Difference(_setting_label(name), *texts)
 
 
-def _flat(config: RunConfig) -> dict[str, Any]:
+def _flatten_config(config: RunConfig) -> dict[str, Any]:
     """Flatten a configuration: 'training.learning_rate', 'net.options.width', 'seed'."""
     flat: dict[str, Any] = {}
 
-    def take(tree: Mapping[str, Any], path: str) -> None:
+    def add_tree(tree: Mapping[str, Any], path: str) -> None:
         for name, value in tree.items():
             key = f"{path}.{name}" if path else name
             if isinstance(value, Mapping):
-                take(value, key)
+                add_tree(value, key)
             else:
                 flat[key] = value
 
-    take(config.to_dict(), "")
+    add_tree(config.to_dict(), "")
     return flat
 
 
-def _label(place: str) -> str:
+def _setting_label(place: str) -> str:
     if place == _WIRING:
         return "gate layers"  # the name of their order in the form of a branch
     part, _, name = place.rpartition(".")
@@ -208,7 +208,7 @@ def _label(place: str) -> str:
     return (setting.label if setting is not None and setting.label else name).replace("_", " ")
 
 
-def _word(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     """Format a setting as in the form: '0.01', '–' if it is empty."""
     if value is None or value == "" or value == [] or value == ():
         return NONE
@@ -217,14 +217,14 @@ def _word(value: Any) -> str:
     return format_number(value) if isinstance(value, float) else str(value)
 
 
-def _order(wiring: Sequence[int] | None) -> str:
+def _format_wiring(wiring: Sequence[int] | None) -> str:
     """Format a wiring counted from 1, as everywhere in the window."""
     if not wiring or list(wiring) == sorted(wiring):
         return "in order"
     return " ".join(str(layer + 1) for layer in wiring)
 
 
-def _scalars(view: View) -> dict[tuple[str, str], str]:
+def _list_scalars(view: View) -> dict[tuple[str, str], str]:
     """Return known scalars first, then the share of open gates by layer."""
     names = dict(_SCALARS)
     for source, name in view.series:
@@ -234,7 +234,7 @@ def _scalars(view: View) -> dict[tuple[str, str], str]:
     return names
 
 
-def _measured(
+def _compare_scalars(
     view: View, sides: tuple[Side, Side], wanted: Mapping[tuple[str, str], str]
 ) -> Iterator[Difference]:
     """Yield a row for each curve of A and B; for a score also if one of them lacks it."""
@@ -251,9 +251,9 @@ def _measured(
         last = _last_of_both(until[0], ours, theirs) if until[1] is None else None
         if last is not None:  # compare two training runs at the same step
             until = last, last
-        numbers = _pair(key, ours, theirs, until, common=last is not None)
+        numbers = _pair_measurements(key, ours, theirs, until, common=last is not None)
         if any(number is not None for number in numbers):
-            yield _row(label, numbers, sides, until)
+            yield _make_row(label, numbers, sides, until)
 
 
 _Numbers = tuple[Measurement | None, Measurement | None]
@@ -261,12 +261,12 @@ _Numbers = tuple[Measurement | None, Measurement | None]
 
 def _last_of_both(at: int | None, ours: Series | None, theirs: Series | None) -> int | None:
     """Return the step up to which both were measured, None if one was not; `at`: A's step."""
-    ends = (_newest(ours.until(at) if ours is not None else None), _newest(theirs))
+    ends = (_newest_point(ours.until(at) if ours is not None else None), _newest_point(theirs))
     steps = [end[0] for end in ends if end is not None]
     return min(steps) if len(steps) == len(ends) else None
 
 
-def _pair(
+def _pair_measurements(
     key: tuple[str, str],
     ours: Series | None,
     theirs: Series | None,
@@ -278,7 +278,7 @@ def _pair(
         None if series is None else series.until(step)
         for series, step in zip((ours, theirs), until, strict=True)
     ]
-    points = [_newest(series) for series in both]
+    points = [_newest_point(series) for series in both]
     a, b = both
     if common and a is not None and b is not None:
         points = list(_at_common_step(a, b) or points)
@@ -291,7 +291,7 @@ def _pair(
     return measurements[0], measurements[1]
 
 
-def _row(
+def _make_row(
     words: str, numbers: _Numbers, sides: tuple[Side, Side], until: tuple[int | None, int | None]
 ) -> Difference:
     """Make a row of numbers, with '–' for a number that does not belong to its side."""
@@ -302,12 +302,12 @@ def _row(
     percent = name in _PERCENT or name.startswith("active_")
     change, where = "", ""
     if a is not None and b is not None:
-        change = _change(b.value - a.value, percent)
+        change = _format_change(b.value - a.value, percent)
         where = f"A {a.step:,} · B {b.step:,}" if a.step != b.step else f"step {a.step:,}"
     elif (only := a or b) is not None:
         where = f"{'A' if b is None else 'B'} {only.step:,}"
     texts = [
-        NONE if measurement is None else _number(measurement.value, percent)
+        NONE if measurement is None else _format_measured(measurement.value, percent)
         for measurement in (a, b)
     ]
     why = next(filter(None, reasons), "")
@@ -320,10 +320,10 @@ def _at_common_step(a: Series, b: Series) -> tuple[tuple[int, float], tuple[int,
     if not both.size:
         return None
     step = int(both[-1])
-    return (step, _at(a, step)), (step, _at(b, step))
+    return (step, _value_of_step(a, step)), (step, _value_of_step(b, step))
 
 
-def _newest(series: Series | None) -> tuple[int, float] | None:
+def _newest_point(series: Series | None) -> tuple[int, float] | None:
     """Return step and value at its newest step; None if there is nothing."""
     if series is None:
         return None
@@ -331,13 +331,13 @@ def _newest(series: Series | None) -> tuple[int, float] | None:
     return (int(series.steps[last[0]]), float(series.values[last[0]])) if last.size else None
 
 
-def _at(series: Series, step: int) -> float:
+def _value_of_step(series: Series, step: int) -> float:
     """Return the newest finite value of this step."""
     values = series.values[(series.steps == step) & np.isfinite(series.values)]
     return float(values[-1])
 
 
-def _number(value: float, percent: bool) -> str:
+def _format_measured(value: float, percent: bool) -> str:
     return (
         written_numbers.format_percent(value, 2)
         if percent
@@ -345,7 +345,7 @@ def _number(value: float, percent: bool) -> str:
     )
 
 
-def _change(value: float, percent: bool) -> str:
+def _format_change(value: float, percent: bool) -> str:
     if percent:
         return written_numbers.format_percent(value, 2, signed=True).removesuffix(" %")
     return written_numbers.format_number(value, 3, signed=True)

@@ -164,7 +164,7 @@ class Chart:
     pictures: ProbeExamples | None = None  # drawn beside the rows, which are these examples
 
     @property
-    def timed(self) -> bool:
+    def has_step_axis(self) -> bool:
         """True for a chart over steps, which has a lane of events below it."""
         return self.x.epoch is not None
 
@@ -217,7 +217,7 @@ def finite_range(values: Array) -> tuple[float, float]:
     return float(finite.min()), float(finite.max())
 
 
-def reach_of(values: Array) -> float:
+def largest_magnitude(values: Array) -> float:
     """Return the largest finite magnitude; 1 if there is none above 0."""
     return max(map(abs, finite_range(values))) or 1.0
 
@@ -236,7 +236,7 @@ def _field_names(kind: type) -> tuple[str, ...] | None:
     return tuple(item.name for item in dataclasses.fields(kind))
 
 
-def same(one: object, other: object) -> bool:
+def deep_equal(one: object, other: object) -> bool:
     """Return whether two objects are equal, looking into arrays, with NaN equal to NaN."""
     if one is other:
         return True
@@ -249,8 +249,8 @@ def same(one: object, other: object) -> bool:
             return False
         return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
     if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(deep_equal, one, other))
     names = _field_names(type(one))  # type: ignore[arg-type]  # types can be hashed
     if names is not None:
-        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+        return all(deep_equal(getattr(one, name), getattr(other, name)) for name in names)
     return one == other

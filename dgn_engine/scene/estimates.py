@@ -9,7 +9,7 @@ from dgn_engine.scene.elements import Array, Chart, with_matrix
 from dgn_engine.text.written_numbers import format_number, plus_minus
 
 
-def marked(chart: Chart, reading: Reading, name: str, error: str = "") -> Chart:
+def mark_estimate(chart: Chart, reading: Reading, name: str, error: str = "") -> Chart:
     """Mark the chart of the array `name` as an estimate if the reading has errors for it.
 
     `error`: the array with the errors of what is drawn, if not those of `name`.
@@ -20,7 +20,7 @@ def marked(chart: Chart, reading: Reading, name: str, error: str = "") -> Chart:
     return with_matrix(chart, estimated=True, error=errors)
 
 
-def mean_in_words(values: Array, errors: Array | None) -> str:
+def format_mean(values: Array, errors: Array | None) -> str:
     """Format the mean of some entries; its standard error is at most the mean of theirs."""
     if not values.size:
         return "–"
@@ -40,7 +40,7 @@ def estimate_note(*readings: Reading) -> str:
     return f"Hatched corner: estimated, standard error ± {share} % of the kernel."
 
 
-def errors_of(reading: Reading, name: str) -> Array | None:
+def standard_errors(reading: Reading, name: str) -> Array | None:
     """Return one standard error of each entry of an array; None if it is exact."""
     errors = reading.arrays.get(f"{name}_error")
     return None if errors is None else np.asarray(errors)

@@ -14,9 +14,9 @@ from dgn_engine.scene.compared import compared_view
 from dgn_engine.scene.elements import Array, Chart
 from dgn_engine.scene.linked_places import selection_at
 from dgn_engine.scene.panel_spec import View
-from dgn_engine.scene.readout import describe
-from dgn_engine.scene.run_text import is_conv, layers_in
-from dgn_engine.scene.typeset import plain
+from dgn_engine.scene.readout import describe_point
+from dgn_engine.scene.run_text import is_conv, layers_with_prefix
+from dgn_engine.scene.typeset import strip_markup
 from dgn_engine.text.written_numbers import format_number
 
 EXACT = 1e6  # paths shown as a whole number; above, in four digits
@@ -65,7 +65,7 @@ class ExampleReadout:
         """The readout as one text, for a screen reader."""
         names = " and ".join(example.name for example in self.examples)
         gates = (f"{rows.name}: {rows.words}" for rows in self.gates if rows.words)
-        return ". ".join((names, *map(plain, self.lines), *gates)) + "."
+        return ". ".join((names, *map(strip_markup, self.lines), *gates)) + "."
 
 
 def example_readout(view: View, chart: Chart, x: float, y: float) -> ExampleReadout | None:
@@ -76,7 +76,7 @@ def example_readout(view: View, chart: Chart, x: float, y: float) -> ExampleRead
     places = selection_at(chart, x, y).examples
     if view.pictures is None or chart.matrix is None or not places:
         return None
-    description = describe(chart, x, y)
+    description = describe_point(chart, x, y)
     label_lines = 2 if chart.matrix.column_examples else 1
     shown_examples = tuple(shown_example(view.pictures, place) for place in places)
     owner_view = (compared_view(view) or view) if chart.matrix.of_compared else view
@@ -126,23 +126,25 @@ def gate_rows(
     if any(place not in rows for place in places):
         return (), ("Gates were read on fewer examples.",)
     rows_read = [rows.index(place) for place in places]
-    layers = layers_in(reading.arrays, "layer")
+    layers = layers_with_prefix(reading.arrays, "layer")
     result = [
-        _rows_of(view, reading, read_layer, rows_read)
+        _layer_gates(view, reading, read_layer, rows_read)
         for read_layer in layers
         if layer in (None, read_layer)
     ]
-    step_note = (f"Gates from step {reading.step:,}.",) if reading.step != _newest(view) else ()
+    step_note = (
+        (f"Gates from step {reading.step:,}.",) if reading.step != _newest_step(view) else ()
+    )
     return tuple(result), step_note
 
 
-def _newest(view: View) -> int:
+def _newest_step(view: View) -> int:
     """Return the step of the newest reading that a pair's readout uses."""
     steps = [view.readings[name].step for name in ("gates", "overlap") if name in view.readings]
     return max(steps, default=0)
 
 
-def _rows_of(view: View, reading: Reading, layer: int, at: list[int]) -> GateRows:
+def _layer_gates(view: View, reading: Reading, layer: int, at: list[int]) -> GateRows:
     values = reading.arrays[f"layer_{layer}"]
     rows = np.asarray(values[at], dtype=np.float64)
     name = f"G{layer + 1}"
@@ -173,13 +175,13 @@ def shared_paths(view: View, places: tuple[int, ...], chart: Chart) -> tuple[str
     # Λ has unit diagonal here: Λ(a, b) = cosine · √(Λ(a, a) Λ(b, b)).
     cosine = float(reading.arrays["active"][a, b])
     shared = 0.0 if math.isnan(cosine) else cosine * math.sqrt(float(counts[a]) * float(counts[b]))
-    words = f"Shared active paths: {_count(shared)} of {_count(counts[a])} and {_count(counts[b])}"
+    words = f"Shared active paths: {_format_paths(shared)} of {_format_paths(counts[a])} and {_format_paths(counts[b])}"
     kernel = chart.matrix.name if chart.matrix is not None else ""
     step_note = f" (step {reading.step:,})" if kernel not in ("active", "sensitive") else ""
     return (words + step_note,)
 
 
-def _count(paths: float) -> str:
+def _format_paths(paths: float) -> str:
     """Format a whole number, or four digits of one with more than six."""
     if paths < EXACT:
         return f"{round(paths):,}"

@@ -56,7 +56,7 @@ USES = (
 )
 
 
-def offer_of(listed: FileListed, purpose: Purpose) -> FileUseCheck:
+def check_file_use(listed: FileListed, purpose: Purpose) -> FileUseCheck:
     """Return whether the file can be used this way, and the layers it would go to."""
     if purpose == "gates":
         return FileUseCheck(listed.fits, listed.verdict, listed.matches, listed.with_biases)
@@ -69,5 +69,5 @@ def first_use(listed: FileListed) -> Purpose:
     """Return what it was opened for, else the first possible use, else 'network'."""
     if listed.purpose:
         return listed.purpose
-    possible = (use.purpose for use in USES if offer_of(listed, use.purpose).fits)
+    possible = (use.purpose for use in USES if check_file_use(listed, use.purpose).fits)
     return next(possible, "network")

@@ -19,29 +19,29 @@ def with_fixed_axes(scenes: Sequence[Scene]) -> list[Scene]:
     for scene in scenes:
         for chart in scene.charts:
             charts_by_key.setdefault(chart.key, []).append(chart)
-    reaches = {key: _reach(charts) for key, charts in charts_by_key.items()}
-    colours = {key: _colours(charts) for key, charts in charts_by_key.items()}
+    reaches = {key: _joint_range(charts) for key, charts in charts_by_key.items()}
+    colours = {key: _joint_colours(charts) for key, charts in charts_by_key.items()}
     return [
-        replace(scene, charts=tuple(_fixed(chart, reaches, colours) for chart in scene.charts))
+        replace(scene, charts=tuple(_fix_axes(chart, reaches, colours) for chart in scene.charts))
         for scene in scenes
     ]
 
 
-def _reach(charts: Sequence[Chart]) -> tuple[Range, Range]:
+def _joint_range(charts: Sequence[Chart]) -> tuple[Range, Range]:
     ranges = [chart_range(chart) for chart in charts]
-    return _union([x for x, _ in ranges]), _union([y for _, y in ranges])
+    return _union_range([x for x, _ in ranges]), _union_range([y for _, y in ranges])
 
 
-def _union(ranges: Sequence[Range]) -> Range:
+def _union_range(ranges: Sequence[Range]) -> Range:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-def _colours(charts: Sequence[Chart]) -> Range | None:
+def _joint_colours(charts: Sequence[Chart]) -> Range | None:
     ends = [(chart.matrix.low, chart.matrix.high) for chart in charts if chart.matrix is not None]
-    return _union(ends) if ends else None
+    return _union_range(ends) if ends else None
 
 
-def _fixed(
+def _fix_axes(
     chart: Chart, reaches: dict[str, tuple[Range, Range]], colours: dict[str, Range | None]
 ) -> Chart:
     ends, matrix = colours[chart.key], chart.matrix

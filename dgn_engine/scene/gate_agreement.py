@@ -38,11 +38,11 @@ def gate_agreement(
     for reading, name in ((ours, "A"), (theirs, "B")):
         if reading is None or reading.absent:
             why = "not read yet." if reading is None else reading.absent
-            return _absent(f"Gates of {name}: {why}")
+            return _absent_reading(f"Gates of {name}: {why}")
     assert ours is not None
     assert theirs is not None
     if not np.array_equal(ours.arrays["labels"], theirs.arrays["labels"]):
-        return _absent(_OTHER_EXAMPLES)
+        return _absent_reading(_OTHER_EXAMPLES)
     count = len(layers[0])
     equal, chance = np.full(count, np.nan), np.full(count, np.nan)
     arrays: dict[str, Array] = {"labels": ours.arrays["labels"], "equal": equal, "chance": chance}
@@ -69,12 +69,12 @@ def gate_agreement(
         chance[layer] = float((p * q + (1 - p) * (1 - q)).mean())
         arrays[f"difference_{layer}"] = a_open.astype(np.float32) - b_open
     if not any(name.startswith("difference_") for name in arrays):
-        return _absent(_NO_LAYER)
+        return _absent_reading(_NO_LAYER)
     if gates:
         scalars["equal"] = equal_gates / gates
     facts = {"differences": MEANS} if means else {}
     return Reading(AGREEMENT, ours.step, arrays=arrays, scalars=scalars, facts=facts)
 
 
-def _absent(why: str) -> Reading:
+def _absent_reading(why: str) -> Reading:
     return Reading(AGREEMENT, 0, absent=why)

@@ -23,25 +23,25 @@ _RAMPS = ("", *get_args(Ramp))
 def charts_as_json(settings: Mapping[str, ChartSettings]) -> dict[str, Any]:
     """Return the settings that differ from the defaults, by chart key."""
     return {
-        key: _as_json(chart_settings)
+        key: _settings_to_json(chart_settings)
         for key, chart_settings in settings.items()
         if chart_settings != PLAIN
     }
 
 
-def charts_of_json(untrusted: Any) -> dict[str, ChartSettings]:
+def charts_from_json(untrusted: Any) -> dict[str, ChartSettings]:
     """Return the valid settings; nothing is raised."""
     if not isinstance(untrusted, dict):
         return {}
     parsed = {
-        key: _of_json(entry)
+        key: _settings_from_json(entry)
         for key, entry in list(untrusted.items())[:_MOST]
         if _is_name(key) and isinstance(entry, dict)
     }
     return {key: entry for key, entry in parsed.items() if entry != PLAIN}
 
 
-def _as_json(one: ChartSettings) -> dict[str, Any]:
+def _settings_to_json(one: ChartSettings) -> dict[str, Any]:
     minus, colours = one.minus, one.colours
     entries = {
         "last": one.last or None,
@@ -57,10 +57,10 @@ def _as_json(one: ChartSettings) -> dict[str, Any]:
     return {name: value for name, value in entries.items() if value is not None}
 
 
-def _of_json(tree: dict[str, Any]) -> ChartSettings:
+def _settings_from_json(tree: dict[str, Any]) -> ChartSettings:
     last, smoothing, log_y = tree.get("last"), tree.get("smoothing"), tree.get("log_y")
     span, ramp = tree.get("span"), tree.get("ramp")
-    fixed = _range(tree.get("fixed"))
+    fixed = _read_range(tree.get("fixed"))
     span = span if isinstance(span, str) and span in _SPANS else ""
     if span == "fixed" and fixed is None:
         span = ""
@@ -68,25 +68,25 @@ def _of_json(tree: dict[str, Any]) -> ChartSettings:
         last=last if type(last) is int and 0 <= last < 1 << 53 else 0,
         log_x=tree.get("log_x") is True,
         log_y=log_y if isinstance(log_y, bool) else None,
-        y_range=_range(tree.get("y_range")),
+        y_range=_read_range(tree.get("y_range")),
         smoothing=smoothing if type(smoothing) is float and 0.0 <= smoothing < 1.0 else 0.0,
         colours=ColourChoice(
             span,  # type: ignore[arg-type]  # one of _SPANS
             fixed if fixed is not None and span == "fixed" else ColourChoice().fixed,
             ramp if isinstance(ramp, str) and ramp in _RAMPS else "",  # type: ignore[arg-type]  # one of _RAMPS
         ),
-        minus=_subtrahend(tree.get("minus")),
+        minus=_read_subtrahend(tree.get("minus")),
     )
 
 
-def _range(ends: Any) -> Range | None:
+def _read_range(ends: Any) -> Range | None:
     if not isinstance(ends, list) or [type(end) for end in ends] != [float, float]:
         return None
     low, high = ends
     return (low, high) if math.isfinite(low) and math.isfinite(high) and low < high else None
 
 
-def _subtrahend(names: Any) -> Subtrahend | None:
+def _read_subtrahend(names: Any) -> Subtrahend | None:
     if not isinstance(names, list) or len(names) != 3 or not all(map(_is_name, names)):
         return None
     return Subtrahend(*names)

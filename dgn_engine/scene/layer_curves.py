@@ -107,7 +107,7 @@ def compared_layers(
         return ()
     values = scale * reading.arrays[array]
     name = f"{pair_labels(view.compared)[1]} {name}"
-    return (Curve(name, places(len(values)), values, "compared", "dash"),)
+    return (Curve(name, layer_positions(len(values)), values, "compared", "dash"),)
 
 
 def layer_axis(count: int, names: Sequence[str] = ()) -> Axis:
@@ -121,7 +121,7 @@ def layer_axis(count: int, names: Sequence[str] = ()) -> Axis:
     return Axis(label="layer", limits=(0.5, count + 0.5), ticks=ticks, subjects=layers)
 
 
-def places(count: int) -> Array:
+def layer_positions(count: int) -> Array:
     """Return 1 … count, the positions of the layers on `layer_axis`."""
     return np.arange(1, count + 1)
 
@@ -152,7 +152,7 @@ def layers_by_units(title: str, layers: range | tuple[int, ...], matrix: Matrix)
     )
 
 
-def overviews(
+def make_overviews(
     charts: Mapping[int, Chart], chosen: int, option: str
 ) -> tuple[list[Chart], int, int]:
     """Make overviews of several layers, in which a click sets the option to the layer.

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 
 from dgn_engine.scene.elements import Chart, Matrix, Subjects
-from dgn_engine.scene.readout import nearest
-from dgn_engine.scene.selection import NOTHING, PART_OF, Selection, selected
+from dgn_engine.scene.readout import nearest_index
+from dgn_engine.scene.selection import NOTHING, PART_OF, Selection, make_selection
 
 Box = tuple[float, float, float, float]  # from x, from y, to x, to y, in data units
 
@@ -30,17 +30,17 @@ def selection_at(chart: Chart, x: float, y: float) -> Selection:
         tile = tile_at(matrix, round(y), round(x))
         if tile is not None:
             ids["example"] = (matrix.row_examples[tile],)
-        return selected(**ids)
-    across, along = _axes(chart)
+        return make_selection(**ids)
+    across, along = _axis_subjects(chart)
     for subjects, place in ((along, y), (across, x)):
-        subject_id = None if subjects is None else _at(subjects, place)
+        subject_id = None if subjects is None else _subject_at(subjects, place)
         if subjects is not None and subject_id is not None:
             previous = ids.get(subjects.kind, ())
             ids[subjects.kind] = tuple(dict.fromkeys((*previous, subject_id)))
     for part, whole in PART_OF.items():
         if whole not in ids:
             ids.pop(part, None)
-    return selected(**ids)
+    return make_selection(**ids)
 
 
 def curve_at(
@@ -52,33 +52,33 @@ def curve_at(
     """
     best, layer = near, None
     for curve in chart.curves:
-        index = nearest(curve, x) if curve.layer is not None else None
+        index = nearest_index(curve, x) if curve.layer is not None else None
         if index is not None and (distance := abs(along(float(curve.y[index])) - place)) <= best:
             best, layer = distance, curve.layer
-    return selected(layer=layer)
+    return make_selection(layer=layer)
 
 
-def boxes(chart: Chart, selection: Selection) -> tuple[Box, ...]:
+def selection_boxes(chart: Chart, selection: Selection) -> tuple[Box, ...]:
     """Return where a chart shows what is selected: rows, columns, entries, tiles, overviews."""
     matrix = chart.matrix
     result: tuple[Box, ...] = ()
     if matrix is not None and selection.examples:
-        result = _examples(matrix, selection.examples)
-    layer = selection.one("layer")
+        result = _example_boxes(matrix, selection.examples)
+    layer = selection.single_id("layer")
     if matrix is not None and matrix.layer is not None and layer is not None:
         if matrix.layer != layer:
             return result
         if chart.small:
             rows, columns = matrix.values.shape
-            return (*result, _entries(0, 0, columns, rows))
-    return result + _crossed(chart, selection)
+            return (*result, _entry_box(0, 0, columns, rows))
+    return result + _crossing_boxes(chart, selection)
 
 
-def _crossed(chart: Chart, selection: Selection) -> tuple[Box, ...]:
+def _crossing_boxes(chart: Chart, selection: Selection) -> tuple[Box, ...]:
     """Return rows and columns of all kinds but examples; for parts of a whole, both crossed."""
-    across, along = _axes(chart)
-    (x0, y0), (x1, y1) = _corners(chart)
-    columns, rows = _spans(across, selection), _spans(along, selection)
+    across, along = _axis_subjects(chart)
+    (x0, y0), (x1, y1) = _chart_corners(chart)
+    columns, rows = _selected_spans(across, selection), _selected_spans(along, selection)
     kinds = {axis.kind for axis in (across, along) if axis is not None}
     whole_inside = chart.matrix is not None and chart.matrix.layer is not None
     for part, whole in PART_OF.items():
@@ -86,7 +86,7 @@ def _crossed(chart: Chart, selection: Selection) -> tuple[Box, ...]:
             continue
         if whole in kinds:
             assert across is not None
-            if not selection.of(part) or not (columns and rows):
+            if not selection.ids_of_kind(part) or not (columns and rows):
                 columns, rows = (columns, []) if across.kind == whole else ([], rows)
                 break
             return tuple((x, y, to_x, to_y) for x, to_x in columns for y, to_y in rows)
@@ -96,7 +96,7 @@ def _crossed(chart: Chart, selection: Selection) -> tuple[Box, ...]:
     return upright + tuple((x0, y, x1, to_y) for y, to_y in rows)
 
 
-def _axes(chart: Chart) -> tuple[Subjects | None, Subjects | None]:
+def _axis_subjects(chart: Chart) -> tuple[Subjects | None, Subjects | None]:
     """Return the subjects along x and y; examples are declared by the matrix."""
     across, along, matrix = chart.x.subjects, chart.y.subjects, chart.matrix
     if matrix is not None and matrix.tile is None:
@@ -107,7 +107,7 @@ def _axes(chart: Chart) -> tuple[Subjects | None, Subjects | None]:
     return across, along
 
 
-def _at(subjects: Subjects, place: float) -> int | None:
+def _subject_at(subjects: Subjects, place: float) -> int | None:
     index = math.floor((place - subjects.first) / subjects.pitch + 0.5)
     if not 0 <= index < len(subjects.ids):
         return None
@@ -115,17 +115,17 @@ def _at(subjects: Subjects, place: float) -> int | None:
     return subjects.ids[index] if distance <= subjects.wide / 2 + 1e-9 else None
 
 
-def _spans(subjects: Subjects | None, selection: Selection) -> list[tuple[float, float]]:
+def _selected_spans(subjects: Subjects | None, selection: Selection) -> list[tuple[float, float]]:
     """Return the intervals along an axis that are selected."""
     if subjects is None or subjects.kind == "example":
         return []
-    ids = selection.of(subjects.kind)
+    ids = selection.ids_of_kind(subjects.kind)
     positions = (subjects.ids.index(subject_id) for subject_id in ids if subject_id in subjects.ids)
     middles = (subjects.first + position * subjects.pitch for position in positions)
     return [(middle - subjects.wide / 2, middle + subjects.wide / 2) for middle in middles]
 
 
-def _corners(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
+def _chart_corners(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return the corners of what a chart shows; without a matrix it has no end."""
     if chart.matrix is None:
         return (-math.inf, -math.inf), (math.inf, math.inf)
@@ -146,29 +146,29 @@ def tile_at(matrix: Matrix, row: int, column: int) -> int | None:
     return None if between or tile >= len(matrix.row_examples) else tile
 
 
-def _examples(matrix: Matrix, lit: tuple[int, ...]) -> tuple[Box, ...]:
+def _example_boxes(matrix: Matrix, lit: tuple[int, ...]) -> tuple[Box, ...]:
     rows, columns = matrix.values.shape
     row_of = {example: index for index, example in enumerate(matrix.row_examples) if example in lit}
     if matrix.tile is not None:
         high, wide = matrix.tile
         across = (columns + 1) // (wide + 1)
         return tuple(
-            _entries(index % across * (wide + 1), index // across * (high + 1), wide, high)
+            _entry_box(index % across * (wide + 1), index // across * (high + 1), wide, high)
             for index in row_of.values()
         )
     if not matrix.column_examples:
-        return tuple(_entries(0, row, columns, 1) for row in row_of.values())
+        return tuple(_entry_box(0, row, columns, 1) for row in row_of.values())
     if len(lit) == 1:
         return tuple(
             box
             for row in row_of.values()
-            for box in (_entries(0, row, columns, 1), _entries(row, 0, 1, rows))
+            for box in (_entry_box(0, row, columns, 1), _entry_box(row, 0, 1, rows))
         )
     if len(row_of) < len(lit):
         return ()
     a, b = (row_of[example] for example in lit)
-    return _entries(b, a, 1, 1), _entries(a, b, 1, 1)
+    return _entry_box(b, a, 1, 1), _entry_box(a, b, 1, 1)
 
 
-def _entries(column: int, row: int, columns: int, rows: int) -> Box:
+def _entry_box(column: int, row: int, columns: int, rows: int) -> Box:
     return column - 0.5, row - 0.5, column + columns - 0.5, row + rows - 0.5

@@ -39,7 +39,7 @@ class Chip:
         return self.left + self.width
 
     @property
-    def steps(self) -> tuple[float, float]:
+    def step_range(self) -> tuple[float, float]:
         """The first and last step of its events."""
         return self.marks[0].x, self.marks[-1].x
 
@@ -64,20 +64,20 @@ def mark_names(
     names: list[str] = []
     anchor, end = 0.0, room
     for position, label in sorted(marks, key=lambda mark: mark[0], reverse=True):
-        left = _left(position, width_of(label), end, room)
+        left = _left_edge(position, width_of(label), end, room)
         if names and left + width_of(label) + GAP > placed[-1].left:
             names = [label, *names] if label != names[0] else names
-            text = _joined(names, width_of, end)
-            placed[-1] = MarkName(_left(anchor, width_of(text), end, room), text)
+            text = _join_names(names, width_of, end)
+            placed[-1] = MarkName(_left_edge(anchor, width_of(text), end, room), text)
             continue
         if names:
             end = placed[-1].left - GAP
         names, anchor = [label], position
-        placed.append(MarkName(_left(position, width_of(label), end, room), label))
+        placed.append(MarkName(_left_edge(position, width_of(label), end, room), label))
     return placed
 
 
-def _joined(names: Sequence[str], width_of: Callable[[str], float], room: float) -> str:
+def _join_names(names: Sequence[str], width_of: Callable[[str], float], room: float) -> str:
     """Join as many of the names as fit, always including the newest."""
     text = ", ".join(names)
     for dropped in range(1, len(names)):
@@ -87,7 +87,7 @@ def _joined(names: Sequence[str], width_of: Callable[[str], float], room: float)
     return text
 
 
-def _left(position: float, wide: float, end: float, room: float) -> float:
+def _left_edge(position: float, wide: float, end: float, room: float) -> float:
     """Centre a name on its mark, but within the frame and left of the name already there."""
     return max(min(position - wide / 2, room - wide, end - wide), 0.0)
 
@@ -101,15 +101,15 @@ def lane_chips(
     """
     placed: list[tuple[Chip, float, float]] = []  # with the first and the last position
     for position, mark in sorted(marks, key=lambda chip_a: chip_a[0]):
-        placed.append((_chip((mark,), position, width_of, room), position, position))
+        placed.append((_make_chip((mark,), position, width_of, room), position, position))
         while len(placed) > 1 and placed[-2][0].right + GAP > placed[-1][0].left:
             (chip_a, first, _), (chip_b, _, last) = placed[-2:]
-            joined = _chip((*chip_a.marks, *chip_b.marks), (first + last) / 2, width_of, room)
+            joined = _make_chip((*chip_a.marks, *chip_b.marks), (first + last) / 2, width_of, room)
             placed[-2:] = [(joined, first, last)]
     return [chip for chip, _, _ in placed]
 
 
-def _chip(
+def _make_chip(
     marks: tuple[Mark, ...], centre: float, width_of: Callable[[str], float], room: float
 ) -> Chip:
     text = marks[0].label if len(marks) == 1 else f"{len(marks):,}"

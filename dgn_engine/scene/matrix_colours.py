@@ -38,7 +38,7 @@ def span_range(matrices: Sequence[Array], span: Span) -> Range | None:
 
     Percentiles are interpolated. 'fixed' and '' have no range.
     """
-    parts = [_pairs(values) if span == "pairs" else np.ravel(values) for values in matrices]
+    parts = [_off_diagonal(values) if span == "pairs" else np.ravel(values) for values in matrices]
     values = np.concatenate(parts).astype(np.float64) if parts else np.zeros(0)
     values = values[np.isfinite(values)]
     if values.size == 0:
@@ -57,7 +57,9 @@ def span_range(matrices: Sequence[Array], span: Span) -> Range | None:
     return (low, high) if low < high else (min(low, 0.0), max(low, 0.0 if low else 1.0))
 
 
-def ranged(matrix: Matrix, low: float, high: float, seen: Sequence[Array] = ()) -> Matrix:
+def with_colour_range(
+    matrix: Matrix, low: float, high: float, seen: Sequence[Array] = ()
+) -> Matrix:
     """Return the matrix in colours from `low` to `high`, and whether values lie beyond.
 
     `seen`: the values to check instead of the matrix's own. A diverging scale is centred on 0, so
@@ -73,18 +75,20 @@ def ranged(matrix: Matrix, low: float, high: float, seen: Sequence[Array] = ()) 
     return replace(matrix, low=low, high=high, beyond=(below, above))
 
 
-def sharing(charts: Sequence[Chart], key: str) -> tuple[str, ...]:
+def charts_sharing_scale(charts: Sequence[Chart], key: str) -> tuple[str, ...]:
     """Return the keys of the charts that share one scale and one colour bar with this one."""
     matrix = next((chart.matrix for chart in charts if chart.key == key), None)
     if matrix is None:
         return ()
-    same = [chart for chart in charts if _scale(chart) == (matrix.ramp, matrix.low, matrix.high)]
+    same = [
+        chart for chart in charts if _colour_scale(chart) == (matrix.ramp, matrix.low, matrix.high)
+    ]
     bars = [chart for chart in same if chart.matrix is not None and chart.matrix.bar]
     shared = len(bars) <= 1 and any(chart.key == key for chart in same)
     return tuple(chart.key for chart in same) if shared else (key,)
 
 
-def coloured(
+def apply_colours(
     charts: Sequence[Chart], wanted: Mapping[str, ColourChoice]
 ) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
     """Apply colour choices, and return a sentence about each range that was chosen.
@@ -93,10 +97,12 @@ def coloured(
     """
     result = {chart.key: chart for chart in charts}
     sentences: list[str] = []
-    pending = [chart.key for chart in charts if chart.key in wanted and _scale(chart)]
+    pending = [chart.key for chart in charts if chart.key in wanted and _colour_scale(chart)]
     while pending:
         choice = wanted[pending[0]]
-        group = [key for key in sharing(charts, pending[0]) if wanted.get(key) == choice]
+        group = [
+            key for key in charts_sharing_scale(charts, pending[0]) if wanted.get(key) == choice
+        ]
         pending = [key for key in pending if key not in group]
         matrices = {
             key: replace(matrix, ramp=choice.ramp or matrix.ramp)
@@ -106,20 +112,22 @@ def coloured(
         values = [matrix.values for matrix in matrices.values()]
         reach = choice.fixed if choice.span == "fixed" else span_range(values, choice.span)
         for key, matrix in matrices.items():
-            recoloured = ranged(matrix, *reach, values) if reach and choice.span else matrix
+            recoloured = (
+                with_colour_range(matrix, *reach, values) if reach and choice.span else matrix
+            )
             result[key] = replace(result[key], matrix=recoloured)
         if reach and choice.span:
-            sentences.append(f"Colours{_of(charts, group)}: {SPANS[choice.span]}.")
+            sentences.append(f"Colours{_name_charts(charts, group)}: {SPANS[choice.span]}.")
     return tuple(result[chart.key] for chart in charts), tuple(sentences)
 
 
-def _of(charts: Sequence[Chart], group: Sequence[str]) -> str:
+def _name_charts(charts: Sequence[Chart], group: Sequence[str]) -> str:
     """Return ' of Active Λ' if the panel has matrices in other colours, else ''."""
-    scaled = {chart.key: chart.title for chart in charts if _scale(chart)}
+    scaled = {chart.key: chart.title for chart in charts if _colour_scale(chart)}
     return "" if set(group) == set(scaled) else f" of {' and '.join(scaled[k] for k in group)}"
 
 
-def _scale(chart: Chart) -> tuple[Ramp, float, float] | None:
+def _colour_scale(chart: Chart) -> tuple[Ramp, float, float] | None:
     """Return what matrices that share a colour bar have in common; None without a scale."""
     matrix = chart.matrix
     if matrix is None or chart.small:
@@ -127,7 +135,7 @@ def _scale(chart: Chart) -> tuple[Ramp, float, float] | None:
     return matrix.ramp, matrix.low, matrix.high
 
 
-def _pairs(values: Array) -> Array:
+def _off_diagonal(values: Array) -> Array:
     """Return the off-diagonal entries of a square matrix; all entries if it is not square."""
     rows, columns = values.shape
     return values[~np.eye(rows, dtype=bool)] if rows == columns else np.ravel(values)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dgn_engine.scene.elements import Chart, Scene, reach_of, with_matrix
+from dgn_engine.scene.elements import Chart, Scene, largest_magnitude, with_matrix
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,20 @@ class Subtrahend:
 DrawnWith = Callable[[str, str], Scene | None]
 
 
-def as_it_is(_option: str, _value: str) -> Scene | None:
+def no_other_choices(_option: str, _value: str) -> Scene | None:
     """Return None: a scene without a panel has no other choices."""
     return None
 
 
-def why_not(minuend: Chart, other: Chart) -> str:
+def reason_not_subtractable(minuend: Chart, other: Chart) -> str:
     """Return why one chart cannot be subtracted from another, in one sentence; '' if it can."""
     matrix, other_matrix = minuend.matrix, other.matrix
     if matrix is None or other_matrix is None:
         return "that matrix is not available"
     if matrix.tile or other_matrix.tile or matrix.values.shape != other_matrix.values.shape:
         return (
-            f"{other.title} has {_size(other_matrix.values.shape)}, not "
-            f"{_size(matrix.values.shape)}"
+            f"{other.title} has {_format_shape(other_matrix.values.shape)}, not "
+            f"{_format_shape(matrix.values.shape)}"
         )
     labels = (
         (matrix.row_labels, matrix.column_labels),
@@ -50,8 +50,10 @@ def why_not(minuend: Chart, other: Chart) -> str:
     return ""
 
 
-def subtracted(
-    charts: Sequence[Chart], wanted: Mapping[str, Subtrahend], drawn_with: DrawnWith = as_it_is
+def subtract_charts(
+    charts: Sequence[Chart],
+    wanted: Mapping[str, Subtrahend],
+    drawn_with: DrawnWith = no_other_choices,
 ) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
     """Replace charts by their differences, and return a sentence about each."""
     result: list[Chart] = []
@@ -60,19 +62,23 @@ def subtracted(
         if chart.key not in wanted or chart.matrix is None:
             result.append(chart)
             continue
-        subtrahend = operand(charts, wanted[chart.key], drawn_with)
-        why = "that matrix is not available" if subtrahend is None else why_not(chart, subtrahend)
+        subtrahend = find_subtrahend(charts, wanted[chart.key], drawn_with)
+        why = (
+            "that matrix is not available"
+            if subtrahend is None
+            else reason_not_subtractable(chart, subtrahend)
+        )
         if subtrahend is None or why:
             result.append(chart)
             sentences.append(f"Cannot subtract from {chart.title}: {why}.")
         else:
-            result.append(difference(chart, subtrahend))
-            sentences.append(_said(chart, subtrahend))
+            result.append(difference_chart(chart, subtrahend))
+            sentences.append(_describe_difference(chart, subtrahend))
     return _with_bars(charts, result), tuple(sentences)
 
 
-def operand(
-    charts: Sequence[Chart], wanted: Subtrahend, drawn_with: DrawnWith = as_it_is
+def find_subtrahend(
+    charts: Sequence[Chart], wanted: Subtrahend, drawn_with: DrawnWith = no_other_choices
 ) -> Chart | None:
     """Return the chart to subtract, if there is one now."""
     if wanted.option:
@@ -81,13 +87,13 @@ def operand(
     return next((chart for chart in charts if chart.key == wanted.chart), None)
 
 
-def difference(minuend: Chart, other: Chart) -> Chart:
+def difference_chart(minuend: Chart, other: Chart) -> Chart:
     """Subtract entry by entry, in diverging colours centred on 0, with its own colour bar."""
     assert minuend.matrix is not None
     assert other.matrix is not None
     with np.errstate(invalid="ignore"):  # ∞ − ∞ is undefined
         values = minuend.matrix.values.astype(np.float64) - other.matrix.values
-    reach = reach_of(values)
+    reach = largest_magnitude(values)
     matrix = replace(
         minuend.matrix,
         name=f"{minuend.matrix.name} - {other.matrix.name}",
@@ -104,7 +110,7 @@ def difference(minuend: Chart, other: Chart) -> Chart:
     return replace(minuend, title=f"{minuend.title} − {other.title}", matrix=matrix)
 
 
-def _said(minuend: Chart, other: Chart) -> str:
+def _describe_difference(minuend: Chart, other: Chart) -> str:
     """Describe what was subtracted, and how both are normalised."""
     assert minuend.matrix is not None
     assert other.matrix is not None
@@ -134,5 +140,5 @@ def _with_bars(before: Sequence[Chart], after: list[Chart]) -> tuple[Chart, ...]
     return tuple(after)
 
 
-def _size(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: tuple[int, ...]) -> str:
     return " × ".join(str(side) for side in shape)

@@ -7,8 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Dash, Role, Subjects, reach_of
-from dgn_engine.scene.scatter import lines, scattered
+from dgn_engine.scene.elements import (
+    Array,
+    Axis,
+    Chart,
+    Curve,
+    Dash,
+    Role,
+    Subjects,
+    largest_magnitude,
+)
+from dgn_engine.scene.scatter import scatter_curve, segment_curve
 from dgn_engine.text.written_numbers import format_number
 
 MOST_LINES = 600  # weights that can still be told apart
@@ -25,13 +34,13 @@ def network_graph(reading: Reading) -> Chart:
 
     Weights are in colour if both ends are open for every example shown.
     """
-    nodes = _nodes(reading)
-    strength, starts, ends, lit, sign = _edges(reading, nodes)
+    nodes = _unit_positions(reading)
+    strength, starts, ends, lit, sign = _weight_edges(reading, nodes)
     order = np.argsort(-strength, kind="stable")[:MOST_LINES]
     curves = []
     unlit = order[~lit[order]]
     if len(unlit):
-        grey = lines("no path", starts[unlit], ends[unlit], "muted")
+        grey = segment_curve("no path", starts[unlit], ends[unlit], "muted")
         curves.append(replace(grey, faint=True))
     for strength_label, low, high in _STRENGTHS:
         for name, role, dash, wanted_sign in _SIGNS:
@@ -39,9 +48,11 @@ def network_graph(reading: Reading) -> Chart:
                 (lit & (wanted_sign * sign > 0) & (strength > low) & (strength <= high))[order]
             ]
             if len(chosen):
-                line = lines(name + strength_label, starts[chosen], ends[chosen], role, dash)
+                line = segment_curve(
+                    name + strength_label, starts[chosen], ends[chosen], role, dash
+                )
                 curves.append(replace(line, thick=low > 0, faint=bool(strength_label)))
-    curves.extend(_points(reading, nodes))
+    curves.extend(_draw_units(reading, nodes))
     layers, widest = reading.arrays["gates"].shape
     first, last = nodes[0][0], nodes[-1][0]
     ticks = [
@@ -67,12 +78,12 @@ def network_graph(reading: Reading) -> Chart:
     )
 
 
-def _nodes(reading: Reading) -> list[tuple[float, Array]]:
+def _unit_positions(reading: Reading) -> list[tuple[float, Array]]:
     """Return where units are, column by column; inputs and logits are centred."""
     arrays = reading.arrays
     layers, widest = arrays["gates"].shape
     columns = [
-        (float(position + 1), np.flatnonzero(_units(reading, position)).astype(np.float64))
+        (float(position + 1), np.flatnonzero(_unit_mask(reading, position)).astype(np.float64))
         for position in range(layers)
     ]
     for name, position, axis in (("weights_0", 0.0, 1), (f"weights_{layers}", layers + 1.0, 0)):
@@ -83,7 +94,7 @@ def _nodes(reading: Reading) -> list[tuple[float, Array]]:
     return columns
 
 
-def _units(reading: Reading, layer: int) -> Array:
+def _unit_mask(reading: Reading, layer: int) -> Array:
     """Return which entries of a row of gates are units.
 
     Entries beyond the layer's width are NaN, but so is the gate of a unit that has overflowed.
@@ -96,7 +107,7 @@ def _units(reading: Reading, layer: int) -> Array:
     return np.isfinite(gates)
 
 
-def _edges(
+def _weight_edges(
     reading: Reading, nodes: list[tuple[float, Array]]
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return each weight's relative size, both ends (m, 2), whether paths run there, and sign."""
@@ -110,16 +121,16 @@ def _edges(
             continue
         down, up = places[float(layer)], places[float(layer + 1)]
         rows, columns = (grid.ravel() for grid in np.indices(weight.shape))
-        size = np.abs(weight).ravel() / reach_of(weight)  # |w| / max |w| of the layer
+        size = np.abs(weight).ravel() / largest_magnitude(weight)  # |w| / max |w| of the layer
         starts = np.stack([np.full(len(columns), float(layer)), down[columns]], axis=1)
         ends = np.stack([np.full(len(rows), layer + 1.0), up[rows]], axis=1)
-        lit = _lit(reading, layer)[columns] & _lit(reading, layer + 1)[rows]
+        lit = _lit_units(reading, layer)[columns] & _lit_units(reading, layer + 1)[rows]
         parts.append((size, starts, ends, lit, np.sign(weight).ravel()))
     strength, starts, ends, lit, sign = (np.concatenate(part) for part in zip(*parts, strict=True))
     return strength, starts, ends, lit, sign
 
 
-def _lit(reading: Reading, column: int) -> Array:
+def _lit_units(reading: Reading, column: int) -> Array:
     """Return which units of a column (0: the inputs) the paths shown may run through."""
     arrays = reading.arrays
     layers = len(arrays["gates"])
@@ -130,18 +141,18 @@ def _lit(reading: Reading, column: int) -> Array:
         logits = np.arange(len(arrays[f"weights_{layers}"]))
         mask = logits == int(reading.facts.get("logit", "0"))
     else:
-        units = _units(reading, column - 1)
+        units = _unit_mask(reading, column - 1)
         mask = arrays["gates"][column - 1][units] >= 0.5
         if "gates_second" in arrays:
             mask &= arrays["gates_second"][column - 1][units] >= 0.5
     return mask
 
 
-def _points(reading: Reading, nodes: list[tuple[float, Array]]) -> list[Curve]:
+def _draw_units(reading: Reading, nodes: list[tuple[float, Array]]) -> list[Curve]:
     """Draw the units by their gates (open: ½ or more), and the sensitive units."""
     arrays = reading.arrays
     gates = arrays["gates"] >= 0.5
-    known = np.stack([_units(reading, layer) for layer in range(len(gates))])
+    known = np.stack([_unit_mask(reading, layer) for layer in range(len(gates))])
     sensitive = known & (arrays["slopes"] >= 0.5)
     kinds: list[tuple[str, Array, Role]]
     if "gates_second" in arrays:
@@ -162,12 +173,12 @@ def _points(reading: Reading, nodes: list[tuple[float, Array]]) -> list[Curve]:
     for name, selected, role in kinds:
         rows, units = np.nonzero(selected)
         if len(rows):
-            curves.append(scattered(name, rows + 1.0, units, role, thick=True))
+            curves.append(scatter_curve(name, rows + 1.0, units, role, thick=True))
     ends = [
         (position, heights) for position, heights in nodes if position in (0.0, len(gates) + 1.0)
     ]
     if ends:
         x = np.concatenate([np.full(len(heights), position) for position, heights in ends])
         y = np.concatenate([heights for _, heights in ends])
-        curves.append(scattered("x and ŷ", x, y, "muted"))
+        curves.append(scatter_curve("x and ŷ", x, y, "muted"))
     return curves

@@ -11,14 +11,14 @@ _NARROW = "\N{NARROW NO-BREAK SPACE}"
 _NUMBER = re.compile(r"(?<![\w.,/\\'=])(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?![\d,.]*\d|\.\w|[/\\'=])")
 
 
-def written(text: str, example: str) -> str:
+def rewrite_numbers(text: str, example: str) -> str:
     """Rewrite the numbers of a text in the style of the example; names and versions stay."""
     if example not in NUMBERS[1:]:
         return text
     gap, point = (_NARROW, ",") if example == NUMBERS[1] else ("", ".")
 
-    def rewritten(found: re.Match[str]) -> str:
+    def rewrite_match(found: re.Match[str]) -> str:
         decimals = found[2].replace(".", point) if found[2] else ""
         return found[1].replace(",", gap) + decimals
 
-    return _NUMBER.sub(rewritten, text)
+    return _NUMBER.sub(rewrite_match, text)

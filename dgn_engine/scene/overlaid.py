@@ -10,8 +10,8 @@ import numpy as np
 from dgn_engine.protocol.runs import RunCurves
 from dgn_engine.scene.elements import OVERLAYS, Array, Curve, Dash
 from dgn_engine.scene.panel_spec import OverlaidRun, Series, View
-from dgn_engine.scene.run_text import without_dollars
-from dgn_engine.scene.typeset import literal
+from dgn_engine.scene.run_text import strip_dollars
+from dgn_engine.scene.typeset import escape_label
 
 _LONGEST = 16
 _FOLDER = re.compile(r"\d{8}-(\d\d)(\d\d)\d\d-(.+)")  # date, time, regime, network, data
@@ -47,7 +47,7 @@ def short_name(name: str) -> str:
     match = _FOLDER.fullmatch(name)
     if match is not None:
         name = f"{match[3].rpartition('-')[0] or match[3]} {match[1]}:{match[2]}"
-    return without_dollars(name, _LONGEST)
+    return strip_dollars(name, _LONGEST)
 
 
 def scalar_curves(
@@ -58,7 +58,7 @@ def scalar_curves(
         for name in names:
             series = run.series.get((source, name))
             if series is not None and series.steps.size:
-                yield _curve(run, run.name, series.steps, series.values * scale)
+                yield _run_curve(run, run.name, series.steps, series.values * scale)
                 break
 
 
@@ -75,7 +75,7 @@ def kernel_curves(
             size = np.abs(series.values)
             if (size > 0).any():
                 values = np.where(size > 0, size, np.nan)
-                yield _curve(run, f"{run.name} {title}", series.steps, values)
+                yield _run_curve(run, f"{run.name} {title}", series.steps, values)
 
 
 def spectrum_curves(runs: Iterable[OverlaidRun], name: str) -> Iterator[Curve]:
@@ -83,21 +83,21 @@ def spectrum_curves(runs: Iterable[OverlaidRun], name: str) -> Iterator[Curve]:
     for run in runs:
         values = run.spectrum.get(name)
         if values is not None and values.size:
-            yield _curve(run, run.name, np.arange(1, values.size + 1), values)
+            yield _run_curve(run, run.name, np.arange(1, values.size + 1), values)
 
 
 def spectrum_steps(runs: Iterable[OverlaidRun]) -> str:
     """Return 'Overlaid: a at step 300, b at step 1,200.'; '' if there is none."""
     parts = [
         f"{run.name} at step {run.spectrum_step:,}"
-        f"{f' ({literal(run.spectrum_remark)})' if run.spectrum_remark else ''}"
+        f"{f' ({escape_label(run.spectrum_remark)})' if run.spectrum_remark else ''}"
         for run in runs
         if run.spectrum
     ]
     return f"Overlaid: {', '.join(parts)}." if parts else ""
 
 
-def alike(view: View, probe: str) -> tuple[tuple[OverlaidRun, ...], str]:
+def matching_runs(view: View, probe: str) -> tuple[tuple[OverlaidRun, ...], str]:
     """Return the runs with as many probe examples as shown, and a sentence about the others.
 
     A trace is a sum over examples, so only traces of equally many can be compared.
@@ -116,5 +116,5 @@ def alike(view: View, probe: str) -> tuple[tuple[OverlaidRun, ...], str]:
     )
 
 
-def _curve(run: OverlaidRun, name: str, x: Array, y: Array) -> Curve:
+def _run_curve(run: OverlaidRun, name: str, x: Array, y: Array) -> Curve:
     return Curve(name, x, y, run.role, run.dash, marker=bool(x.size == 1))

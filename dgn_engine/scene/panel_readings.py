@@ -14,7 +14,7 @@ from dgn_engine.scene.panel_spec import PanelSpec, View
 SCORES = ("train_loss",)  # the score measured last, for a panel without probes
 
 
-def readings_of(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
+def available_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
     """Return the panel's readings that have arrived so far."""
     return tuple(view.readings[probe] for probe in spec.probes if probe in view.readings)
 
@@ -44,7 +44,7 @@ def draw_reading(
     return decorate
 
 
-def as_note(*sentences: str) -> str:
+def join_sentences(*sentences: str) -> str:
     """Join the sentences that are not empty into the line below the charts."""
     return " ".join(filter(None, sentences))
 
@@ -55,20 +55,20 @@ def compared_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
     return tuple(readings[probe] for probe in spec.probes if probe in readings)
 
 
-def before(spec: PanelSpec, view: View) -> str:
+def describe_outdated(spec: PanelSpec, view: View) -> str:
     """Return 'before FR-II' if the picture shows the network before that change; else ''."""
     later = [view.outdated[name] for name in spec.probes or SCORES if name in view.outdated]
     return f"before {later[0].label}" if later else ""
 
 
-def diverged(view: View) -> str:
+def describe_divergence(view: View) -> str:
     """Return 'diverged at step 3,007'; '' if the run has not diverged."""
     return "" if view.diverged is None else f"diverged at step {view.diverged:,}"
 
 
-def left_out(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
+def describe_left_out(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
     """Return how many points and marks of a scene are drawn, if there were too many."""
-    if not any(chart.timed for chart in scene.charts):
+    if not any(chart.has_step_axis for chart in scene.charts):
         return ()
     parts = []
     for source in spec.probes or (TRAINING,):
@@ -80,9 +80,9 @@ def left_out(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def remarks(spec: PanelSpec, view: View) -> tuple[str, ...]:
+def list_remarks(spec: PanelSpec, view: View) -> tuple[str, ...]:
     """Return the remarks on probe examples, exact or ±; and B's where they differ."""
-    ours = [reading.remark for reading in readings_of(spec, view)]
+    ours = [reading.remark for reading in available_readings(spec, view)]
     theirs = [reading.remark for reading in compared_readings(spec, view)]
     b = "B" if view.compared is None else pair_labels(view.compared)[1]
     of_b = (f"{b}: {remark}" for remark in theirs if remark and remark not in ours)

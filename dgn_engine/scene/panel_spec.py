@@ -149,10 +149,10 @@ class Option:
     engine: bool = False
     follows: tuple[str, int] | None = None
 
-    def following(self, pinned: Selection) -> str:
+    def pinned_value(self, pinned: Selection) -> str:
         """Return the value that the pinned items ask for; '' if they ask for none."""
         kind, index = self.follows or ("", 0)
-        ids = pinned.of(kind)
+        ids = pinned.ids_of_kind(kind)
         return str(ids[index]) if index < len(ids) else ""
 
 
@@ -205,7 +205,7 @@ def always(*values: tuple[str, str]) -> Callable[[View], Values]:
     return lambda view: values
 
 
-def choice(view: View, option: Option) -> str:
+def chosen_value(view: View, option: Option) -> str:
     """Return the chosen value of an option, or its default if that is not valid."""
     values = [value for value, _ in option.values(view)]
     selected = view.choices.get(option.id, "")

@@ -43,10 +43,10 @@ _DIVERGING_DARK = (
 
 
 @lru_cache(maxsize=32)
-def table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
+def rgba_table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
     """Return (256, 4) RGBA: entries 0…254 from low to high, entry 255 transparent."""
     colours = np.zeros((256, 4), dtype=np.uint8)
-    rgb = [[*bytes.fromhex(colour[1:])] for colour in _anchors(ramp, theme)]
+    rgb = [[*bytes.fromhex(colour[1:])] for colour in _anchor_colours(ramp, theme)]
     anchors = np.array(rgb, dtype=np.float64)
     along = np.linspace(0, len(anchors) - 1, EMPTY)
     for channel in range(3):
@@ -60,11 +60,11 @@ def table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
 @lru_cache(maxsize=32)
 def colour_table(ramp: Ramp, theme: Theme) -> list[int]:
     """Return the same table as 256 numbers 0xAARRGGBB."""
-    red, green, blue, alpha = table(ramp, theme).astype(np.uint32).T
+    red, green, blue, alpha = rgba_table(ramp, theme).astype(np.uint32).T
     return [int(entry) for entry in (alpha << 24) | (red << 16) | (green << 8) | blue]
 
 
-def indices(matrix: Matrix) -> NDArray[np.uint8]:
+def colour_indices(matrix: Matrix) -> NDArray[np.uint8]:
     """Return each value's index in the table (0…254), 255 for NaN."""
     values = matrix.values
     span = matrix.high - matrix.low
@@ -78,7 +78,7 @@ def indices(matrix: Matrix) -> NDArray[np.uint8]:
     return result
 
 
-def _anchors(ramp: Ramp, theme: Theme) -> tuple[str, ...]:
+def _anchor_colours(ramp: Ramp, theme: Theme) -> tuple[str, ...]:
     match ramp:
         case "gates":
             return (theme.gate_closed, theme.gate_open)

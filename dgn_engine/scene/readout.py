@@ -8,19 +8,19 @@ from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix
 from dgn_engine.text.written_numbers import format_number, plus_minus
 
 
-def describe(chart: Chart, x: float, y: float, near: float = 0.0) -> tuple[str, ...]:
+def describe_point(chart: Chart, x: float, y: float, near: float = 0.0) -> tuple[str, ...]:
     """Return what is at (x, y) of a chart (data units), a line each; empty if nothing is.
 
     Marks within `near` of x are named too, as not all of their labels fit.
     """
     if chart.matrix is not None:
-        return _entry(chart.matrix, round(y), round(x))
+        return _describe_entry(chart.matrix, round(y), round(x))
     marks = (mark for mark in chart.marks if abs(mark.x - x) <= near)
     named = (f"step {int(mark.x):,}: {mark.label}" for mark in marks)
-    return (*_values(chart, x), *named)
+    return (*_describe_curves(chart, x), *named)
 
 
-def nearest(curve: Curve, x: float) -> int | None:
+def nearest_index(curve: Curve, x: float) -> int | None:
     """Return the index of the curve's point nearest to x; None if the curve is empty."""
     if curve.x.size == 0:
         return None
@@ -32,7 +32,7 @@ def nearest(curve: Curve, x: float) -> int | None:
     return index - 1 if broken else index  # skip the break behind a single point
 
 
-def _entry(matrix: Matrix, row: int, column: int) -> tuple[str, ...]:
+def _describe_entry(matrix: Matrix, row: int, column: int) -> tuple[str, ...]:
     rows, columns = matrix.values.shape
     if not (0 <= row < rows and 0 <= column < columns):
         return ()
@@ -46,19 +46,19 @@ def _entry(matrix: Matrix, row: int, column: int) -> tuple[str, ...]:
             return ()
         position = f"row {inside_row}, column {inside_column}"
         return (matrix.row_labels[tile], f"{position}: {format_number(value)}")
-    first = _named(matrix.row_name, row, matrix.row_labels)
-    second = _named(matrix.column_name, column, matrix.column_labels)
+    first = _index_label(matrix.row_name, row, matrix.row_labels)
+    second = _index_label(matrix.column_name, column, matrix.column_labels)
     value_text = "undefined (zero diagonal)" if np.isnan(value) else format_number(value)
     if matrix.error is not None and np.isfinite(value):
         value_text = plus_minus(value, float(matrix.error[row, column]))
     return (first, second, value_text)
 
 
-def _named(name: str, index: int, labels: tuple[str, ...]) -> str:
+def _index_label(name: str, index: int, labels: tuple[str, ...]) -> str:
     return labels[index] if index < len(labels) else f"{name} {index}"
 
 
-def _values(chart: Chart, x: float) -> tuple[str, ...]:
+def _describe_curves(chart: Chart, x: float) -> tuple[str, ...]:
     lines: list[str] = []
     nearest_x: float | None = None
     named = any(curve.name for curve in chart.curves if curve.x.size)
@@ -70,7 +70,7 @@ def _values(chart: Chart, x: float) -> tuple[str, ...]:
             continue
         if curve.segments:
             continue
-        index = nearest(curve, x)
+        index = nearest_index(curve, x)
         if index is None:
             continue
         curve_x = float(curve.x[index])
@@ -86,10 +86,10 @@ def _values(chart: Chart, x: float) -> tuple[str, ...]:
         if weights
         else ""
     )
-    return (f"{_place(chart.x, nearest_x)}{raw}", *lines)
+    return (f"{_describe_x(chart.x, nearest_x)}{raw}", *lines)
 
 
-def _place(axis: Axis, at: float) -> str:
+def _describe_x(axis: Axis, at: float) -> str:
     """Return 'step 40', or the name of the nearest tick if ticks name places."""
     if axis.places and axis.ticks:
         return min(axis.ticks, key=lambda tick: abs(tick[0] - at))[1]

@@ -17,14 +17,14 @@ _LONG = 18  # characters that fit
 _UNITS = ((86_400.0, "day"), (3600.0, "h"), (60.0, "min"))
 
 
-def run_in_words(run: RunStarted, feature_weights: int) -> str:
+def describe_run(run: RunStarted, feature_weights: int) -> str:
     """Describe data, network and the number of weights of both networks together."""
     total = run.parameters_value + feature_weights
-    net = run.inspected or net_in_words(run)
-    return f"{data_in_words(run.config.data)} · {net} · {total:,} weights"
+    net = run.inspected or describe_network(run)
+    return f"{describe_data(run.config.data)} · {net} · {total:,} weights"
 
 
-def weights_in_words(run: RunStarted, feature_weights: int, aside: bool = False) -> str:
+def describe_weights(run: RunStarted, feature_weights: int, aside: bool = False) -> str:
     """Describe how many weights each network has.
 
     `aside`: the feature network exists but is not in use.
@@ -35,7 +35,7 @@ def weights_in_words(run: RunStarted, feature_weights: int, aside: bool = False)
     return f"{own}, feature network {feature_weights:,}{' (not in use)' if aside else ''}"
 
 
-def data_in_words(data: DataConfig) -> str:
+def describe_data(data: DataConfig) -> str:
     """Return 'digits', 'mnist 4|7', 'folder flowers', 'mnist, 25 % label noise, random pixels'."""
     name, colon, path = data.name.partition(":")
     text = f"{name} {PurePath(path).name}" if colon else name
@@ -51,7 +51,7 @@ def data_in_words(data: DataConfig) -> str:
     return f"{text}, random pixels" if data.pixels == "random" else text
 
 
-def middle_cut(name: str, most: int = 22) -> str:
+def shorten_middle(name: str, most: int = 22) -> str:
     """Shorten a name to `most` characters: 'resnet18-o…0-best.pth'."""
     if len(name) <= most:
         return name
@@ -59,10 +59,10 @@ def middle_cut(name: str, most: int = 22) -> str:
     return f"{name[:head]}…{name[head + 1 - most :]}"
 
 
-def net_in_words(run: RunStarted) -> str:
+def describe_network(run: RunStarted) -> str:
     """Return 'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'."""
     if run.inspected:
-        return f"{run.inspected}, {reading_of(run)}" if run.assuming else run.inspected
+        return f"{run.inspected}, {describe_assumption(run)}" if run.assuming else run.inspected
     name, widths = run.config.net.display_name, {layer.shape[0] for layer in run.layers}
     kinds = {layer.kind for layer in run.layers}
     if kinds == {"dense"} and len(widths) == 1:
@@ -74,7 +74,7 @@ def net_in_words(run: RunStarted) -> str:
     return f"{name} {channels}" if channels is not None else name
 
 
-def reading_of(run: RunStarted) -> str:
+def describe_assumption(run: RunStarted) -> str:
     """Return 'ReLU assumed' for a file that does not name its activation; else ''."""
     return f"{run.assuming} assumed" if run.assuming else ""
 
@@ -105,17 +105,17 @@ def is_conv(view: View, reading: Reading, layer: int) -> bool:
 def layer_values(view: View, probe: str, prefix: str) -> Values:
     """List the layers for which a reading has an array 'prefix_l' as option values."""
     reading = view.readings.get(probe)
-    layers = layers_in(reading.arrays, prefix) if reading else []
+    layers = layers_with_prefix(reading.arrays, prefix) if reading else []
     return tuple((str(layer), layer_name(view, layer)) for layer in layers)
 
 
-def layers_in(names: Iterable[str], prefix: str) -> list[int]:
+def layers_with_prefix(names: Iterable[str], prefix: str) -> list[int]:
     """Return the layers l with an array 'prefix_l', in order."""
     suffixes = [name.removeprefix(f"{prefix}_") for name in names if name.startswith(f"{prefix}_")]
     return sorted(int(suffix) for suffix in suffixes if suffix.isdigit())
 
 
-def without_dollars(name: str, longest: int) -> str:
+def strip_dollars(name: str, longest: int) -> str:
     """Return a name without mathematics, cut in the middle if it is long."""
     name = name.replace("$", "_")
     if len(name) <= longest:
@@ -132,15 +132,15 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
         return tuple(names)
     parts = [name.split(".") for name in names]
     common_limit = min(map(len, parts)) - 1  # keep a part of each name
-    head = _shared(parts, common_limit)
-    tail = _shared([part[::-1] for part in parts], common_limit - head)
+    head = _count_shared(parts, common_limit)
+    tail = _count_shared([part[::-1] for part in parts], common_limit - head)
     return tuple(
         f"{'…' if head else ''}{'.'.join(part[head : len(part) - tail])}{'…' if tail else ''}"
         for part in parts
     )
 
 
-def _shared(parts: Sequence[Sequence[str]], most: int) -> int:
+def _count_shared(parts: Sequence[Sequence[str]], most: int) -> int:
     """Count the first segments that all names have in common."""
     count = 0
     while count < most and len({part[count] for part in parts}) == 1:
@@ -148,7 +148,7 @@ def _shared(parts: Sequence[Sequence[str]], most: int) -> int:
     return count
 
 
-def ago(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Return 'just now', '3 min ago', '2 h ago' or '5 days ago'."""
     for length, name in _UNITS:
         count = int(seconds // length)
@@ -158,7 +158,7 @@ def ago(seconds: float) -> str:
     return "just now"
 
 
-def branch_in_words(branch: BranchStatus) -> str:
+def describe_branch(branch: BranchStatus) -> str:
     """Return 'branch from step 300: regime FR-II · step 1,250, training alongside'."""
     changes = ", ".join(branch.changes.in_words()) or "no changes"
     text = f"branch from step {branch.from_step:,}: {changes}"
@@ -172,7 +172,7 @@ def branch_in_words(branch: BranchStatus) -> str:
     return f"{text} · step {branch.step:,}, {branch.phase}"
 
 
-def in_form_words(sentence: str) -> str:
+def use_form_names(sentence: str) -> str:
     """Replace setting names in a sentence by their labels in the run form: 'learning rate'."""
     return with_names(sentence, _form_name)
 

@@ -14,19 +14,19 @@ class Selection:
 
     parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
-    def of(self, kind: str) -> tuple[int, ...]:
+    def ids_of_kind(self, kind: str) -> tuple[int, ...]:
         return next((ids for part, ids in self.parts if part == kind), ())
 
-    def one(self, kind: str) -> int | None:
+    def single_id(self, kind: str) -> int | None:
         """Return the id of a kind if there is exactly one."""
-        ids = self.of(kind)
+        ids = self.ids_of_kind(kind)
         return ids[0] if len(ids) == 1 else None
 
     @property
     def examples(self) -> tuple[int, ...]:
-        return self.of("example")
+        return self.ids_of_kind("example")
 
-    def over(self, other: Selection) -> Selection:
+    def merged_over(self, other: Selection) -> Selection:
         """Add kinds from another selection that are missing in this one.
 
         Parts of a whole are added only if the whole is the same.
@@ -34,7 +34,9 @@ class Selection:
         merged = dict(self.parts)
         for kind, ids in other.parts:
             whole = PART_OF.get(kind)
-            if kind not in merged and (whole is None or merged.get(whole) == other.of(whole)):
+            if kind not in merged and (
+                whole is None or merged.get(whole) == other.ids_of_kind(whole)
+            ):
                 merged[kind] = ids
         return Selection(tuple(sorted(merged.items())))
 
@@ -42,7 +44,7 @@ class Selection:
 NOTHING = Selection()
 
 
-def selected(**kinds: int | tuple[int, ...] | None) -> Selection:
+def make_selection(**kinds: int | tuple[int, ...] | None) -> Selection:
     """Make a selection: `make_selection(layer=2, unit=5, example=(3, 14))`.
 
     None and () are left out.

@@ -38,16 +38,16 @@ class Theme:
     gate_open: str
     numbers: str = "1,234.5"  # how numbers are written, by example: the user's choice
 
-    def role(self, role: Role) -> str:
+    def role_colour(self, role: Role) -> str:
         colour: str = getattr(self, role)
         return colour
 
 
-def _theme(name: str) -> Theme:
+def _load_theme(name: str) -> Theme:
     """Load a theme from the resources, which the reports of `dgn reproduce` use too."""
     text = (files("dgn_resources") / "tokens.json").read_text(encoding="utf-8")
     return Theme(name=name, **json.loads(text)[name])
 
 
-LIGHT = _theme("light")
-DARK = _theme("dark")
+LIGHT = _load_theme("light")
+DARK = _load_theme("dark")

@@ -26,7 +26,7 @@ def linear_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     values = [index * step for index in range(first, last + 1)]
-    return tuple(zip(values, _labels(values, step), strict=True))
+    return tuple(zip(values, _tick_labels(values, step), strict=True))
 
 
 def log_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
@@ -39,41 +39,43 @@ def log_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
     if decades >= 3:
         stride = max(1, math.ceil(decades / most))
         exponents = [e for e in range(first, last + 1) if e % stride == 0]
-        return tuple((10.0**e, _decade(e)) for e in exponents)
+        return tuple((10.0**e, _decade_label(e)) for e in exponents)
     for factors in _FACTORS:
         powers = range(math.floor(math.log10(low)), last + 1)
         values = [factor * 10.0**power for power in powers for factor in factors]
         values = [value for value in values if low <= value <= high]
         if min(3, most) <= len(values) <= most:
-            return tuple((value, _short(value)) for value in values)
+            return tuple((value, _format_short(value)) for value in values)
     return tuple(tick for tick in linear_ticks(low, high, min(most, 3)) if tick[0] > 0)
 
 
-def spaced(ticks: Sequence[Tick], places: Sequence[float], gap: Sequence[float]) -> list[int]:
+def select_spaced(
+    ticks: Sequence[Tick], places: Sequence[float], gap: Sequence[float]
+) -> list[int]:
     """Return which ticks to keep so that labels of half-size `gap` do not touch.
 
     Keeps the first and then every second, third …, or every one that still fits if that keeps many
     more; `places` ascend or descend.
     """
-    greedy = _greedy(places, gap)
+    greedy = _greedy_spacing(places, gap)
     for stride in range(1, len(ticks)):
         regular = range(0, len(ticks), stride)
         if len(regular) < _REGULAR * len(greedy):
             break
-        if all(_apart(places, gap, first, second) for first, second in pairwise(regular)):
+        if all(_are_apart(places, gap, first, second) for first, second in pairwise(regular)):
             return list(regular)
     return greedy
 
 
-def _greedy(places: Sequence[float], gap: Sequence[float]) -> list[int]:
+def _greedy_spacing(places: Sequence[float], gap: Sequence[float]) -> list[int]:
     indices: list[int] = []
     for index in range(len(places)):
-        if not indices or _apart(places, gap, indices[-1], index):
+        if not indices or _are_apart(places, gap, indices[-1], index):
             indices.append(index)
     return indices
 
 
-def _apart(places: Sequence[float], gap: Sequence[float], one: int, other: int) -> bool:
+def _are_apart(places: Sequence[float], gap: Sequence[float], one: int, other: int) -> bool:
     return abs(places[other] - places[one]) >= gap[other] + gap[one]
 
 
@@ -86,7 +88,7 @@ def _round_step(low: float, high: float, most: int) -> float:
     return 50.0 * scale
 
 
-def _prefix(largest: float) -> tuple[float, str]:
+def _si_prefix(largest: float) -> tuple[float, str]:
     """Return the unit of an axis up to `largest` and its SI prefix.
 
     Thousands are written out ('8,000') up to 10k; from there on no label has more than three digits
@@ -98,13 +100,13 @@ def _prefix(largest: float) -> tuple[float, str]:
     return 1.0, ""
 
 
-def _short(value: float) -> str:
+def _format_short(value: float) -> str:
     """Format a value with a prefix if that is shorter: '50k'."""
-    unit, prefix = _prefix(value)
+    unit, prefix = _si_prefix(value)
     return format_number(value / unit) + prefix
 
 
-def _labels(values: Sequence[float], step: float) -> list[str]:
+def _tick_labels(values: Sequence[float], step: float) -> list[str]:
     largest = max((abs(value) for value in values), default=0.0)
     if largest == 0.0:
         return ["0" for _ in values]
@@ -112,14 +114,14 @@ def _labels(values: Sequence[float], step: float) -> list[str]:
         exponent = math.floor(math.log10(largest))
         tail = f"×{power_of_ten(exponent)}"
         unit = 10.0**exponent
-        digits = _decimals(step / unit)
+        digits = _count_decimals(step / unit)
         return [
             "0" if abs(v) < step / 2 else format_decimals(v / unit, digits) + tail for v in values
         ]
-    unit, prefix = _prefix(largest)
+    unit, prefix = _si_prefix(largest)
     if largest >= 1e15:
         return [format_number(value) for value in values]
-    digits = _decimals(step / unit)
+    digits = _count_decimals(step / unit)
     texts = [format_decimals(value / unit, digits) for value in values]
     if prefix:  # '5k' next to '7.5k'
         texts = [text.rstrip("0").rstrip(".") if "." in text else text for text in texts]
@@ -129,14 +131,14 @@ def _labels(values: Sequence[float], step: float) -> list[str]:
     ]
 
 
-def _decimals(step: float) -> int:
+def _count_decimals(step: float) -> int:
     for digits in range(10):
         if abs(round(step, digits) - step) < 1e-6 * step:
             return digits
     return 10
 
 
-def _decade(exponent: int) -> str:
+def _decade_label(exponent: int) -> str:
     return "1" if exponent == 0 else "10" if exponent == 1 else power_of_ten(exponent)
 
 

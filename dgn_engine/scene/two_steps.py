@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dgn_engine.scene.compared import overlaid
-from dgn_engine.scene.elements import Chart, Fact, Scene, same
+from dgn_engine.scene.compared import overlay_charts
+from dgn_engine.scene.elements import Chart, Fact, Scene, deep_equal
 from dgn_engine.scene.fixed_axes import with_fixed_axes
 from dgn_engine.scene.scatter import is_scattered
 
@@ -45,16 +45,18 @@ def scene_of_steps(paired: Scene, first: Scene, second: Scene, steps: tuple[int,
     second_charts = {chart.key: chart for chart in second.charts}
     panel_compares, groups = False, []
     for chart in paired.charts:
-        if chart.timed:
+        if chart.has_step_axis:
             groups.append([replace(chart, cursor=None, delta=steps)])
         elif chart.key in first_charts and _adds_curves(chart, first_charts[chart.key]):
-            groups.append(_of_both(first_charts[chart.key], second_charts.get(chart.key), steps))
+            groups.append(
+                _charts_of_both(first_charts[chart.key], second_charts.get(chart.key), steps)
+            )
         else:
             panel_compares = True
             groups.append([_with_step_in_key(chart, steps)])
-    facts_differ = not same(paired.facts, first.facts)
-    facts = paired.facts if facts_differ else _facts(first.facts, second.facts)
-    note = paired.note if panel_compares else _note(paired.note, second.note, steps[1])
+    facts_differ = not deep_equal(paired.facts, first.facts)
+    facts = paired.facts if facts_differ else _merge_facts(first.facts, second.facts)
+    note = paired.note if panel_compares else _merge_notes(paired.note, second.note, steps[1])
     return replace(paired, charts=tuple(_in_rows(groups)), facts=facts, note=note)
 
 
@@ -64,17 +66,17 @@ def _adds_curves(chart: Chart, alone: Chart) -> bool:
     Such a chart does not show which step its curves belong to.
     """
     curves_by_name = {curve.name: curve for curve in chart.curves}
-    curves = all(same(curves_by_name.get(curve.name), curve) for curve in alone.curves)
-    return curves and same(chart.matrix, alone.matrix)
+    curves = all(deep_equal(curves_by_name.get(curve.name), curve) for curve in alone.curves)
+    return curves and deep_equal(chart.matrix, alone.matrix)
 
 
-def _of_both(ours: Chart, theirs: Chart | None, steps: tuple[int, int]) -> list[Chart]:
+def _charts_of_both(ours: Chart, theirs: Chart | None, steps: tuple[int, int]) -> list[Chart]:
     """Return one chart of both steps, or one of each."""
     if theirs is None:
-        return [_titled(ours, steps[0])]
+        return [_title_with_step(ours, steps[0])]
     ours, theirs = _with_same_axes(ours, theirs)
     if ours.matrix is None and not ours.square and _are_lines(ours) and _are_lines(theirs):
-        return [overlaid(ours, theirs, step_labels(steps))]
+        return [overlay_charts(ours, theirs, step_labels(steps))]
     if ours.matrix is not None and theirs.matrix is not None:
         a, b = ours.matrix, theirs.matrix
         if a.ramp != b.ramp:  # one of them has values of one sign only
@@ -82,9 +84,9 @@ def _of_both(ours: Chart, theirs: Chart | None, steps: tuple[int, int]) -> list[
             a, b = (replace(matrix, ramp="diverging", low=-high, high=high) for matrix in (a, b))
         a = replace(a, bar="" if a.bar == b.bar else a.bar)
         ours, theirs = replace(ours, matrix=a), replace(theirs, matrix=replace(b, of_compared=True))
-    if ours.y.ticks is not None and same(ours.y, theirs.y):  # the left chart has the names
+    if ours.y.ticks is not None and deep_equal(ours.y, theirs.y):  # the left chart has the names
         theirs = replace(theirs, y=replace(theirs.y, label="", ticks=()))
-    return [_titled(ours, steps[0]), _titled(theirs, steps[1])]
+    return [_title_with_step(ours, steps[0]), _title_with_step(theirs, steps[1])]
 
 
 def _with_same_axes(ours: Chart, theirs: Chart) -> tuple[Chart, Chart]:
@@ -106,7 +108,7 @@ def _are_lines(chart: Chart) -> bool:
     )
 
 
-def _titled(chart: Chart, step: int) -> Chart:
+def _title_with_step(chart: Chart, step: int) -> Chart:
     title = ", ".join(filter(None, (chart.title, f"step {step}")))
     if chart.small:  # the overviews of one step are in one row
         title = f"step {step}: {chart.title}" if chart.column == 0 else chart.title
@@ -160,7 +162,7 @@ def _in_rows(groups: Sequence[Sequence[Chart]]) -> Iterator[Chart]:
         low += len(others) if charts is others else 1
 
 
-def _facts(ours: Sequence[Fact], theirs: Sequence[Fact]) -> tuple[Fact, ...]:
+def _merge_facts(ours: Sequence[Fact], theirs: Sequence[Fact]) -> tuple[Fact, ...]:
     """Return each number of both steps, once if they are equal."""
     a, b = ({fact.name: fact for fact in facts} for facts in (ours, theirs))
     merged = []
@@ -171,7 +173,7 @@ def _facts(ours: Sequence[Fact], theirs: Sequence[Fact]) -> tuple[Fact, ...]:
     return tuple(merged)
 
 
-def _note(ours: str, theirs: str, step: int) -> str:
+def _merge_notes(ours: str, theirs: str, step: int) -> str:
     """Append what the second step's note adds to that of the first."""
     sentences = _SENTENCE.split(ours)
     added = [sentence for sentence in _SENTENCE.split(theirs) if sentence not in sentences]

@@ -27,7 +27,7 @@ class TextRun:
     italic: bool = False
 
 
-def runs(label: str) -> tuple[TextRun, ...]:
+def split_runs(label: str) -> tuple[TextRun, ...]:
     r"""Split a label into runs; between dollars letters are italic, ^ raises and _ lowers.
 
     '\$' is the letter itself.
@@ -37,11 +37,11 @@ def runs(label: str) -> tuple[TextRun, ...]:
         if part and index % 2 == 0:
             result.append(TextRun(part.replace(r"\$", "$")))
         elif part:
-            result.extend(_formula(part))
+            result.extend(_parse_formula(part))
     return tuple(result)
 
 
-def plain(label: str) -> str:
+def strip_markup(label: str) -> str:
     """Return the label without markup, for files and screen readers: 'trace K^V'."""
     parts = re.split(r"(?<!\\)\$", printable(label, lines=True))
     inside = (re.sub("[{}]", "", part) for part in parts[1::2])
@@ -49,7 +49,7 @@ def plain(label: str) -> str:
     return "".join(chain.from_iterable(zip_longest(outside, inside, fillvalue="")))
 
 
-def formula_in_letters(tex: str) -> str:
+def formula_to_text(tex: str) -> str:
     """Return a TeX formula as one readable line: 'K^V = Ψ_V^T Ψ_V', '(1)/(C)'."""
     text = tex.replace("$", "")
     for _ in range(text.count("{")):  # from the innermost group outwards
@@ -58,12 +58,12 @@ def formula_in_letters(tex: str) -> str:
         text = re.sub(r"\\(?:math[a-z]+|left|right)\b\s*" + _GROUP, r"\1", text)
         text = re.sub(r"([\^_])\{(\w|[^\x00-\x7f])\}", r"\1\2", text)
         text = re.sub(r"([\^_])" + _GROUP, r"\1(\2)", text)
-    text = re.sub(r"\\([A-Za-z]+)", _letter, text)
+    text = re.sub(r"\\([A-Za-z]+)", _tex_letter, text)
     text = re.sub(r"\\(\W)", lambda match: {",": " ", "|": "‖"}.get(match[1], match[1]), text)
     return " ".join(text.split())
 
 
-def _letter(command: re.Match[str]) -> str:
+def _tex_letter(command: re.Match[str]) -> str:
     """Return the Greek letter or sign of a TeX command, or the command's own name."""
     name = command[1]
     if name in _SIGNS:
@@ -75,15 +75,15 @@ def _letter(command: re.Match[str]) -> str:
         return name
 
 
-def literal(name: str) -> str:
+def escape_label(name: str) -> str:
     """Escape the dollars of a name, so that a label shows them as letters."""
     return name.replace("$", r"\$")
 
 
-def html(label: str) -> str:
+def label_html(label: str) -> str:
     """Return the label as rich text for Qt labels."""
     parts = []
-    for run in runs(label):
+    for run in split_runs(label):
         text = escape(run.text)
         text = f"<i>{text}</i>" if run.italic else text
         tag = {1: "sup", -1: "sub"}.get(run.level)
@@ -91,7 +91,7 @@ def html(label: str) -> str:
     return "".join(parts)
 
 
-def _formula(text: str) -> list[TextRun]:
+def _parse_formula(text: str) -> list[TextRun]:
     result: list[TextRun] = []
     level = 0
     index = 0
@@ -110,10 +110,10 @@ def _formula(text: str) -> list[TextRun]:
             continue
         result.append(TextRun(letter, 0, letter.isalpha()))
         index += 1
-    return _joined(result)
+    return _join_runs(result)
 
 
-def _joined(found: list[TextRun]) -> list[TextRun]:
+def _join_runs(found: list[TextRun]) -> list[TextRun]:
     merged: list[TextRun] = []
     for run in found:
         last = merged[-1] if merged else None

@@ -30,7 +30,7 @@ class ComparedStep:
         return f"{whose} at step {self.past.step:,}"
 
     @property
-    def examples(self) -> str:
+    def examples_digest(self) -> str:
         """Digest of the probe set of its readings; '' if unknown."""
         frame = self.past.frame
         if frame is not None and frame.probe_digest:
@@ -45,7 +45,9 @@ class Pairing:
         self._of: tuple[object, ...] = ()
         self._agreement = Reading(AGREEMENT, 0)
 
-    def paired(self, view: View, step: ComparedStep | None, examples: tuple[str, str]) -> View:
+    def add_comparison(
+        self, view: View, step: ComparedStep | None, examples: tuple[str, str]
+    ) -> View:
         """Add B and the gate agreement to a view.
 
         Args:
@@ -58,17 +60,17 @@ class Pairing:
             return view
         compared = view.compared
         if step is not None:
-            compared = _at(compared, step, run_key(view.run) if step.own else compared.run)
-        theirs = examples[1] if step is None else step.examples
-        if why := _why_not(examples[0], theirs, view):
-            compared = _without(compared, why)
+            compared = _compared_at(compared, step, run_key(view.run) if step.own else compared.run)
+        theirs = examples[1] if step is None else step.examples_digest
+        if why := _reason_not_comparable(examples[0], theirs, view):
+            compared = _without_readings(compared, why)
             agreement = Reading(AGREEMENT, view.step, absent=why)
         else:
-            agreement = self._read(view, compared)
+            agreement = self._read_agreement(view, compared)
         readings = {**view.readings, AGREEMENT: agreement}
         return replace(view, compared=compared, readings=readings)
 
-    def _read(self, view: View, compared: ComparedRun) -> Reading:
+    def _read_agreement(self, view: View, compared: ComparedRun) -> Reading:
         ours, theirs = view.readings.get("gates"), compared.readings.get("gates")
         layers = () if view.run is None else view.run.layers
         inputs = (ours, theirs, layers, compared.layers)
@@ -80,7 +82,7 @@ class Pairing:
         return self._agreement
 
 
-def _at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
+def _compared_at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
     """Return B as recorded at a step, with its curves up to there; `run`: which run it is."""
     past, frames = step.past, step.frames
     frame = past.frame
@@ -109,7 +111,7 @@ def _at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
     )
 
 
-def _why_not(ours: str, theirs: str, view: View) -> str:
+def _reason_not_comparable(ours: str, theirs: str, view: View) -> str:
     """Return why the two are not compared, in one sentence; '' if they are."""
     if ours and theirs and ours == theirs:
         return ""
@@ -125,6 +127,6 @@ def _why_not(ours: str, theirs: str, view: View) -> str:
     )
 
 
-def _without(compared: ComparedRun, why: str) -> ComparedRun:
+def _without_readings(compared: ComparedRun, why: str) -> ComparedRun:
     readings = {name: Reading(name, compared.step, absent=why) for name in compared.readings}
     return replace(compared, readings=readings)

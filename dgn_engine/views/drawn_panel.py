@@ -11,7 +11,7 @@ from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.scene.elements import Scene, Shown
-from dgn_engine.scene.panel_spec import PanelSpec, View, choice
+from dgn_engine.scene.panel_spec import PanelSpec, View, chosen_value
 from dgn_engine.scene.selection import NOTHING, Selection
 
 _FIELDS = frozenset(one.name for one in dataclasses.fields(View))
@@ -19,7 +19,7 @@ _BY_SOURCE = ("readings", "series")
 
 
 @dataclass(frozen=True)
-class NotedView(View):
+class TrackedView(View):
     """A view that records which of its fields are read."""
 
     noted: set[str] = field(default_factory=set)
@@ -54,15 +54,15 @@ class DrawnPanel:
         returned.
         """
         self.view = view
-        if self._shown is None or not self._is_drawn(view):
+        if self._shown is None or not self._is_up_to_date(view):
             self._shown, self._made_of, self._noted = None, view, set()
-            self._shown = self.spec.draw(NotedView(**vars(view), noted=self._noted))
+            self._shown = self.spec.draw(TrackedView(**vars(view), noted=self._noted))
         return self._shown
 
     def draw_with(self, option: str, value: str) -> Scene | None:
         """Return what the panel would draw with another choice; None if that is nothing."""
         view = dataclasses.replace(self.view, choices={**self.view.choices, option: value})
-        shown = self.spec.draw(NotedView(**vars(view), noted=self._noted))
+        shown = self.spec.draw(TrackedView(**vars(view), noted=self._noted))
         return shown if isinstance(shown, Scene) else None
 
     def other_choices(self) -> list[tuple[str, str]]:
@@ -74,15 +74,15 @@ class DrawnPanel:
             for value, _ in option.values(self.view)
         ]
 
-    def requests(self) -> tuple[ProbeRequest, ...]:
+    def probe_requests(self) -> tuple[ProbeRequest, ...]:
         """Return what the engine has to measure for this panel with its current settings."""
         options: list[tuple[str, OptionValue]] = []
         for option in self.spec.options:
-            if option.engine and (value := choice(self.view, option)):
+            if option.engine and (value := chosen_value(self.view, option)):
                 options.append((option.id, int(value) if value.isdecimal() else value))
         return tuple(ProbeRequest(probe, tuple(options)) for probe in self.spec.probes)
 
-    def choose(self, option: str, value: str) -> bool:
+    def choose_value(self, option: str, value: str) -> bool:
         """Set an option for the user; return whether the choice has changed."""
         self._by_hand.add(option)
         if self.choices.get(option, "") == self.view.choices.get(option, "") == value:
@@ -102,19 +102,19 @@ class DrawnPanel:
         """
         view = dataclasses.replace(view, choices=dict(self.choices))
         for option in self.spec.options:
-            value = "" if option.id in self._by_hand else option.following(pinned)
+            value = "" if option.id in self._by_hand else option.pinned_value(pinned)
             if value and value in dict(option.values(view)):
                 view = dataclasses.replace(view, choices={**view.choices, option.id: value})
         return view
 
-    def _is_drawn(self, view: View) -> bool:
+    def _is_up_to_date(self, view: View) -> bool:
         """Return whether the current picture was made from the same inputs."""
         return all(
-            _is_same(self._input(self._made_of, name), self._input(view, name))
+            _is_same(self._read_input(self._made_of, name), self._read_input(view, name))
             for name in self._noted
         )
 
-    def _input(self, view: View, name: str) -> object:
+    def _read_input(self, view: View, name: str) -> object:
         """Return a field of a view; for readings and curves, those that feed the panel."""
         value = getattr(view, name)
         if name not in _BY_SOURCE:

@@ -9,35 +9,35 @@ from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Diverged, RegimeSwapped, Rewired, SettingChanged
 from dgn_engine.scene.elements import Mark
-from dgn_engine.scene.typeset import literal
+from dgn_engine.scene.typeset import escape_label
 from dgn_engine.text.written_numbers import format_number
 
 
-def marks_of(event: Event, before: RunState) -> tuple[Mark, ...]:
+def make_marks(event: Event, before: RunState) -> tuple[Mark, ...]:
     """Return the marks of an event, given the run's state before it.
 
     A change of pace gets none: it changes no curve.
     """
     match event:
         case RegimeSwapped():
-            return (_swap(event),)
+            return (_mark_swap(event),)
         case Rewired():
-            return (_rewiring(event, before),)
+            return (_mark_rewiring(event, before),)
         case WeightsTaken(step=step):
             return (Mark(float(step), "weights", "drop", event.sentence),)
         case SettingChanged():
-            return _dials(before.settings, event)
+            return _mark_settings(before.settings, event)
         case Diverged(step=step):
             return (Mark(float(step), "diverged", "diverged", event.what_happened),)
         case BranchBegan(step=step):
-            return (Mark(float(step), "branch", "run", literal(event.sentence)),)
+            return (Mark(float(step), "branch", "run", escape_label(event.sentence)),)
         case BranchStatus(from_step=step) if (
             before.branch is None or before.branch.folder != event.folder
         ):
             sentence = (
                 f"A branch starts here: {', '.join(event.changes.in_words()) or 'no changes'}."
             )
-            return (Mark(float(step), "branch", "run", literal(sentence)),)
+            return (Mark(float(step), "branch", "run", escape_label(sentence)),)
         case RunContinued(step=step):
             sentence = f"The recorded run continues from step {step:,}."
             return (Mark(float(step), "resumed", "run", sentence),)
@@ -52,7 +52,7 @@ def changes_network(mark: Mark) -> bool:
     return mark.kind not in ("run", "diverged")
 
 
-def _swap(event: RegimeSwapped) -> Mark:
+def _mark_swap(event: RegimeSwapped) -> Mark:
     step, sentence = float(event.step), event.sentence
     match event.undone.partition(" ")[0]:
         case "Undo":
@@ -61,10 +61,10 @@ def _swap(event: RegimeSwapped) -> Mark:
             return Mark(step, "redo", "redo", sentence)
         case "Back":
             return Mark(step, "going back", "undo", sentence)
-    return Mark(step, literal(event.after), "drop" if event.source else "swap", sentence)
+    return Mark(step, escape_label(event.after), "drop" if event.source else "swap", sentence)
 
 
-def _rewiring(event: Rewired, before: RunState) -> Mark:
+def _mark_rewiring(event: Rewired, before: RunState) -> Mark:
     if event.order != before.wiring:
         order = " ".join(f"G{source + 1}" for source in event.order)
         sentence = f"The value layers use the gate layers in this order: {order}."
@@ -76,16 +76,16 @@ def _rewiring(event: Rewired, before: RunState) -> Mark:
     return Mark(float(event.step), "↻", "rotation", sentence)
 
 
-def _dials(before: SettingChanged | None, now: SettingChanged) -> tuple[Mark, ...]:
+def _mark_settings(before: SettingChanged | None, now: SettingChanged) -> tuple[Mark, ...]:
     step, old = float(now.step), before
     marks: list[Mark] = []
 
-    def change(label: str, name: str, was: str, becomes: str) -> None:
+    def add_setting_mark(label: str, name: str, was: str, becomes: str) -> None:
         sentence = f"{name} {was} → {becomes}." if was else f"{name} {becomes}."
         marks.append(Mark(step, label, "dial", sentence))
 
     if old is None or now.beta != old.beta:
-        change(
+        add_setting_mark(
             f"β {format_number(now.beta)}",
             "β",
             format_number(old.beta) if old else "",
@@ -96,8 +96,8 @@ def _dials(before: SettingChanged | None, now: SettingChanged) -> tuple[Mark, ..
             format_number(now.learning_rate),
             format_number(old.learning_rate) if old else "",
         )
-        change(f"lr {format_number(now.learning_rate, 3)}", "Learning rate", was, rate)
+        add_setting_mark(f"lr {format_number(now.learning_rate, 3)}", "Learning rate", was, rate)
     if old is None or now.value_input != old.value_input:
         was = old.value_input if old else ""
-        change(f"input {now.value_input}", "Value input", was, now.value_input)
+        add_setting_mark(f"input {now.value_input}", "Value input", was, now.value_input)
     return tuple(marks)

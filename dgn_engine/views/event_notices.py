@@ -11,7 +11,7 @@ from typing import Literal
 from dgn_engine.protocol import messages, runs, training
 from dgn_engine.protocol.branches import ComparisonClosed, ComparisonOpened
 from dgn_engine.protocol.files import TrainedOn, WeightsSaved, WeightsTaken
-from dgn_engine.scene.run_text import in_form_words
+from dgn_engine.scene.run_text import use_form_names
 from dgn_engine.text.printable import printable
 
 Kind = Literal["info", "refused", "failed"]
@@ -54,7 +54,7 @@ class Notice:
     about: str = ""
 
     @property
-    def seconds(self) -> float:
+    def display_seconds(self) -> float:
         """Seconds before it closes itself; 0: only when closed, answered, or no longer true."""
         if self.offers or self.asks or self.until or self.kind == "failed":
             return 0.0
@@ -70,7 +70,7 @@ def time_of_day() -> str:
     return time.strftime("%H:%M:%S")
 
 
-def refusal_in_words(what: str, reason: str) -> str:
+def describe_refusal(what: str, reason: str) -> str:
     """Return one sentence on what cannot be done and why, naming a file only once."""
     words = what.split(" ")
     names = [PurePath(" ".join(words[index:])).name for index in range(1, len(words))]
@@ -79,13 +79,13 @@ def refusal_in_words(what: str, reason: str) -> str:
     return f"Cannot {what}: {reason}" if what else reason
 
 
-def notice_of(event: messages.Event) -> Notice | None:
+def make_notice(event: messages.Event) -> Notice | None:
     """Return the notice of an event, if it has one."""
     match event:
         case messages.Refused(what=what, reason=reason, kind=kind):
-            return Notice("refused", refusal_in_words(what, in_form_words(reason)), about=kind)
+            return Notice("refused", describe_refusal(what, use_form_names(reason)), about=kind)
         case training.SettingsIgnored(sentences=sentences):
-            return Notice("refused", " ".join(map(in_form_words, sentences)))
+            return Notice("refused", " ".join(map(use_form_names, sentences)))
         case messages.Failed(what=what, traceback=traceback):
             return Notice("failed", what, traceback)
         case training.RegimeSwapped() | WeightsTaken() | TrainedOn() | training.StepsNotCaptured():
@@ -123,17 +123,17 @@ def notice_of(event: messages.Event) -> Notice | None:
             return None
 
 
-def step_words(change: training.ListedChange) -> str:
+def describe_undo_step(change: training.ListedChange) -> str:
     return f"{change.what} at step {change.step:,}."
 
 
-def capitalised(words: str) -> str:
+def capitalise_first(words: str) -> str:
     """Capitalise the first letter of a sentence; β stays β."""
     return words[:1].upper() + words[1:] if words[:1].isascii() else words
 
 
 @dataclass(eq=False)
-class Told:
+class ShownNotice:
     """A notice that was shown: when, at which step of which run, and its state since."""
 
     notice: Notice
@@ -146,5 +146,5 @@ class Told:
     change: int = 0  # number of the change that Undo or Redo would revert; 0: none
 
     @property
-    def stays(self) -> bool:
+    def stays_open(self) -> bool:
         return self.left <= 0.0

@@ -11,14 +11,14 @@ from dgn_engine.storage.session_file.untrusted_run import plain_frame
 
 
 @dataclass(frozen=True)
-class Source:
+class FrameSource:
     """Recorded frames of a run in a folder or in memory; `foreign`: written by others."""
 
     folder: str = ""
     foreign: bool = False
     held: HeldFrames | None = None
 
-    def frames(self) -> RecordedSteps | HeldFrames:
+    def open_frames(self) -> RecordedSteps | HeldFrames:
         """Open the frames for one thread.
 
         Raises:

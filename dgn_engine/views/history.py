@@ -42,7 +42,7 @@ from dgn_engine.scene.overlaid import overlaid_runs
 from dgn_engine.scene.panel_spec import ComparedRun, OverlaidRun, Series, View, run_key
 from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.views.compared_step import ComparedStep, Pairing
-from dgn_engine.views.event_marks import changes_network, marks_of
+from dgn_engine.views.event_marks import changes_network, make_marks
 from dgn_engine.views.past_view import Past, PastViews
 
 MOST_MARKS = 2000
@@ -59,7 +59,7 @@ class RecordedSeries(ThinnedCurve):
         self._run = run
         self._series: Series | None = None
 
-    def series(self) -> Series:
+    def as_series(self) -> Series:
         """Return all points as a read-only series."""
         steps, values = self.points()
         if self._series is None or self._series.steps is not steps:
@@ -81,9 +81,9 @@ class History:
         self._runs = 0
         self._overlaid: tuple[OverlaidRun, ...] = ()  # kept when the run ends
         self._pictures: ProbeExamples | None = None  # perhaps of an earlier probe set
-        self._forget()
+        self._reset_run()
 
-    def _forget(self) -> None:
+    def _reset_run(self) -> None:
         self.step = 0
         self.readings: dict[str, Reading] = {}
         self._recorded: dict[tuple[str, str, ReadOn], RecordedSeries] = {}
@@ -159,7 +159,7 @@ class History:
             self._made.append(event)
         match event:
             case RunStarted():
-                self._forget()
+                self._reset_run()
                 self._began = event
                 self._runs += 1
             case Measured() | ProbeScalars():
@@ -170,7 +170,7 @@ class History:
                 self._left.update({probe for probe, _, _ in self._recorded})
             case ComparisonOpened():
                 self._step_of_b = None
-                self._forget_agreement()
+                self._drop_agreement()
                 self._opened = event
                 self._begin_compared()
             case FramesRecorded(folder=folder):
@@ -182,7 +182,7 @@ class History:
                 self._move_compared(event)
             case ComparisonClosed():
                 self._compared = self._step_of_b = self._opened = None
-                self._forget_agreement()
+                self._drop_agreement()
                 self._common += 1
             case CurvesRead(runs=runs):
                 self._overlaid = overlaid_runs(runs)
@@ -195,18 +195,18 @@ class History:
                 self._common += 1
             case Running() | Paused() | Finished():
                 self._common += 1
-        for mark in marks_of(event, before):
-            self._mark(mark if replayed else replace(mark, time=self._clock()))
+        for mark in make_marks(event, before):
+            self._add_mark(mark if replayed else replace(mark, time=self._clock()))
 
     def on_samples(self, samples: Iterable[Event]) -> None:
         """Take in scores and probe scalars, which are many and change no state."""
         for sample in samples:
             if isinstance(sample, Measured):
-                self._measure(sample)
+                self._record_scores(sample)
             elif isinstance(sample, ProbeScalars):
-                self._trace(sample)
+                self._record_scalars(sample)
 
-    def note_left_out(self, history: HistoryReplayed) -> None:
+    def record_left_out(self, history: HistoryReplayed) -> None:
         """Store the run's first event, and how much was left out of the events taken in."""
         self._replayed = dict(history.left_out)
         if history.began is not None:
@@ -224,11 +224,11 @@ class History:
                 if not _is_same(reading, self.readings.get(probe)):
                     self._measured[probe] = self._changes
                 self.readings[probe] = reading
-                self._touch(probe, frame.step)
+                self._bump_revision(probe, frame.step)
         for probe in [name for name in self.readings if name not in frame.readings]:
             del self.readings[probe]
             self._measured.pop(probe, None)  # of a network or of examples that are gone
-            self._touch(probe, frame.step)
+            self._bump_revision(probe, frame.step)
         # A late frame may be from before B changed.
         opened = self._opened
         if self._compared is not None and opened is not None and opened.number == frame.comparison:
@@ -238,15 +238,15 @@ class History:
     def view(self, choices: Mapping[str, str]) -> View:
         """Return the view of a panel with these choices; nothing in it changes afterwards."""
         if self.past is None:
-            shown = self._live(choices)
+            shown = self._live_view(choices)
         else:
-            shown = self._past_views(self._live({})).at(self.past, choices)
+            shown = self._past_views(self._live_view({})).view_at(self.past, choices)
         examples = self._probe_digest(), self.state.probe_digest
-        return self._pairing.paired(shown, self._step_of_b, examples)
+        return self._pairing.add_comparison(shown, self._step_of_b, examples)
 
     def past_views(self) -> PastViews:
         """Return the source of views of any step of A alone, as known now."""
-        return self._past_views(replace(self._live({}), compared=None))
+        return self._past_views(replace(self._live_view({}), compared=None))
 
     def _past_views(self, live: View) -> PastViews:
         chose = self._chosen[-1].step if self._chosen else -1
@@ -261,13 +261,13 @@ class History:
             return past.frame.probe_digest
         return probe_digest_at(run, tuple(self._chosen), past.step)
 
-    def _forget_agreement(self) -> None:
+    def _drop_agreement(self) -> None:
         """Drop the share of equal gates over steps, which was that with another B."""
         self._recorded = {
             key: curve for key, curve in self._recorded.items() if key[0] != AGREEMENT
         }
 
-    def _live(self, choices: Mapping[str, str]) -> View:
+    def _live_view(self, choices: Mapping[str, str]) -> View:
         entry = self.state.regime_entry
         return View(
             run=self.state.run,
@@ -275,7 +275,7 @@ class History:
             wiring=self.state.wiring,
             step=self.step,
             readings=dict(self.readings),
-            series=self._series(),
+            series=self._current_series(),
             marks=self.marks,
             last=self._last,
             choices=dict(choices),
@@ -284,17 +284,17 @@ class History:
             diverged=self.state.diverged,
             compared=self._compared,
             overlaid=self._overlaid,
-            outdated=self._outdated(),
+            outdated=self._find_outdated(),
             gaps=dict(self._gaps),
             left_out=self._left_out(),
-            traced=self._traced(),
-            pictures=self._shown_pictures(),
+            traced=self._traced_examples(),
+            pictures=self._current_pictures(),
             regimes=self.state.catalogue.regimes if self.state.catalogue is not None else (),
             tested=entry is None or not entry.drawn_gates,
             probe_examples=0 if self.state.recorded is not None else self.state.probe_examples,
         )
 
-    def _shown_pictures(self) -> ProbeExamples | None:
+    def _current_pictures(self) -> ProbeExamples | None:
         """Return the pictures of the probe set that is read now.
 
         In a recorded run they may arrive before the set does.
@@ -303,7 +303,7 @@ class History:
         is_current = pictures is not None and pictures.probe_set.digest == self.state.probe_digest
         return pictures if is_current else None
 
-    def _outdated(self) -> dict[str, Mark]:
+    def _find_outdated(self) -> dict[str, Mark]:
         """Return the probes and scores measured on an earlier network, with its last change."""
         newest = self._change
         if newest is None:
@@ -330,15 +330,15 @@ class History:
             left_out[""] = len(self.marks), marked
         return left_out
 
-    def _traced(self) -> dict[str, int]:
+    def _traced_examples(self) -> dict[str, int]:
         run = self.state.run
         at_first = 0 if run is None else run.began_with or len(run.probe_set.indices)
         return {probe: examples or at_first for probe, (examples, _, _) in self._examples.items()}
 
-    def _series(self) -> dict[tuple[str, str], Series]:
+    def _current_series(self) -> dict[tuple[str, str], Series]:
         """Return curves on the current number of probe examples: other traces differ."""
         return {
-            (source, name): recorded.series()
+            (source, name): recorded.as_series()
             for (source, name, examples), recorded in self._recorded.items()
             if examples == self._examples.get(source, ALL)
         }
@@ -373,7 +373,7 @@ class History:
             self._compared = replace(compared, readings=dict(current))
         for probe in changed:
             self._revisions_of_b[probe] = self._revisions_of_b.get(probe, 0) + 1
-            self._touch(probe, frame.step)
+            self._bump_revision(probe, frame.step)
 
     def _move_compared(self, event: ComparedMoved) -> None:
         """Extend the curves of B, which trains elsewhere, and note its newer network."""
@@ -391,7 +391,7 @@ class History:
                 steps = curve.points()[0]
                 if not steps.size or sample.step > steps[-1]:
                     curve.append(sample.step, value)
-            self._touch(source, self.step)
+            self._bump_revision(source, self.step)
         if event.regime:
             self._common += 1
         self._compared = replace(
@@ -399,25 +399,25 @@ class History:
             step=event.step,
             regime=event.regime or self._compared.regime,
             wiring=event.wiring or self._compared.wiring,
-            series={key: curve.series() for key, curve in self._curves_of_b.items()},
+            series={key: curve.as_series() for key, curve in self._curves_of_b.items()},
             config=event.config or self._compared.config,
         )
 
-    def _measure(self, event: Measured) -> None:
+    def _record_scores(self, event: Measured) -> None:
         self._last = event
         for name, value in scores_of(event).items():
-            self._append((TRAINING, name, ALL), event.step, value)
+            self._append_value((TRAINING, name, ALL), event.step, value)
             self._measured[name] = self._changes
-        self._touch(TRAINING, event.step)
+        self._bump_revision(TRAINING, event.step)
 
-    def _trace(self, event: ProbeScalars) -> None:
-        self._break(event)
+    def _record_scalars(self, event: ProbeScalars) -> None:
+        self._break_traces(event)
         self._examples[event.probe] = event.read_on
         for name, value in event.values.items():
-            self._append((event.probe, name, event.read_on), event.step, value)
-        self._touch(event.probe, event.step)
+            self._append_value((event.probe, name, event.read_on), event.step, value)
+        self._bump_revision(event.probe, event.step)
 
-    def _break(self, event: ProbeScalars) -> None:
+    def _break_traces(self, event: ProbeScalars) -> None:
         """Break the traces of a probe that went unwatched for longer than one reading takes."""
         if event.probe not in self._left:
             return
@@ -435,17 +435,17 @@ class History:
                 if gaps[-1:] != (gap,):
                     self._gaps[probe] = (*gaps, gap)[-MOST_GAPS:]
 
-    def _append(self, key: tuple[str, str, ReadOn], step: int, value: float) -> None:
+    def _append_value(self, key: tuple[str, str, ReadOn], step: int, value: float) -> None:
         curve = self._recorded.get(key)
         if curve is None:
             curve = self._recorded[key] = RecordedSeries(run_key(self.state.run))
         curve.append(step, value)
 
-    def _touch(self, source: str, step: int) -> None:
+    def _bump_revision(self, source: str, step: int) -> None:
         self._revisions[source] = self._revisions.get(source, 0) + 1
         self.step = max(self.step, step)
 
-    def _mark(self, mark: Mark) -> None:
+    def _add_mark(self, mark: Mark) -> None:
         marks = [*self.marks, mark]
         if len(marks) > MOST_MARKS:
             del marks[1 : MOST_MARKS // 2 : 2]
@@ -485,7 +485,7 @@ def compared_run(
         layers=event.layers,
         wiring=event.wiring,
         step=event.step,
-        series={key: curve.series() for key, curve in curves.items()},
+        series={key: curve.as_series() for key, curve in curves.items()},
         run=event.folder or event.name,
         at=event.at_step,
         config=event.config,

@@ -83,34 +83,34 @@ def preset_tree(
         The layout, or None if there are no panels. Panels that no preset names (plug-ins) become
         tabs behind the last of their area.
     """
-    columns = _columns(preset, specs, shown)
+    columns = _preset_columns(preset, specs, shown)
     rows = max(1, int(height // LEAST_PANEL))
     parts, shares = [], []
     for share, groups in columns:
         visible = [group for group in groups if not set(group).isdisjoint(shown)]
         hidden = [group for group in groups if set(group).isdisjoint(shown)]
-        stacked = [*fitting(visible, rows), *hidden]
+        stacked = [*merge_groups(visible, rows), *hidden]
         if stacked:
             relative = preset.heights if height / len(stacked) > ROOMY else {}
             heights = [max(relative.get(name, 1.0) for name in group) for group in stacked]
-            parts.append(_node(False, heights, [{"tabs": [*g]} for g in stacked]))
+            parts.append(_make_node(False, heights, [{"tabs": [*g]} for g in stacked]))
             shares.append(float(share))
-    return _node(True, shares, parts) if parts else None
+    return _make_node(True, shares, parts) if parts else None
 
 
-def tree_like(
+def find_matching_tree(
     node: Node | None, preset: LayoutPreset, specs: Mapping[str, PanelSpec], shown: Collection[str]
 ) -> Node | None:
     """Return the preset's layout, for any height, that matches this one; None if none does."""
-    wanted = outline(node, shown)
+    wanted = layout_outline(node, shown)
     for rows in range(1, len(specs) + 1):
         tree = preset_tree(preset, specs, shown, rows * LEAST_PANEL)
-        if outline(tree, shown) == wanted:
+        if layout_outline(tree, shown) == wanted:
             return tree
     return None
 
 
-def fitting(groups: Sequence[tuple[str, ...]], rows: int) -> list[tuple[str, ...]]:
+def merge_groups(groups: Sequence[tuple[str, ...]], rows: int) -> list[tuple[str, ...]]:
     """Merge neighbours with the fewest panels until at most `rows` places are left."""
     merged = list(groups)
     while len(merged) > max(rows, 1):
@@ -120,7 +120,7 @@ def fitting(groups: Sequence[tuple[str, ...]], rows: int) -> list[tuple[str, ...
     return merged
 
 
-def outline(node: Node | None, names: Collection[str]) -> Any:
+def layout_outline(node: Node | None, names: Collection[str]) -> Any:
     """Return what two layouts have in common if only sizes and front tabs differ.
 
     Only these panels count.
@@ -129,14 +129,14 @@ def outline(node: Node | None, names: Collection[str]) -> Any:
         return None
     if "tabs" in node:
         return frozenset(node["tabs"]) & frozenset(names) or None
-    parts = [outline(part, names) for part in node["parts"]]
+    parts = [layout_outline(part, names) for part in node["parts"]]
     parts = [part for part in parts if part is not None]
     if len(parts) < 2:
         return parts[0] if parts else None
     return (bool(node["across"]), *parts)
 
 
-def _columns(
+def _preset_columns(
     preset: LayoutPreset, specs: Mapping[str, PanelSpec], shown: Collection[str]
 ) -> list[tuple[int, list[tuple[str, ...]]]]:
     if not preset.columns:
@@ -150,7 +150,7 @@ def _columns(
         if groups := [group for group in existing if group]:
             columns.append((share, groups))
     for name, spec in specs.items():
-        if name not in _named() and name in shown:
+        if name not in _preset_panels() and name in shown:
             if not columns:
                 columns = [(100, [])]
             groups = columns[0 if spec.area == "left" else -1][1]
@@ -158,12 +158,12 @@ def _columns(
     return columns
 
 
-def _named() -> set[str]:
+def _preset_panels() -> set[str]:
     columns = [column for preset in PRESETS.values() for column in preset.columns]
     return {name for _, groups in columns for group in groups for name in group}
 
 
-def _node(across: bool, sizes: Sequence[float], parts: Sequence[Node]) -> Node:
+def _make_node(across: bool, sizes: Sequence[float], parts: Sequence[Node]) -> Node:
     if len(parts) == 1:
         return parts[0]
     return {

@@ -64,7 +64,7 @@ class PastViews:
     run: RunChanges | None = None
     chose: int = -1
 
-    def at(self, past: Past, choices: Mapping[str, str]) -> View:
+    def view_at(self, past: Past, choices: Mapping[str, str]) -> View:
         """Return the view of a panel at a past step, with these choices."""
         live = replace(self.live, choices=dict(choices))
         if past.step <= self.chose:  # its examples may differ
@@ -82,14 +82,14 @@ def past_view(live: View, past: Past, then: RunState) -> View:
         regime=then.regime,
         wiring=then.wiring,
         readings=past.readings,
-        outdated=_outdated(live, past),
+        outdated=_find_outdated(live, past),
         diverged=diverged if diverged is not None and diverged <= step else None,
         probe_examples=0,  # the examples of a past step cannot be chosen
         tested=entry is None or not entry.drawn_gates,
     )
 
 
-def _outdated(live: View, past: Past) -> dict[str, Mark]:
+def _find_outdated(live: View, past: Past) -> dict[str, Mark]:
     """Return what was measured before the last change of the network up to that step."""
     changes = [mark for mark in live.marks if mark.x <= past.step and changes_network(mark)]
     if not changes:

@@ -28,11 +28,11 @@ class Age:
     behind: int
 
     @property
-    def words(self) -> str:
-        return f"step {self.step:,} · {self.short}"
+    def long_text(self) -> str:
+        return f"step {self.step:,} · {self.short_text}"
 
     @property
-    def short(self) -> str:
+    def short_text(self) -> str:
         """The lag alone, if there is no room for the step."""
         return f"{self.behind:,} behind"
 
@@ -74,29 +74,29 @@ class ReadingAges:
         self._gaps: dict[str, deque[float]] = {}  # training time between recent readings
         self._came: dict[int, float] = {}  # training time at the first reading of a step
 
-    def follow(self, run: object) -> None:
+    def track_run(self, run: object) -> None:
         """Forget all readings if this is another run."""
         if run is not self._run:
             self._run = run
-            self.forget()
+            self.forget_readings()
 
-    def forget(self) -> None:
+    def forget_readings(self) -> None:
         self._steps.clear()
         self._trained, self._progress = 0.0, None
         self._came.clear()
-        self.watch(())
+        self.keep_probes(())
 
-    def watch(self, probes: Iterable[str]) -> None:
+    def keep_probes(self, probes: Iterable[str]) -> None:
         """Forget the reading intervals of all other probes."""
         watched = set(probes)
         for table in (self._read, self._intervals, self._taken, self._gaps):
             for probe in table.keys() - watched:
                 del table[probe]
 
-    def reach(self, step: int, now: float) -> None:
+    def record_step(self, step: int, now: float) -> None:
         """Record the run's step at a time in seconds."""
         if self._steps and step < self._steps[-1][1]:
-            self.forget()
+            self.forget_readings()
         if not self._steps or step > self._steps[-1][1]:
             if self._progress is not None:
                 self._trained += min(now - self._progress, _STEP)
@@ -105,7 +105,7 @@ class ReadingAges:
         while len(self._steps) > 1 and self._steps[1][0] <= now - FRESH:
             self._steps.popleft()
 
-    def take(self, read: Mapping[str, int]) -> None:
+    def record_readings(self, read: Mapping[str, int]) -> None:
         """Record the steps of readings; older ones than known are ignored."""
         for probe, step in read.items():
             previous = self._read.get(probe)
@@ -120,7 +120,7 @@ class ReadingAges:
         while len(self._came) > _CAME:
             del self._came[next(iter(self._came))]
 
-    def age(self, read: Iterable[int], now: float, paused: bool = False) -> Age | None:
+    def stale_age(self, read: Iterable[int], now: float, paused: bool = False) -> Age | None:
         """Return the age of the oldest stale reading among these steps; None if none is stale.
 
         In a paused run nothing is overdue, and any reading behind its last step is stale at once.

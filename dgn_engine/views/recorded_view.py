@@ -25,7 +25,7 @@ def recorded_history(loaded: LoadedRun, probes: Iterable[str]) -> History:
         for replayed in event.events if isinstance(event, HistoryReplayed) else (event,):
             history.on_event(replayed)
         if isinstance(event, HistoryReplayed):
-            history.note_left_out(event)
+            history.record_left_out(event)
     history.on_frame(loaded.frame_for(_NUMBER, [ProbeRequest(probe) for probe in probes]))
     return history
 
@@ -46,15 +46,15 @@ def views_of_two(first: LoadedRun, second: LoadedRun, probes: Sequence[str]) -> 
     history = recorded_history(later, probes)
     changes = tuple(loaded for loaded in later.events.events if isinstance(loaded, Change))
     frames = ComparedFrames(later.name, str(later.folder), later.started, changes)
-    a, b = (_past(loaded, tuple(probes)) for loaded in (first, second))
+    a, b = (_make_past(loaded, tuple(probes)) for loaded in (first, second))
     history.look_back(b)
     theirs = history.view({})
     history.look_back(a)
     ours = replace(history.view({}), compared=ComparedRun(later.name))
-    digest = ComparedStep(frames, a, own=True).examples
-    return Pairing().paired(ours, ComparedStep(frames, b, own=True), (digest, "")), theirs
+    digest = ComparedStep(frames, a, own=True).examples_digest
+    return Pairing().add_comparison(ours, ComparedStep(frames, b, own=True), (digest, "")), theirs
 
 
-def _past(loaded: LoadedRun, probes: tuple[str, ...]) -> Past:
+def _make_past(loaded: LoadedRun, probes: tuple[str, ...]) -> Past:
     frame = loaded.frame
     return Past(loaded.step, frame if frame and frame.step == loaded.step else None, probes)

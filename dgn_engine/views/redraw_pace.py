@@ -29,27 +29,27 @@ class LookBackPace:
         self._credit = CREDIT
         self._earned = 0.0  # time of the last update
 
-    def follow(self, watching: Watching | None, paced: bool) -> None:
+    def update_share(self, watching: Watching | None, paced: bool) -> None:
         """Take the share from the engine; a `paced` run waits between its steps anyway."""
         delays = watching is not None and WINDOW in watching.parts and not paced
         self._share = watching.share if watching is not None and delays else 0.0
 
-    def drew(self, cost: float, now: float) -> None:
+    def record_drawing(self, cost: float, now: float) -> None:
         """Subtract the processor seconds of drawing a panel.
 
         The debt is at most the credit, so that a slow picture does not block others for minutes.
         """
-        self._earn(now)
+        self._earn_credit(now)
         self._credit = max(self._credit - cost, -CREDIT)
 
-    def wait(self, now: float) -> float:
+    def seconds_until_next(self, now: float) -> float:
         """Return the seconds until the next picture may be drawn; 0: at once."""
         if not self._share:
             return 0.0
-        self._earn(now)
+        self._earn_credit(now)
         return max(-self._credit / self._share, 0.0)
 
-    def _earn(self, now: float) -> None:
+    def _earn_credit(self, now: float) -> None:
         # Earn `share` seconds of drawing per second, up to the cap.
         share = self._share or 1.0
         self._credit = min(self._credit + share * max(now - self._earned, 0.0), CREDIT)
@@ -65,34 +65,34 @@ class RedrawPace:
         self._elsewhere = 0.0  # … of other threads
         self._reported: tuple[float, float] | None = None  # wall and CPU time of the last report
 
-    def follow(self, watching: Watching | None) -> None:
+    def update_interval(self, watching: Watching | None) -> None:
         """Take the interval from the engine; None: nothing trains, and drawing delays nothing."""
         self._every = 0.0 if watching is None else watching.every
         if watching is None:
             self._reported = None
 
     @property
-    def every(self) -> float:
+    def redraw_interval(self) -> float:
         """Seconds between two drawings of what changes all the time."""
         return max(self._every, SHORTEST)
 
     @property
-    def spacing(self) -> float:
+    def reading_interval(self) -> float:
         """Seconds between two drawings of what the engine paces."""
         return max(EARLY * self._every, SHORTEST)
 
-    def drawn(self, cost: float) -> None:
+    def record_drawing(self, cost: float) -> None:
         """Add the processor seconds of drawing new readings.
 
         Drawing past steps counts as the rest of the window instead.
         """
         self._drawing += cost
 
-    def took_elsewhere(self, cost: float) -> None:
+    def record_other_thread(self, cost: float) -> None:
         """Add processor seconds that another thread spent for the window."""
         self._elsewhere += cost
 
-    def report(self, wall: float, busy: float) -> ReportWindow | None:
+    def report_costs(self, wall: float, busy: float) -> ReportWindow | None:
         """Report the thread's costs since the last report, at most once a second.
 
         Args:

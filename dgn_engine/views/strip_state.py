@@ -14,24 +14,26 @@ Turn = tuple[int, int]  # of a gate layer: units; rows and columns of a map
 Order = tuple[int, ...]  # value layer l uses gate layer order[l], 0-based
 
 
-def identity(count: int) -> Order:
+def identity_order(count: int) -> Order:
     """Return the order in which every value layer uses its own gate layer."""
     return tuple(range(count))
 
 
-def exchanged(order: Order, first: int, second: int) -> Order:
+def swap_layers(order: Order, first: int, second: int) -> Order:
     """Return the order with the gates of value layers `first` and `second` swapped."""
     result = list(order)
     result[first], result[second] = result[second], result[first]
     return tuple(result)
 
 
-def why_not(layers: Sequence[LayerInfo], order: Order, origin: int, target: int) -> str:
+def reason_not_swappable(
+    layers: Sequence[LayerInfo], order: Order, origin: int, target: int
+) -> str:
     """Return why the gates of two value layers cannot be swapped; '' if they can."""
     moved, target_layer = layers[order[origin]], layers[target]
     if moved.shape == target_layer.shape and layers[order[target]].shape == layers[origin].shape:
         return ""
-    has, needs = shape_in_words(moved.shape), shape_in_words(target_layer.shape)
+    has, needs = describe_gate_shape(moved.shape), describe_gate_shape(target_layer.shape)
     if len(moved.shape) == len(target_layer.shape) == 3:
         needs = needs.replace(" channels", "")
     elif len(moved.shape) == len(target_layer.shape):
@@ -39,7 +41,7 @@ def why_not(layers: Sequence[LayerInfo], order: Order, origin: int, target: int)
     return f"G{moved.index + 1} has {has}, layer {target + 1} needs {needs}"
 
 
-def shape_in_words(shape: tuple[int, ...]) -> str:
+def describe_gate_shape(shape: tuple[int, ...]) -> str:
     """Return '64 units', or '128 channels of 16×16'."""
     if len(shape) == 1:
         return f"{shape[0]} units"
@@ -75,7 +77,7 @@ class StripState:
         return self.entry is not None and self.entry.drawn_gates
 
     @property
-    def frozen(self) -> bool:
+    def has_frozen_gates(self) -> bool:
         """There is a feature network, and it does not train."""
         return self.entry is not None and not self.own_gates and not self.entry.trains_feature
 
@@ -85,21 +87,21 @@ class StripState:
         return self.entry is not None and not self.entry.trains_value
 
     @property
-    def wired(self) -> bool:
+    def has_wiring(self) -> bool:
         """The gates of another layer can be used, if the step is live."""
         return len(self.layers) > 1 and not self.own_gates
 
     @property
-    def movable(self) -> bool:
+    def can_rewire(self) -> bool:
         """Gates can be wired to other layers now."""
-        return self.wired and self.past is None
+        return self.has_wiring and self.past is None
 
     @property
-    def permuted(self) -> bool:
-        return self.order != identity(len(self.layers))
+    def is_permuted(self) -> bool:
+        return self.order != identity_order(len(self.layers))
 
     @property
-    def turned(self) -> bool:
+    def is_turned(self) -> bool:
         return any(turn != (0, 0) for turn in self.turns)
 
     def turn_of(self, feature: int) -> Turn:
@@ -112,13 +114,13 @@ class StripState:
         ]
         return replace(self, turns=tuple(all_turns)) if turns else self
 
-    def whole_turn(self, feature: int, turn: Turn) -> Turn:
+    def shortest_turn(self, feature: int, turn: Turn) -> Turn:
         """Return the same turn in the fewest steps: 63 of 64 units forward is one back."""
         shape = self.layers[feature].shape
         side = min(shape[1:]) if len(shape) > 1 else 1
-        return _nearest(turn[0], shape[0]), _nearest(turn[1], side)
+        return _nearest_turn(turn[0], shape[0]), _nearest_turn(turn[1], side)
 
-    def turn_in_words(self, feature: int) -> str:
+    def describe_turn(self, feature: int) -> str:
         """Return '↻3' or '↺2 ↘1'; '' if it is not turned."""
         units, pixels = self.turn_of(feature)
         parts = [f"{'↻' if units > 0 else '↺'}{abs(units)}"] if units else []
@@ -140,31 +142,31 @@ class StripState:
             return "Random gates"
         if self.source:
             return f"Gates of {self.source}"
-        return "Frozen gates" if self.frozen else "Gates in training"
+        return "Frozen gates" if self.has_frozen_gates else "Gates in training"
 
-    def sentence(self) -> str:
+    def describe_actions(self) -> str:
         """Return what can be done, or why nothing can."""
         if not self.layers:
             return ""
-        words = self._what_can_be_done()
+        words = self._explain_wiring()
         return words if self.past is None else f"At step {self.past:,}. {words}"
 
-    def _what_can_be_done(self) -> str:
+    def _explain_wiring(self) -> str:
         if self.own_gates:
             wirable = [entry.id for entry in self.regimes if not entry.own_gates]
             reason = "All gates are open" if self.open_gates else "Each unit gates itself"
             if self.past is not None:
                 return f"{reason}."
-            return f"{reason}: nothing to wire. {_listed(wirable)} can be wired."
-        if not self.wired:
+            return f"{reason}: nothing to wire. {_list_names(wirable)} can be wired."
+        if not self.has_wiring:
             return "One gate layer: nothing to swap."
-        if self.permuted or self.turned:
-            return self._wiring_in_words()
+        if self.is_permuted or self.is_turned:
+            return self._describe_wiring()
         if self.past is not None:
             return BACK_TO_LIVE
         return "Drag a gate onto another layer, or press Ctrl+← or Ctrl+→; right-click to turn it."
 
-    def about_gates(self, feature: int, column: int) -> str:
+    def describe_gates(self, feature: int, column: int) -> str:
         """Return what the gates of a feature layer are, and what can be done with them."""
         if self.own_gates:
             return f"{self.regime}: layer {column + 1} makes its own gates; nothing to wire."
@@ -172,20 +174,20 @@ class StripState:
         parts = [f"{name}, the gates of feature layer {layer}, used by layer {column + 1}."]
         if self.source:
             parts.append(f"From {self.source}.")
-        if turn := self.turn_in_words(feature):
+        if turn := self.describe_turn(feature):
             parts.append(f"Turned {turn}.")
-        if self.movable:
+        if self.can_rewire:
             parts.append("Drag it onto another layer, or press Ctrl+← or Ctrl+→; Home resets.")
             parts.append("Turn it with Ctrl+↑, Ctrl+↓, Ctrl+wheel or a right-click.")
         elif self.past is not None:
             parts.append(BACK_TO_LIVE)
         return " ".join(parts)
 
-    def _wiring_in_words(self) -> str:
+    def _describe_wiring(self) -> str:
         parts: list[str] = []
-        if self.permuted:
+        if self.is_permuted:
             parts.append("Gate order: " + " ".join(str(i + 1) for i in self.order))
-        turns = [(feature, self.turn_in_words(feature)) for feature in range(len(self.layers))]
+        turns = [(feature, self.describe_turn(feature)) for feature in range(len(self.layers))]
         if words := [f"G{feature + 1}\N{NO-BREAK SPACE}{turn}" for feature, turn in turns if turn]:
             parts.append("Turned: " + ", ".join(words))
         return ". ".join(parts)
@@ -195,7 +197,7 @@ def strip_state(state: RunState, past: int | None = None) -> StripState:
     """Return the strip of `state`, empty without a run; `past`: as in `StripState`."""
     if state.run is None or state.settings is None:
         return StripState()
-    order = state.wiring or identity(len(state.run.layers))
+    order = state.wiring or identity_order(len(state.run.layers))
     return StripState(
         regimes=state.catalogue.regimes if state.catalogue is not None else (),
         layers=state.run.layers,
@@ -219,13 +221,13 @@ def _by_feature(order: Order, rotation: Sequence[int], shift: Sequence[int]) -> 
     return tuple(turns.get(feature, (0, 0)) for feature in range(len(order)))
 
 
-def _nearest(steps: int, whole: int) -> int:
+def _nearest_turn(steps: int, whole: int) -> int:
     """Return the same rotation of a circle of `whole` steps, -whole/2 < result ≤ whole/2."""
     remainder = steps % whole
     return remainder - whole if remainder > whole // 2 else remainder
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     """Join a few names, or the first of many and 'others'."""
     if len(names) > 4:
         names = [*names[:3], "others"]

@@ -104,7 +104,7 @@ class Photographer:
         window = self.window
         step, readings = window.history.step, window.history.readings
         hosts = [window.docks.hosts[name] for name in window.docks.visible()]
-        wanted = {request.probe for host in hosts for request in host.drawn.requests()}
+        wanted = {request.probe for host in hosts for request in host.drawn.probe_requests()}
         found = [readings[probe] for probe in wanted if probe in readings]
         there = len(found) == len(wanted) and all(
             one.step == step and not one.pending and not (sharp and one.progress < 1.0)

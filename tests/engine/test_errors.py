@@ -30,7 +30,7 @@ from dgn_engine.sweep.sweep_file import sweep_of
 from dgn_engine.sweep.workers import find_executor
 from dgn_engine.training.ignored_settings import RunFacts, check_contradictions, ignored_settings
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
-from dgn_engine.views.event_notices import in_form_words
+from dgn_engine.views.event_notices import use_form_names
 from tests.engine.cli.typed import said_in_a_line
 from tests.plugins import each
 from tests.refusals import refused
@@ -193,7 +193,7 @@ def test_every_place_in_a_sentence_is_called_as_the_form_calls_it() -> None:
     (ignored,) = ignored_settings(config, RunFacts())
     for sentence, places in (
         (ignored.sentence, ("training.momentum", "training.optimiser")),
-        (in_form_words(ignored.sentence), ("'momentum'", "'optimiser'")),
+        (use_form_names(ignored.sentence), ("'momentum'", "'optimiser'")),
     ):
         assert sentence.startswith(places[0])
         assert places[1] in sentence

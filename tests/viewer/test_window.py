@@ -24,10 +24,10 @@ from dgn_engine.protocol.training import SetLearningRate, SettingsIgnored, SwapR
 from dgn_engine.protocol.watching import Watch
 from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene
-from dgn_engine.scene.run_text import in_form_words
+from dgn_engine.scene.run_text import use_form_names
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_engine.training.readings import reading_sizes
-from dgn_engine.views.event_notices import Notice, notice_of
+from dgn_engine.views.event_notices import Notice, make_notice
 from dgn_viewer import application
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.settings import RecentItem, Settings
@@ -57,7 +57,7 @@ def test_every_panel_fills_with_recent_data(viewer: Viewer, qtbot: QtBot) -> Non
 
 def test_a_hidden_panel_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    probe = window.docks.hosts["ntk"].drawn.requests()[0].probe
+    probe = window.docks.hosts["ntk"].drawn.probe_requests()[0].probe
     qtbot.waitUntil(lambda: probe in window.history.readings)  # the window asked for it before
     sent = commands_to_engine(viewer)
 
@@ -208,12 +208,12 @@ def test_a_refusal_becomes_a_notice_and_nothing_changes(viewer: Viewer, qtbot: Q
 
 def test_a_notice_names_settings_as_the_form_does() -> None:
     rate = Where("training.learning_rate") + " is -1; see " + Where("data.options.n") + "."
-    refused = notice_of(Refused("start a run", rate))
+    refused = make_notice(Refused("start a run", rate))
     assert refused == Notice("refused", "Cannot start a run: 'learning rate' is -1; see 'n'.")
     wiring = Where("gating.wiring") + " has none."
-    ignored = notice_of(SettingsIgnored((Where("training.momentum") + " has no effect.", wiring)))
+    ignored = make_notice(SettingsIgnored((Where("training.momentum") + " has no effect.", wiring)))
     assert ignored == Notice("refused", "'momentum' has no effect. gating.wiring has none.")
-    assert in_form_words("Cannot read runs/data.root.toml") == "Cannot read runs/data.root.toml"
+    assert use_form_names("Cannot read runs/data.root.toml") == "Cannot read runs/data.root.toml"
 
 
 def test_a_notice_leads_to_its_step_on_every_time_axis(viewer: Viewer, qtbot: QtBot) -> None:

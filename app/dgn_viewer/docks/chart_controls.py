@@ -14,11 +14,16 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from dgn_engine.figures.export_values import csv_text
 from dgn_engine.scene.axes import Range, chart_range
-from dgn_engine.scene.chart_choices import ChartChoice, Drawn, asked_range, choices
-from dgn_engine.scene.chart_settings import PLAIN, ChartSettings, adjusted
+from dgn_engine.scene.chart_choices import (
+    ChartChoice,
+    DrawnScene,
+    list_choices,
+    settings_with_range,
+)
+from dgn_engine.scene.chart_settings import PLAIN, ChartSettings, apply_chart_settings
 from dgn_engine.scene.elements import Chart, Scene
-from dgn_engine.scene.matrix_difference import DrawnWith, as_it_is
-from dgn_engine.scene.typeset import plain
+from dgn_engine.scene.matrix_difference import DrawnWith, no_other_choices
+from dgn_engine.scene.typeset import strip_markup
 from dgn_viewer.docks.range_popup import RangePopup
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 
@@ -62,7 +67,7 @@ class ChartControls(QObject):
         # Keyed by chart, so that a chart that disappears and returns keeps its settings.
         self.settings: Mapping[str, ChartSettings] = {}
         self._scene = self._shown = Scene(())
-        self._drawn_with: DrawnWith = as_it_is
+        self._drawn_with: DrawnWith = no_other_choices
         self._find_others: Callable[[], Sequence[tuple[str, str]]] = tuple
         self._rows = (
             _MenuEntry(0, "Copy image", self._copy_image, lambda _: True),
@@ -94,7 +99,7 @@ class ChartControls(QObject):
     def show(
         self,
         scene: Scene,
-        drawn_with: DrawnWith = as_it_is,
+        drawn_with: DrawnWith = no_other_choices,
         find_others: Callable[[], Sequence[tuple[str, str]]] = tuple,
     ) -> Scene:
         """Apply the user's settings to a scene, show it, and return the result.
@@ -105,7 +110,7 @@ class ChartControls(QObject):
             find_others: Returns the other values that the panel offers.
         """
         self._scene, self._drawn_with, self._find_others = scene, drawn_with, find_others
-        self._shown = adjusted(scene, self.settings, drawn_with)
+        self._shown = apply_chart_settings(scene, self.settings, drawn_with)
         self.view.show_scene(self._shown)
         return self._shown
 
@@ -146,10 +151,10 @@ class ChartControls(QObject):
         position = place or self.view.mapToGlobal(self.view.charts.area(key).center().toPoint())
         menu = QMenu(self.view)
         menu.setObjectName("chart_menu")
-        menu.setAccessibleName(f"Chart {plain(chart.title)}")
+        menu.setAccessibleName(f"Chart {strip_markup(chart.title)}")
         menu.aboutToHide.connect(menu.deleteLater)
         if by_keys:  # with the mouse it is clear which chart the menu belongs to
-            menu.addAction(plain(chart.title) or "Chart").setEnabled(False)
+            menu.addAction(strip_markup(chart.title) or "Chart").setEnabled(False)
         self._fill(menu, key, position)
         if by_keys:
             self._offer_charts(menu, key)
@@ -162,8 +167,8 @@ class ChartControls(QObject):
 
     def _fill(self, menu: QMenu, key: str, at: QPoint) -> None:
         rows = [row for row in self._rows if row.applies(key)]
-        drawn = Drawn(self._scene, self.settings, self._drawn_with, self._find_others())
-        offered = choices(drawn, key)
+        drawn = DrawnScene(self._scene, self.settings, self._drawn_with, self._find_others())
+        offered = list_choices(drawn, key)
         for group in range(4):
             if group == 1:
                 for title in _MENUS:
@@ -182,7 +187,7 @@ class ChartControls(QObject):
         for _, group in groupby(found, key=lambda choice: choice.group):
             submenu.addSeparator()
             for choice in group:
-                text = with_chosen_numbers(plain(choice.text))
+                text = with_chosen_numbers(strip_markup(choice.text))
                 action = QAction(text.replace("&", "&&"), submenu)
                 action.setCheckable(True)
                 action.setChecked(choice.chosen)
@@ -195,7 +200,7 @@ class ChartControls(QObject):
         if others:
             submenu = menu.addMenu("Other charts")
             for chart in others:
-                submenu.addAction(plain(chart.title), partial(self.open_menu, chart.key))
+                submenu.addAction(strip_markup(chart.title), partial(self.open_menu, chart.key))
 
     def _take(self, choice: ChartChoice, key: str, at: QPoint, _checked: bool = True) -> None:
         if not choice.asks:
@@ -206,9 +211,9 @@ class ChartControls(QObject):
             return
 
         def take(limits: Range) -> None:
-            self.put(asked_range(choice, limits))
+            self.put(settings_with_range(choice, limits))
 
-        name = plain(chart.title)
+        name = strip_markup(chart.title)
         if chart.matrix is not None:
             limits, log, title = (chart.matrix.low, chart.matrix.high), False, f"Colours of {name}"
         else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from dgn_engine.scene.selection import NOTHING, Selection, selected
+from dgn_engine.scene.selection import NOTHING, Selection, make_selection
 
 if TYPE_CHECKING:
     from dgn_viewer.plots.scene_view import SceneView
@@ -36,7 +36,7 @@ class LinkedSelection(QObject):
 
     def show(self, examples: tuple[int, ...]) -> None:
         """Outline these probe examples until the cursor moves to others."""
-        self._point(selected(example=examples))
+        self._point(make_selection(example=examples))
 
     def unpin(self) -> bool:
         """Clear the pin; return whether anything was pinned."""
@@ -46,7 +46,7 @@ class LinkedSelection(QObject):
         return True
 
     def _point(self, selection: Selection) -> None:
-        self._light(self.pinned.over(selection))
+        self._light(self.pinned.merged_over(selection))
 
     def _pin(self, source: SceneView | None, selection: Selection) -> None:
         """Pin the selection that was clicked in `source`; `NOTHING` unpins."""

@@ -14,12 +14,12 @@ from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QToolButton, QWidget
 
 from dgn_engine.protocol.watching import CancelReading, GoOnReading, SetProbeExamples
-from dgn_engine.scene.axes import at_step
+from dgn_engine.scene.axes import with_step_cursor
 from dgn_engine.scene.delta_cursor import with_delta
 from dgn_engine.scene.elements import Empty, Scene, Shown
 from dgn_engine.scene.example_readout import example_readout
-from dgn_engine.scene.panel_readings import readings_of
-from dgn_engine.scene.panel_spec import Option, PanelSpec, View, choice
+from dgn_engine.scene.panel_readings import available_readings
+from dgn_engine.scene.panel_spec import Option, PanelSpec, View, chosen_value
 from dgn_engine.scene.theme import Theme
 from dgn_engine.views.drawn_panel import DrawnPanel
 from dgn_engine.views.reading_age import Age, ReadingAges
@@ -87,7 +87,7 @@ class PanelHeader:
                 combo.clear()
                 for value, label in new_items:
                     combo.addItem(label, value)
-            combo.setCurrentIndex(combo.findData(choice(view, option)))
+            combo.setCurrentIndex(combo.findData(chosen_value(view, option)))
             combo.setVisible(len(new_items) > 1)
 
     def fit(self, width: int) -> None:
@@ -144,18 +144,18 @@ class PictureAge(QObject):
 
     def follow(self, run: object) -> None:
         """Forget all readings if this is another run than before."""
-        self._ages.follow(run)
+        self._ages.track_run(run)
 
     def reach(self, step: int) -> None:
-        self._ages.reach(step, self._clock())
+        self._ages.record_step(step, self._clock())
 
     def take(self, read: Mapping[str, int]) -> None:
         """Set the steps of the readings that are drawn, by probe."""
         self._read = read
-        self._ages.take(read)
+        self._ages.record_readings(read)
 
     def now(self, paused: bool) -> Age | None:
-        return self._ages.age(self._read.values(), self._clock(), paused)
+        return self._ages.stale_age(self._read.values(), self._clock(), paused)
 
     def show(self, age: Age | None) -> None:
         """Report an age, at most once a second while the charts stay at the same step."""
@@ -166,7 +166,7 @@ class PictureAge(QObject):
         self._shown, self._shown_at = age, now
         self.changed.emit(age)
         if age is not None and before is None:
-            self.became_stale.emit(age.words)
+            self.became_stale.emit(age.long_text)
 
 
 class PanelDock(QWidget):
@@ -267,7 +267,7 @@ class PanelDock(QWidget):
         self._last_fault = ""
         self._shown = content
         if view.cursor is None and isinstance(content, Scene):
-            readings = readings_of(self.spec, view)
+            readings = available_readings(self.spec, view)
             self.age.take(
                 {reading.probe: reading.step for reading in readings} or {"": content.step}
             )
@@ -308,7 +308,7 @@ class PanelDock(QWidget):
                 self.charts.made.charts.choose(value)
         elif not self._header.has_option(option_id):
             raise ValueError(f"panel {self.panel_id!r} has no option {option_id!r}")
-        if self.drawn.choose(option_id, value):
+        if self.drawn.choose_value(option_id, value):
             self.show_view(self.drawn.view, self._every)
             self.choices_changed.emit()
 
@@ -382,7 +382,7 @@ class PanelDock(QWidget):
         if same and self._shown is not None:  # None after a failure: try again
             return self._shown
         self._made_of = ()
-        scene = with_delta(at_step(drawn, cursor), marks)
+        scene = with_delta(with_step_cursor(drawn, cursor), marks)
         content = self.charts.show(scene, self.drawn.draw_with, self.drawn.other_choices)
         self._made_of = made_of
         return content
@@ -401,7 +401,7 @@ class PanelDock(QWidget):
         return scene
 
     def _state_of(self, shown: Shown) -> State:
-        readings = readings_of(self.spec, self.drawn.view)
+        readings = available_readings(self.spec, self.drawn.view)
         if isinstance(shown, Empty):
             if is_pending(self.spec, self.drawn.view):
                 return "reading"
@@ -435,7 +435,9 @@ class PanelDock(QWidget):
 
     def _mark_steps(self) -> None:
         """Redraw if there is a time axis to mark."""
-        if isinstance(self._shown, Scene) and any(chart.timed for chart in self._shown.charts):
+        if isinstance(self._shown, Scene) and any(
+            chart.has_step_axis for chart in self._shown.charts
+        ):
             self.show_view(self.drawn.view, self._every)
 
     def _fail(self, error: Exception) -> None:

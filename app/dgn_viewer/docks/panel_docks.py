@@ -12,7 +12,14 @@ from shiboken6 import isValid
 
 from dgn_engine.scene.panel_spec import PanelSpec
 from dgn_engine.scene.theme import Theme
-from dgn_engine.views.layout_presets import OVERVIEW, PRESETS, Node, outline, preset_tree, tree_like
+from dgn_engine.views.layout_presets import (
+    OVERVIEW,
+    PRESETS,
+    Node,
+    find_matching_tree,
+    layout_outline,
+    preset_tree,
+)
 from dgn_engine.views.reading_age import ReadingAges
 from dgn_viewer.docks.dock_layout import arranged, described, share_out
 from dgn_viewer.docks.linked_selection import LinkedSelection
@@ -100,7 +107,7 @@ class PanelSizes:
             self._known.get(names, usual),
             described(self._window, self._docks)["tree"],
         )
-        if tree is not None and outline(tree, names) == outline(current_tree, names):
+        if tree is not None and layout_outline(tree, names) == layout_outline(current_tree, names):
             share_out(self._window, self._docks, tree)
 
     def put(self, layout: dict[str, Any]) -> None:
@@ -319,7 +326,9 @@ class PanelArrangement(QObject):
             return False
         layout, specs = self.layout(), self._specs.items()
         preset_panels = {name for name, spec in specs if not spec.compares or self._comparing}
-        same = outline(layout["tree"], self._specs) == outline(self._tree, preset_panels)
+        same = layout_outline(layout["tree"], self._specs) == layout_outline(
+            self._tree, preset_panels
+        )
         return same and not layout["floating"]
 
     def _refit(self) -> None:
@@ -329,9 +338,14 @@ class PanelArrangement(QObject):
         panels = self._wanted(self._preset)
         if self._adopting and self._visible():  # the panels have their geometry only now
             self._adopting, preset = False, PRESETS[self._preset]
-            self._tree = tree_like(self.layout()["tree"], preset, self._specs, panels) or self._tree
+            self._tree = (
+                find_matching_tree(self.layout()["tree"], preset, self._specs, panels) or self._tree
+            )
         tree = preset_tree(PRESETS[self._preset], self._specs, panels, self._height())
-        if outline(tree, panels) == outline(self._tree, panels) or not self._is_preset():
+        if (
+            layout_outline(tree, panels) == layout_outline(self._tree, panels)
+            or not self._is_preset()
+        ):
             return
         before = self._before
         self.arrange(self._preset)

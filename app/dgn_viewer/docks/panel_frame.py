@@ -68,7 +68,9 @@ class DockTitle(QFrame):
         """Display the age of stale charts; None hides it."""
         self._age.setHidden(age is None)
         if age is not None:
-            self._age.say(age.words, "Out of date until the next reading arrives", age.short)
+            self._age.say(
+                age.long_text, "Out of date until the next reading arrives", age.short_text
+            )
 
     def show_maximised(self, large: bool) -> None:
         """Set the button's icon to restore or maximise."""

@@ -10,9 +10,15 @@ from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
 from dgn_engine.protocol.frames import MISFIT, NOT_RECORDED
 from dgn_engine.scene.elements import Empty, Scene
-from dgn_engine.scene.panel_readings import before, diverged, left_out, readings_of, remarks
+from dgn_engine.scene.panel_readings import (
+    available_readings,
+    describe_divergence,
+    describe_left_out,
+    describe_outdated,
+    list_remarks,
+)
 from dgn_engine.scene.panel_spec import PanelSpec, View
-from dgn_engine.scene.run_text import reading_of
+from dgn_engine.scene.run_text import describe_assumption
 from dgn_engine.text.written_numbers import format_duration
 from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scrolling
 
@@ -24,18 +30,20 @@ _AT_ONCE = 0.1  # seconds; shorter drawing intervals are not mentioned
 
 def is_pending(spec: PanelSpec, view: View) -> bool:
     """Return whether a first result is being computed."""
-    return any(reading.pending for reading in readings_of(spec, view))
+    return any(reading.pending for reading in available_readings(spec, view))
 
 
 def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[str, str, str]:
     """Return the heading, the sentence, and the label of the button ('' for no button)."""
     if state == "reading":
         return "In progress", empty.reason, ""
-    if any(reading.cancelled for reading in readings_of(spec, view)):
+    if any(reading.cancelled for reading in available_readings(spec, view)):
         return "No result yet", empty.reason, "Resume"
     if spec.compares and view.compared is None:
         return "Nothing to compare", empty.reason, ""
-    faults = {r.facts["fault"] for r in readings_of(spec, view) if r.absent and "fault" in r.facts}
+    faults = {
+        r.facts["fault"] for r in available_readings(spec, view) if r.absent and "fault" in r.facts
+    }
     if view.diverged is not None:
         why = empty.reason if faults else "The loss is no longer finite."
         return f"Diverged at step {view.diverged:,}", why, ""
@@ -61,13 +69,13 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
     """
     parts = {"paused": ["paused"], "past": ["looking back"]}.get(state, [])
     if view.run is not None and view.run.inspected:
-        parts = ["not training", *filter(None, [reading_of(view.run)])]
+        parts = ["not training", *filter(None, [describe_assumption(view.run)])]
     if view.diverged is not None:
-        parts = [diverged(view)]
-    parts.append(", ".join(filter(None, (f"step {scene.step:,}", before(spec, view)))))
+        parts = [describe_divergence(view)]
+    parts.append(", ".join(filter(None, (f"step {scene.step:,}", describe_outdated(spec, view)))))
     parts.extend(_pace(spec, view, every))
-    parts.extend(remarks(spec, view))
-    parts.extend(left_out(spec, view, scene))
+    parts.extend(list_remarks(spec, view))
+    parts.extend(describe_left_out(spec, view, scene))
     parts.extend(_gaps(spec, view, scene))
     return " · ".join([*parts, scene.note] if scene.note else parts)
 
@@ -78,7 +86,7 @@ def _pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:
     They do not when the run is stopped, at a past step, or for a reading that was cancelled or is
     being refined, which has its own progress bar.
     """
-    readings = readings_of(spec, view)
+    readings = available_readings(spec, view)
     refining = any(reading.progress < 1.0 or reading.cancelled for reading in readings)
     if refining or not view.trains or view.paused or view.cursor is not None:
         return ()
@@ -89,7 +97,7 @@ def _pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:
 def _gaps(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
     """Return the last gap in the traces, from steps at which no open panel requested them."""
     gaps = [gap for probe in spec.probes for gap in view.gaps.get(probe, ())]
-    if not gaps or not any(chart.timed for chart in scene.charts):
+    if not gaps or not any(chart.has_step_axis for chart in scene.charts):
         return ()
     start, end = gaps[-1]
     more = ", and some earlier steps" if len(gaps) > 1 else ""

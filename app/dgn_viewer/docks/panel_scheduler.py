@@ -81,14 +81,14 @@ class PanelScheduler(QObject):
 
     def follow(self, watching: Watching | None) -> None:
         """Adapt to the engine's pace, and report the window's own cost to it."""
-        self._pace.follow(watching)
+        self._pace.update_interval(watching)
         settings = self._history.state.settings
-        self._back.follow(watching, settings is not None and settings.pace > 0.0)
+        self._back.update_share(watching, settings is not None and settings.pace > 0.0)
         if self._history.past is None:
             for name in self._docks.visible():
                 self._docks.hosts[name].reach(self._history.step)
         if watching is not None:
-            report = self._pace.report(self._clock(), self._busy())
+            report = self._pace.report_costs(self._clock(), self._busy())
             if report is not None:
                 self._send(report)
 
@@ -102,11 +102,11 @@ class PanelScheduler(QObject):
 
     def charge(self, seconds: float) -> None:
         """Add CPU time that another thread spent on drawing, in seconds."""
-        self._pace.took_elsewhere(seconds)
+        self._pace.record_other_thread(seconds)
 
     def look_back_in(self) -> float:
         """Return the seconds until another past step may be drawn; 0 for immediately."""
-        return self._back.wait(self._clock())
+        return self._back.seconds_until_next(self._clock())
 
     def draw_now(self) -> None:
         for name in self.stale():
@@ -137,7 +137,9 @@ class PanelScheduler(QObject):
         if self._is_urgent(name):
             return self._when[name] + SHORTEST
         paced = self._specs[name].probes
-        return self._when[name] + (self._pace.spacing if paced else self._pace.every)
+        return self._when[name] + (
+            self._pace.reading_interval if paced else self._pace.redraw_interval
+        )
 
     def _is_urgent(self, name: str) -> bool:
         """Return whether a drawing is due to a user's change or to a final reading.
@@ -187,14 +189,14 @@ class PanelScheduler(QObject):
         self._owe(name, before[0] if before is not None else (), key[0])
         self._when[name] = now
         self._painting[name] = painting
-        host.show_view(self._history.view(host.drawn.choices), self._pace.every)
+        host.show_view(self._history.view(host.drawn.choices), self._pace.redraw_interval)
         if self._history.past is None and isinstance(content := host.shown(), Scene):
             self.drawn.emit(content.step)
         cost = self._busy() - began + painted
         if self._history.past is None:
-            self._pace.drawn(cost)
+            self._pace.record_drawing(cost)
         else:  # not caused by a reading
-            self._back.drew(cost, self._clock())
+            self._back.record_drawing(cost, self._clock())
 
     def _owe(self, name: str, before: tuple[Revision, ...], now: tuple[Revision, ...]) -> None:
         """After a change that affects all panels, mark the next reading as urgent."""
@@ -215,7 +217,7 @@ class PanelScheduler(QObject):
         self._rearranged = False
         merged: dict[str, dict[str, OptionValue]] = {}
         for name in self._docks.visible():
-            for request in self._docks.hosts[name].drawn.requests():
+            for request in self._docks.hosts[name].drawn.probe_requests():
                 merged.setdefault(request.probe, {}).update(request.options)
         requests = tuple(
             ProbeRequest(probe, tuple(sorted(options.items())))
@@ -223,5 +225,5 @@ class PanelScheduler(QObject):
         )
         if requests != self._watched:
             self._watched = requests
-            self._docks.ages.watch(merged)
+            self._docks.ages.keep_probes(merged)
             self._send(Watch(requests))

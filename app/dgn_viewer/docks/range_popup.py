@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QLineEdit, QWidget
 
 from dgn_engine.errors import UserError
 from dgn_engine.scene.axes import Range
-from dgn_engine.scene.chart_choices import typed_range
+from dgn_engine.scene.chart_choices import parse_range
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 from dgn_viewer.widgets.message_line import MessageLine
 
@@ -58,7 +58,7 @@ class RangePopup(QFrame):
 
     def apply(self) -> None:
         try:
-            reach = typed_range(self.low.text(), self.high.text(), self._log)
+            reach = parse_range(self.low.text(), self.high.text(), self._log)
         except UserError as refusal:
             self.refusal.refuse(str(refusal))
             return

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QProgressBar, QToolButton, QWidget
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.panel_readings import compared_readings, readings_of
+from dgn_engine.scene.panel_readings import available_readings, compared_readings
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.scene.theme import Theme
 from dgn_engine.text.written_numbers import format_percent, time_left
@@ -58,7 +58,7 @@ class RefinementBar(QWidget):
 
     def show_view(self, view: View, picture: bool) -> None:
         """Update the bar; `picture` is False if the panel's message offers to resume."""
-        ours, theirs = readings_of(self._spec, view), compared_readings(self._spec, view)
+        ours, theirs = available_readings(self._spec, view), compared_readings(self._spec, view)
         busy = _slowest(ours) or _slowest(theirs)
         cancelled = any(reading.cancelled for reading in (*ours, *theirs))
         button = self.focusWidget()

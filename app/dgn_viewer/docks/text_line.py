@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from dgn_engine.scene.elements import Fact
 from dgn_engine.scene.theme import DIMMED, Theme
-from dgn_engine.scene.typeset import html, plain
+from dgn_engine.scene.typeset import label_html, strip_markup
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 
@@ -28,8 +28,8 @@ class TextLine(QWidget):
     def set_text(self, text: str) -> None:
         if text != self._text:
             self._text = text
-            self.setToolTip(html(with_chosen_numbers(text)))
-            self.setAccessibleName(plain(text))
+            self.setToolTip(label_html(with_chosen_numbers(text)))
+            self.setAccessibleName(strip_markup(text))
             self.update()
 
     def text(self) -> str:
@@ -66,7 +66,7 @@ class FactsLine(QWidget):
     def set_facts(self, facts: tuple[Fact, ...]) -> None:
         if facts != self._facts:
             self._facts = facts
-            fact_texts = (f"{plain(fact.name)} {fact.value}" for fact in facts)
+            fact_texts = (f"{strip_markup(fact.name)} {fact.value}" for fact in facts)
             self.setAccessibleName(", ".join(fact_texts))
             self.update()
 
@@ -112,7 +112,9 @@ class FactsLine(QWidget):
     def rest(self) -> str:
         """Return the facts that do not fit, as rich text; '' if all are shown."""
         hidden = self._facts[len(self._places()) :]
-        return "<br>".join(f"{html(fact.name)} <b>{html(fact.value)}</b>" for fact in hidden)
+        return "<br>".join(
+            f"{label_html(fact.name)} <b>{label_html(fact.value)}</b>" for fact in hidden
+        )
 
     def _types(self) -> tuple[TextStyle, TextStyle]:
         family, numbers = self.font().family(), self._theme.numbers

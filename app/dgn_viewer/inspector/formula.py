@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_engine.scene.typeset import formula_in_letters
+from dgn_engine.scene.typeset import formula_to_text
 
 _PIXELS = 16  # font size on the screen
 _POINTS = 10.0  # font size for mathtext; the resolution scales it to _PIXELS
@@ -24,7 +24,7 @@ class FormulaView(QWidget):
         self._drawn_for: tuple[float, str] | None = None
         mask = typeset(tex, 1.0)
         self._natural = QSize(mask.shape[1], mask.shape[0])
-        self.setAccessibleName(formula_in_letters(tex))
+        self.setAccessibleName(formula_to_text(tex))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_theme(self, theme: Theme) -> None:

@@ -10,7 +10,13 @@ from PySide6.QtWidgets import QWidget
 
 from dgn_engine.scene.selection import Selection
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_engine.views.strip_state import Order, StripState, exchanged, identity, why_not
+from dgn_engine.views.strip_state import (
+    Order,
+    StripState,
+    identity_order,
+    reason_not_swappable,
+    swap_layers,
+)
 from dgn_viewer.layer_strip.gate_chip import RING, ChipContent, GateChip
 from dgn_viewer.layer_strip.geometry import HEIGHT, StripGrid
 from dgn_viewer.layer_strip.painting import (
@@ -59,14 +65,14 @@ class StripCanvas(QWidget):
         if len(state.layers) != len(self._state.layers):
             self._make_chips(len(state.layers))
         self._state = state
-        if not state.movable:
+        if not state.can_rewire:
             self._let_go()
         self.setMinimumWidth(int(self._grid().least_width) if state.layers else 0)
         self._refresh()
 
     def light(self, selection: Selection) -> None:
         """Outline the layer that is hovered or pinned in a panel."""
-        if (lit := selection.one("layer")) != self._lit:
+        if (lit := selection.single_id("layer")) != self._lit:
             self._lit = lit
             self.update()
 
@@ -90,7 +96,7 @@ class StripCanvas(QWidget):
         order = self._pending or self._state.order
         if self._held is not None and self._over not in (None, self._held) and not self._reason:
             assert self._over is not None
-            return exchanged(order, self._held, self._over)
+            return swap_layers(order, self._held, self._over)
         return order
 
     @property
@@ -154,7 +160,7 @@ class StripCanvas(QWidget):
             self.update()
         else:
             self._clear_reason()
-            self._ask(exchanged(order, origin, target))
+            self._ask(swap_layers(order, origin, target))
 
     def _walk(self, feature: int, places: int) -> None:
         order = self.shown_order
@@ -163,8 +169,8 @@ class StripCanvas(QWidget):
             self._chips[order[target]].setFocus(Qt.FocusReason.TabFocusReason)
 
     def reset_order(self) -> None:
-        if self._state.movable and self.shown_order != identity(len(self._state.layers)):
-            self._ask(identity(len(self._state.layers)))
+        if self._state.can_rewire and self.shown_order != identity_order(len(self._state.layers)):
+            self._ask(identity_order(len(self._state.layers)))
 
     def _ask(self, order: Order) -> None:
         self._pending = None if order == self._state.order else order
@@ -172,7 +178,9 @@ class StripCanvas(QWidget):
         self.wanted.emit(order)
 
     def _why_not(self, origin: int, target: int) -> str:
-        return why_not(self._state.layers, self._pending or self._state.order, origin, target)
+        return reason_not_swappable(
+            self._state.layers, self._pending or self._state.order, origin, target
+        )
 
     def _clear_reason(self) -> None:
         self._forget.stop()
@@ -221,10 +229,10 @@ class StripCanvas(QWidget):
             name=name,
             colour=gate_colour(self._theme, feature, len(state.layers)),
             note="" if state.own_gates else state.source,
-            turn="" if state.own_gates else state.turn_in_words(feature),
-            wired=state.wired,
-            movable=state.movable,
-            about=state.about_gates(feature, column),
+            turn="" if state.own_gates else state.describe_turn(feature),
+            wired=state.has_wiring,
+            movable=state.can_rewire,
+            about=state.describe_gates(feature, column),
             label=f"G{feature + 1} over layer {column + 1}",
         )
 

@@ -133,7 +133,11 @@ def _row_names(painter: QPainter, grid: StripGrid, state: StripState, brushes: B
         rows["random" if state.drawn_gates else "feature"] = grid.node(0)
     for name, area in rows.items():
         painter.drawText(QRectF(12, area.y(), LABELS - 12, area.height()), left, name)
-    frozen = {"feature": state.frozen, "random": state.frozen, "value": state.value_frozen}
+    frozen = {
+        "feature": state.has_frozen_gates,
+        "random": state.has_frozen_gates,
+        "value": state.value_frozen,
+    }
     for name, area in rows.items():
         if frozen.get(name):
             end = 12 + QFontMetricsF(brushes.small).horizontalAdvance(name) + 4

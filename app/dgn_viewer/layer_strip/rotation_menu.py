@@ -40,11 +40,11 @@ class RotationRequests:
             feature: The gate layer.
             to: Its rotation in units and its shift in rows and columns.
         """
-        self._asked[feature] = state.whole_turn(feature, to)
+        self._asked[feature] = state.shortest_turn(feature, to)
         self._send(state, order)
 
     def straighten(self, state: StripState, order: Order) -> None:
-        if self.shown(state).turned:
+        if self.shown(state).is_turned:
             self._asked = dict.fromkeys(order, (0, 0))
             self._send(state, order)
 

@@ -84,7 +84,7 @@ class LayersStrip(QFrame):
 
     @property
     def sentence(self) -> str:
-        return self._state.sentence()
+        return self._state.describe_actions()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -106,7 +106,7 @@ class LayersStrip(QFrame):
         super().mousePressEvent(event)
 
     def reset_wiring(self) -> None:
-        if self._state.movable:
+        if self._state.can_rewire:
             self.canvas.reset_order()
             self._turning.straighten(self._state, self.canvas.shown_order)
             self._show()
@@ -116,7 +116,7 @@ class LayersStrip(QFrame):
         self._turn(feature, (rotation + units, shift))
 
     def _turn(self, feature: int, to: Turn) -> None:
-        if self._state.movable:
+        if self._state.can_rewire:
             self._turning.turn(self._state, self.canvas.shown_order, feature, to)
             self._show()
 
@@ -132,11 +132,11 @@ class LayersStrip(QFrame):
     def _show(self) -> None:
         state = self._turning.shown(self._state)
         self.canvas.show_state(state)
-        self._sentence.setText(state.sentence())
-        both = state.permuted and state.turned
+        self._sentence.setText(state.describe_actions())
+        both = state.is_permuted and state.is_turned
         order = "Reset all" if both else "Reset order"
-        self.reset.setText(order if state.permuted else "Reset rotation")
-        self.reset.setVisible((state.permuted or state.turned) and state.movable)
+        self.reset.setText(order if state.is_permuted else "Reset rotation")
+        self.reset.setVisible((state.is_permuted or state.is_turned) and state.can_rewire)
         self._fit_height()
 
     def _say(self, label: QLabel, text: str, more: str, side: int) -> None:
@@ -174,7 +174,7 @@ class LayersStrip(QFrame):
         for label in (self._headline, self._sentence):
             label.setFixedWidth(side - 12)
         self._sentence.setVisible(side == _SIDE and bool(self._sentence.text()))
-        hidden = self._state.sentence() if side != _SIDE else ""
+        hidden = self._state.describe_actions() if side != _SIDE else ""
         self._say(self._headline, self._state.headline(), hidden, side)
         scrolls = min_width > self.width() - side
         self.setFixedHeight(HEIGHT + 1 + (10 if scrolls else 0))

@@ -10,10 +10,17 @@ from PySide6.QtCore import QObject, QPointF, QRectF, Qt
 from PySide6.QtWidgets import QScrollBar, QWidget
 
 from dgn_engine.scene.axes import Range, chart_range
-from dgn_engine.scene.chart_layout import SCROLL, TAB_ROW, ChartPlace, Fitted, Margins, fitted
-from dgn_engine.scene.elements import Chart, same
+from dgn_engine.scene.chart_layout import (
+    SCROLL,
+    TAB_ROW,
+    ChartPlace,
+    FittedCharts,
+    Margins,
+    fit_charts,
+)
+from dgn_engine.scene.elements import Chart, deep_equal
 from dgn_engine.scene.mark_labels import Chip, steps_around
-from dgn_engine.scene.typeset import html
+from dgn_engine.scene.typeset import label_html
 from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, margins
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.chart_tabs import ChartTabs
@@ -71,7 +78,8 @@ class ArrangedCharts(QObject):
         # Keep the old object of an unchanged chart: from here on, identity means equality.
         known = {chart.key: chart for chart in self.charts}
         charts = tuple(
-            known[chart.key] if same(known.get(chart.key), chart) else chart for chart in scene
+            known[chart.key] if deep_equal(known.get(chart.key), chart) else chart
+            for chart in scene
         )
         if len(charts) == len(self.charts) and all(map(operator.is_, charts, self.charts)):
             return False
@@ -142,7 +150,7 @@ class ArrangedCharts(QObject):
     def tip_at(self, point: QPointF) -> str:
         """Return the full text of the elided label at a point, as rich text, or ''."""
         elided = (text for item in self.seen() for text in item.frame.cut)
-        return html(next((full_text for box, full_text in elided if box.contains(point)), ""))
+        return label_html(next((full_text for box, full_text in elided if box.contains(point)), ""))
 
     def arrange(self) -> None:
         """Lay out all charts, or a single one below tabs, with scroll bars if needed."""
@@ -184,7 +192,7 @@ class ArrangedCharts(QObject):
         item.field.close()
         item.deleteLater()
 
-    def _fitted(self, width: float, height: float) -> tuple[Fitted, int]:
+    def _fitted(self, width: float, height: float) -> tuple[FittedCharts, int]:
         """Return the layout of the charts and the height of the row of overviews, in pixels.
 
         To avoid scrolling, first reduce the row and drop the title of a single chart, which the row
@@ -192,11 +200,13 @@ class ArrangedCharts(QObject):
         full row.
         """
         if not any(chart.small for chart in self.charts):
-            return fitted(self.charts, self._wanted, width, height, self._chosen), 0
-        full_layout = fitted(self.charts, self._wanted, width, height - HEIGHT - GAP, self._chosen)
+            return fit_charts(self.charts, self._wanted, width, height, self._chosen), 0
+        full_layout = fit_charts(
+            self.charts, self._wanted, width, height - HEIGHT - GAP, self._chosen
+        )
         for row_height, charts in ((HEIGHT, self.charts), (LOW, self._untitled), (0, self.charts)):
             available = height - (row_height + GAP if row_height else 0.0)
-            layout = fitted(charts, self._wanted, width, available, self._chosen)
+            layout = fit_charts(charts, self._wanted, width, available, self._chosen)
             tolerance = 1.0 if row_height else _HARDLY_MORE
             if layout.height <= tolerance * (available - (TAB_ROW if layout.tabs else 0.0)):
                 return layout, row_height
@@ -227,7 +237,7 @@ class ArrangedCharts(QObject):
         self._room[key] = Margins(left, needed.top, right, needed.bottom, needed.lane)
         return self._room[key]
 
-    def _show_tabs(self, layout: Fitted, top: int) -> None:
+    def _show_tabs(self, layout: FittedCharts, top: int) -> None:
         titles = {chart.key: chart.title for chart in self.charts}
         self.tabs.setGeometry(0, top, self._view.width(), round(TAB_ROW))
         if layout.tabs:
@@ -235,7 +245,7 @@ class ArrangedCharts(QObject):
             self.tabs.show_titles(pairs, layout.charts[0].key)
         self.tabs.setVisible(bool(layout.tabs))
 
-    def _scrolled(self, layout: Fitted, top: float) -> tuple[float, float]:
+    def _scrolled(self, layout: FittedCharts, top: float) -> tuple[float, float]:
         """Update the scroll bars; return how far the charts are scrolled to the left and up."""
         width, height, thickness = (
             self._view.width(),
@@ -278,20 +288,22 @@ class TimeAxes:
 
     def zoom(self, low: float, high: float) -> None:
         for item in self._charts.items.values():
-            if item.chart.timed:
+            if item.chart.has_step_axis:
                 item.show_steps(low, high)
 
     def shown(self) -> dict[str, Range | None]:
         """Return the range of each time axis by chart key; None stands for all steps."""
         return {
-            key: item.shown_steps() for key, item in self._charts.items.items() if item.chart.timed
+            key: item.shown_steps()
+            for key, item in self._charts.items.items()
+            if item.chart.has_step_axis
         }
 
     def put(self, steps: Mapping[str, Range | None]) -> None:
         """Restore ranges from `shown_ranges`; a missing time axis shows all steps."""
         self._gone_to = None
         for key, item in self._charts.items.items():
-            if item.chart.timed:
+            if item.chart.has_step_axis:
                 if (shown := steps.get(key)) is None:
                     item.follow()
                 else:
@@ -305,7 +317,7 @@ class TimeAxes:
             last: The step of the last event.
             back: If the axes are zoomed to these events already, show all steps again.
         """
-        over_steps = [chart.key for chart in self._charts.charts if chart.timed]
+        over_steps = [chart.key for chart in self._charts.charts if chart.has_step_axis]
         if not over_steps:
             return False
         if not set(over_steps) & set(self._charts.shown_keys()):  # behind a tab

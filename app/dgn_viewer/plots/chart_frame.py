@@ -20,7 +20,7 @@ from dgn_engine.scene.chart_layout import Margins
 from dgn_engine.scene.elements import Axis, Chart
 from dgn_engine.scene.mark_labels import LANE
 from dgn_engine.scene.theme import Theme
-from dgn_engine.scene.ticks import axis_label, axis_ticks, bar_ticks, spaced
+from dgn_engine.scene.ticks import axis_label, axis_ticks, bar_ticks, select_spaced
 from dgn_viewer.plots.example_image import example_image
 from dgn_viewer.plots.rich_text import TextStyle
 
@@ -138,7 +138,7 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
         # The right margin has the names of the curves and, below them, of the x axis.
         names = [axis_label(chart.x), *(curve.name for curve in chart.curves)]
         right += max(style.label.width(name) for name in names) + 2 * PAD
-    return Margins(left, top, right, bottom, LANE if chart.timed else 0.0)
+    return Margins(left, top, right, bottom, LANE if chart.has_step_axis else 0.0)
 
 
 def paint_frame(
@@ -193,7 +193,7 @@ def _paint_rows(
     max_ticks = 5 if box.height() > 90 else 3
     ticks = axis_ticks(chart.y, plot_area.y, max_ticks)
     positions = [plot_area.along(value) for value, _ in ticks]
-    for index in spaced(ticks, positions, [type_.height * 0.5] * len(ticks)):
+    for index in select_spaced(ticks, positions, [type_.height * 0.5] * len(ticks)):
         row_y, text = positions[index], ticks[index][1]
         if chart.matrix is None:
             painter.setPen(QPen(style.colour("line", 0.7), 1))
@@ -261,7 +261,7 @@ def _paint_columns(
         min(max(plot_area.across(value), left_limit + width / 2), right_limit - width / 2)
         for (value, _), width in zip(ticks, widths, strict=True)
     ]
-    for index in spaced(ticks, positions, [width / 2 + PAD for width in widths]):
+    for index in select_spaced(ticks, positions, [width / 2 + PAD for width in widths]):
         point = QPointF(positions[index] - widths[index] / 2, base)
         type_.paint(painter, point, ticks[index][1], style.colour("muted"))
     around = QRectF(
@@ -279,7 +279,7 @@ def _paint_bar(
     bar = QRectF(box.right() + 2 * PAD, box.top(), BAR, box.height())
     below, above = matrix.beyond
     bar = bar.adjusted(0, BAR if above else 0, 0, -BAR if below else 0)
-    table = ramps.table(matrix.ramp, style.theme)
+    table = ramps.rgba_table(matrix.ramp, style.theme)
     painter.drawImage(bar, _ramp_image(table.tobytes()))
     painter.setPen(QPen(style.colour("line"), 1))
     painter.drawRect(bar)

@@ -278,7 +278,7 @@ class ChartItem(QGraphicsObject):
         return self._lane[1]
 
     def point_at_chip(self, chip: Chip | None) -> None:
-        steps = None if chip is None else chip.steps
+        steps = None if chip is None else chip.step_range
         if steps != self._pointed_steps:
             self._pointed_steps = steps
             self.changed.emit()
@@ -314,7 +314,7 @@ class ChartItem(QGraphicsObject):
     def _moved_by_hand(self, *_: object) -> None:
         self.following = False
         self._repaint()
-        if self.chart.timed and (shown := self.shown_steps()) is not None:
+        if self.chart.has_step_axis and (shown := self.shown_steps()) is not None:
             self.steps_zoomed.emit(*shown)
 
     def _range_changed(self, *_: object) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QPainter, QPen, QPolygonF
 
-from dgn_engine.scene.chart_layout import spread
+from dgn_engine.scene.chart_layout import spread_labels
 from dgn_engine.scene.elements import Chart, Curve
 from dgn_viewer.plots.chart_frame import PAD, ChartStyle, PlotArea, drawn_at
 from dgn_viewer.plots.rich_text import TextStyle
@@ -148,7 +148,7 @@ def _paint_ends(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
     type_, box = style.label, plot_area.box
     low, high = box.top() + type_.height / 2, box.bottom() - type_.height / 2
     wanted_positions = [min(max(y, low), high) for _, y in visible]
-    positions = spread(wanted_positions, type_.height, low, high)
+    positions = spread_labels(wanted_positions, type_.height, low, high)
     for (curve, _), y in zip(visible, positions, strict=True):
         base = QPointF(box.right() + PAD + 2, y + type_.ascent / 2 - 1.0)
         type_.paint(painter, base, curve.name, style.colour(curve.role))

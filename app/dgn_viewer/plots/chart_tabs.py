@@ -7,7 +7,7 @@ from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QTabBar, QWidget
 
 from dgn_engine.scene.chart_layout import TAB_ROW
-from dgn_engine.scene.typeset import html, plain
+from dgn_engine.scene.typeset import label_html, strip_markup
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.rich_text import TextStyle
 
@@ -42,8 +42,8 @@ class ChartTabs(QTabBar):
             for index, (_, title) in enumerate(titles):
                 if index == self.count():
                     self.addTab("")
-                self.setTabText(index, plain(title))
-                self.setTabToolTip(index, html(title))
+                self.setTabText(index, strip_markup(title))
+                self.setTabToolTip(index, label_html(title))
         keys = [key for key, _ in titles]
         self.setCurrentIndex(keys.index(chosen) if chosen in keys else 0)
         self.blockSignals(False)

@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication, QImage, QPainter
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
 from dgn_engine.scene import ramps
-from dgn_engine.scene.axes import thinned
+from dgn_engine.scene.axes import thin_curve
 from dgn_engine.scene.elements import Array, Chart, Curve, Matrix
 from dgn_engine.scene.theme import PALE, Theme
 from dgn_viewer.plots.chart_frame import ChartStyle, drawn_values, undrawn
@@ -52,7 +52,7 @@ class CurveItems:
         visible_range = undrawn(low, chart.x), undrawn(high, chart.x)
         x, y = curve.x, curve.y
         if not curve.segments:  # thinning needs ascending x, which segments do not have
-            x, y = thinned(x, y, *visible_range, _MOST_POINTS, chart.x.log)
+            x, y = thin_curve(x, y, *visible_range, _MOST_POINTS, chart.x.log)
         x, y = drawn_values(x, chart.x), drawn_values(y, chart.y)
         colour = style.colour(curve.role, FAINT if curve.faint else 1.0)
         width = (2 if curve.thick else 1) * self._pixels()
@@ -103,7 +103,7 @@ class PictureItem(QGraphicsObject):
         rows, columns = matrix.values.shape
         if self._indices.shape != (rows, columns):
             self.prepareGeometryChange()
-        indices = np.ascontiguousarray(ramps.indices(matrix))
+        indices = np.ascontiguousarray(ramps.colour_indices(matrix))
         image = QImage(indices.data, columns, rows, columns, QImage.Format.Format_Indexed8)
         image.setColorTable(ramps.colour_table(matrix.ramp, theme))
         self._indices, self._image = indices, image

@@ -59,7 +59,7 @@ class EventLane:
                 point = QPointF(x + 3.0, base)
                 style.label.paint(painter, point, tick.text, style.colour("muted"))
         for chip in self.chips:
-            self._paint_chip(painter, chip, chip.steps == pointed)
+            self._paint_chip(painter, chip, chip.step_range == pointed)
 
     def _paint_chip(self, painter: QPainter, chip: Chip, pointed: bool) -> None:
         style, box = self._style, self.chip_box(chip)

@@ -145,7 +145,7 @@ def _paint_gates(
 
 
 def _paint_rows(painter: QPainter, style: ChartStyle, box: QRectF, rows: GateRows) -> None:
-    table = ramps.table("gates", style.theme)
+    table = ramps.rgba_table("gates", style.theme)
     for index, row in enumerate(rows.rows):
         target = QRectF(box.left(), box.top() + index * _STRIP, box.width(), _STRIP - 1.0)
         shades = np.clip(np.rint(row * (ramps.EMPTY - 1)), 0, ramps.EMPTY - 1).astype(np.intp)

@@ -9,9 +9,9 @@ from functools import partial
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
-from dgn_engine.scene.axes import thinned
+from dgn_engine.scene.axes import thin_curve
 from dgn_engine.scene.elements import Axis, Chart, Curve
-from dgn_engine.scene.linked_places import Box, boxes
+from dgn_engine.scene.linked_places import Box, selection_boxes
 from dgn_engine.scene.selection import Selection
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, drawn_at, drawn_values, undrawn
 from dgn_viewer.plots.pointer_overlay import PointerPart
@@ -31,7 +31,7 @@ def lit_parts(
         paint = partial(paint_outline, chart=chart, style=style, plot_area=plot_area, box=box)
         state = ("lit", box.getRect(), plot_area.box.getRect(), style)
         parts.append(PointerPart(state, box.adjusted(-4, -4, 4, 4) & inside, paint))
-    layer = selection.one("layer")
+    layer = selection.single_id("layer")
     for index, curve in enumerate(chart.curves):
         if curve.layer is not None and curve.layer == layer:
             line = _line(curve, chart, plot_area)
@@ -47,7 +47,7 @@ def lit_parts(
 def outlines(chart: Chart, plot_area: PlotArea, selection: Selection) -> list[QRectF]:
     """Return the visible outlines of a selection in pixels, with a minimum size."""
     rects = []
-    for box in boxes(chart, selection):
+    for box in selection_boxes(chart, selection):
         rect = _rect(box, chart, plot_area)
         if chart.matrix is None and all(map(math.isfinite, box)):  # a point, not an entry
             rect = QRectF(0, 0, _RING, _RING).translated(rect.center() - QPointF(_RING, _RING) / 2)
@@ -95,7 +95,7 @@ def _pixel(value: float, axis: Axis, place: Callable[[float], float]) -> float |
 def _line(curve: Curve, chart: Chart, plot_area: PlotArea) -> QPolygonF:
     """Return the visible part of a curve in pixels."""
     low, high = (undrawn(end, chart.x) for end in plot_area.x)
-    x, y = thinned(curve.x, curve.y, low, high, _POINTS, chart.x.log)
+    x, y = thin_curve(curve.x, curve.y, low, high, _POINTS, chart.x.log)
     points = zip(drawn_values(x, chart.x), drawn_values(y, chart.y), strict=True)
     return QPolygonF(
         [

@@ -8,8 +8,8 @@ from functools import lru_cache
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 
-from dgn_engine.scene.number_style import written
-from dgn_engine.scene.typeset import TextRun, runs
+from dgn_engine.scene.number_style import rewrite_numbers
+from dgn_engine.scene.typeset import TextRun, split_runs
 
 _SMALLER = 0.78
 _RAISED = 0.36
@@ -92,5 +92,5 @@ def _metrics(type_: TextStyle, level: int, italic: bool) -> QFontMetricsF:
 def _measured(type_: TextStyle, label: str) -> tuple[tuple[TextRun, float], ...]:
     return tuple(
         (run, _metrics(type_, run.level, run.italic).horizontalAdvance(run.text))
-        for run in runs(written(label, type_.numbers))
+        for run in split_runs(rewrite_numbers(label, type_.numbers))
     )

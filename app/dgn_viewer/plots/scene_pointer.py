@@ -9,7 +9,7 @@ from PySide6.QtGui import QHelpEvent, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from dgn_engine.scene.mark_labels import chip_lines
-from dgn_engine.scene.readout import describe
+from dgn_engine.scene.readout import describe_point
 from dgn_viewer.plots.arranged_charts import ArrangedCharts
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.chart_item import ChartItem
@@ -149,7 +149,7 @@ class ScenePointer(QObject):
         if under is not None and place is not None and not under.over_follow(place):
             x, y = under.data_at(place)
             step_size = abs(under.data_at(place + QPointF(4.0, 0.0))[0] - x)
-            lines = describe(under.chart, x, y, step_size)
+            lines = describe_point(under.chart, x, y, step_size)
             lines += (PINNED,) if self.links.is_pinned(under) else ()
         self._readout.show_lines(place or QPointF(), lines)
         self._show()

@@ -174,7 +174,7 @@ class SceneView(QWidget):
         self._shifted = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
         chip = self.charts.chip_at(point)
         if chip is not None and event.button() == Qt.MouseButton.LeftButton:
-            self.steps.go_to(*chip.steps)
+            self.steps.go_to(*chip.step_range)
         elif self.charts.item_at(point) is None:
             self.links.pinned.emit(NOTHING)
 
@@ -188,11 +188,11 @@ class SceneView(QWidget):
         if item is None:
             return
         chart = item.chart
-        if item.over_follow(point) or (double and not chart.timed):
+        if item.over_follow(point) or (double and not chart.has_step_axis):
             item.follow()
-            if chart.timed:
+            if chart.has_step_axis:
                 self.steps_followed.emit()
-        elif chart.timed:  # a plain single click does nothing: it may be accidental
+        elif chart.has_step_axis:  # a plain single click does nothing: it may be accidental
             step = item.data_at(point)[0]
             if self._shifted:
                 self.step_marked.emit(step)

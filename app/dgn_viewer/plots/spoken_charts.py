@@ -8,7 +8,7 @@ from collections.abc import Callable
 from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QWidget
 
-from dgn_engine.scene.chart_words import charts_in_words
+from dgn_engine.scene.chart_words import describe_charts
 from dgn_engine.scene.elements import Chart
 
 OFTEN = 1.0  # seconds between two updates; a screen reader cannot keep up with more
@@ -43,7 +43,7 @@ class SpokenCharts:
 
     def say(self, charts: tuple[Chart, ...]) -> None:
         self._when = self._clock()
-        description = charts_in_words(charts) or "Charts"
+        description = describe_charts(charts) or "Charts"
         for widget in self._widgets:
             if widget.accessibleName() != description:
                 widget.setAccessibleName(description)

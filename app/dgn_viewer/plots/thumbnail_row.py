@@ -22,8 +22,8 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from dgn_engine.scene import ramps
 from dgn_engine.scene.elements import Array, Chart, Matrix
-from dgn_engine.scene.selection import NOTHING, Selection, selected
-from dgn_engine.scene.typeset import plain
+from dgn_engine.scene.selection import NOTHING, Selection, make_selection
+from dgn_engine.scene.typeset import strip_markup
 from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea
 from dgn_viewer.plots.chart_notes import paint_dead
@@ -130,7 +130,7 @@ class OverviewPainter:
         if cached is not None and cached[0] is matrix:
             return cached[2]
         rows, columns = matrix.values.shape
-        pixels = ramps.indices(matrix).copy(order="C")
+        pixels = ramps.colour_indices(matrix).copy(order="C")
         image = QImage(pixels.data, columns, rows, columns, QImage.Format.Format_Indexed8)
         image.setColorTable(ramps.colour_table(matrix.ramp, self.style.theme))
         self._known[key] = (matrix, pixels, image)
@@ -181,7 +181,8 @@ class ThumbnailRow(QWidget):
         self._painter.keep({chart.key for chart in charts})
         self.places.count = len(charts)
         titles = ", ".join(
-            f"{plain(chart.title)}{' (selected)' if chart.chosen else ''}" for chart in charts
+            f"{strip_markup(chart.title)}{' (selected)' if chart.chosen else ''}"
+            for chart in charts
         )
         self.setAccessibleName(f"Overviews: {titles}")
         self._chosen = next((chart.key for chart in charts if chart.chosen), "")
@@ -275,7 +276,7 @@ class ThumbnailRow(QWidget):
     def _point(self, index: int | None) -> None:
         """Highlight the layer of a picture in all panels; None clears the highlight."""
         matrix = None if index is None else self._charts[index].matrix
-        pointed = selected(layer=None if matrix is None else matrix.layer)
+        pointed = make_selection(layer=None if matrix is None else matrix.layer)
         if pointed != self._pointed:
             self._pointed = pointed
             self.pointed.emit(pointed)
@@ -298,6 +299,6 @@ class ThumbnailRow(QWidget):
         if index is not None:
             chart = self._charts[index]
             name = chart.matrix.name if chart.matrix is not None else ""
-            text = tip(": ".join(filter(None, (plain(chart.title), name))))
+            text = tip(": ".join(filter(None, (strip_markup(chart.title), name))))
         QToolTip.showText(event.globalPos(), text, self)
         return True

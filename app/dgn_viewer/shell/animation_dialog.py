@@ -11,7 +11,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QDialog, QFileDialog, QProgressBar, QWidget
 
 from dgn_engine.confinement.start_folder import find_program
-from dgn_engine.figures.animation_format import waits
+from dgn_engine.figures.animation_format import frame_durations
 from dgn_engine.figures.figure_style import COLUMN, TEXT
 from dgn_engine.text.written_numbers import format_duration
 from dgn_viewer.shell.file_dialogs import ask_new_file
@@ -198,5 +198,5 @@ class AnimationDialog(QDialog):
         if count < 2:
             return f"{steps}; an animation needs at least two.", False
         pages = min(count, self.pages.value())
-        seconds = sum(waits(pages, self.rate.value())) / 1000.0
+        seconds = sum(frame_durations(pages, self.rate.value())) / 1000.0
         return f"{steps}: {pages:,} frames, {format_duration(seconds)}.", True

@@ -17,7 +17,7 @@ from dgn_engine.figures.film_order import FilmOrder, FilmPanel
 from dgn_engine.figures.film_process import FilmCancelledError, FilmProcess
 from dgn_engine.storage.atomic_write import check_output
 from dgn_engine.views.event_notices import Notice
-from dgn_engine.views.frame_source import Source
+from dgn_engine.views.frame_source import FrameSource
 from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.shell.animation_dialog import AnimationDialog, AnimationWish
@@ -56,7 +56,7 @@ class AnimationExport:
         self.dialog: AnimationDialog | None = None
         self._look = QTimer(context.window, interval=_LOOK_MS)
         self._look.timeout.connect(self._show_progress)
-        self._listed: Source | None = None  # source of the steps in the dialog
+        self._listed: FrameSource | None = None  # source of the steps in the dialog
         cursor.reach_changed.connect(self._on_reach)
         cursor.changed.connect(self._follow_run)
 
@@ -110,7 +110,7 @@ class AnimationExport:
         self._listed = source
         self.dialog.show_steps(None)
         self.dialog.show_reach(self._cursor.reach or (0, self._cursor.last_step))
-        self._thread.ask(lambda: source.frames().steps, self._on_steps, "steps")
+        self._thread.ask(lambda: source.open_frames().steps, self._on_steps, "steps")
 
     def _on_steps(self, found: Any) -> None:
         if isinstance(found, UserError):
@@ -135,7 +135,7 @@ class AnimationExport:
         self._look.start()
         self._show_progress()
 
-    def _order(self, wish: AnimationWish, source: Source) -> FilmOrder:
+    def _order(self, wish: AnimationWish, source: FrameSource) -> FilmOrder:
         hosts = {name: self._docks.hosts[name] for name in wish.panels}
         return FilmOrder(
             "The run",
@@ -202,6 +202,6 @@ def _written(path: Path, order: FilmOrder, progress: Progress) -> str:
     """Render and write the animation (in the thread); return its description."""
     check_format(path)
     check_output(path)
-    film = progress.process.make(order, progress.tell)
+    film = progress.process.request_film(order, progress.tell)
     write_export(path, film.content)
     return film.words

@@ -13,10 +13,15 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
 
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.scene.run_text import branch_in_words, data_in_words, middle_cut, reading_of
+from dgn_engine.scene.run_text import (
+    describe_assumption,
+    describe_branch,
+    describe_data,
+    shorten_middle,
+)
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.storage.runs.folder_layout import is_same_folder
-from dgn_engine.views.event_notices import Told
+from dgn_engine.views.event_notices import ShownNotice
 from dgn_viewer.notices import Notices
 from dgn_viewer.shell.notice_line import AnswerRow, answers
 from dgn_viewer.style.stylesheet import mixed
@@ -60,7 +65,7 @@ def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | Non
         branch = now.branch
         is_current = compared.at_step is None
         if branch is not None and is_current and is_same_folder(branch.folder, compared.folder):
-            text_b, about = branch_in_words(branch), f" ({branch.name}; {branch.sharing})"
+            text_b, about = describe_branch(branch), f" ({branch.name}; {branch.sharing})"
             stop_button = ("run.stop_branch",) if branch.is_training else ()
         tip_b = f"B: {text_b}{about}"
         if shown.b is not None:  # a recorded step, not the current network
@@ -71,11 +76,11 @@ def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | Non
     if not inspected:
         return None
     accuracy = f", {now.scored.sentence}" if now.scored is not None else ""
-    reading = f", {reading_of(run)}" if run.assuming else ""
-    data = data_in_words(run.config.data)
+    reading = f", {describe_assumption(run)}" if run.assuming else ""
+    data = describe_data(run.config.data)
     text = f"Inspecting {inspected} on {data}{accuracy}{reading} – not training"
     shorter = (
-        f"{middle_cut(inspected, cut)} on {middle_cut(data, cut)}{accuracy}{more} – not training"
+        f"{shorten_middle(inspected, cut)} on {shorten_middle(data, cut)}{accuracy}{more} – not training"
         for more in dict.fromkeys((reading, ""))
         for cut in _CUTS
     )
@@ -209,7 +214,7 @@ class QuestionRow(TintedRow):
     def __init__(self, notices: Notices, window: QWidget) -> None:
         super().__init__("bar.question", "Question", window)
         self._notices = notices
-        self._entry: Told | None = None
+        self._entry: ShownNotice | None = None
         self.sentence = ElidedLabel("", least=60)
         self._answers = AnswerRow()
         self.add_line("banner", (self.sentence, 1), self._answers, margins=(12, 4, 8, 4))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.figures.figure_style import FigureStyle
-from dgn_engine.figures.provenance import FigurePanel, context_of
+from dgn_engine.figures.provenance import FigurePanel, make_provenance
 from dgn_engine.scene.elements import Scene
 from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_dock import PanelDock
@@ -87,7 +87,7 @@ def captured(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
     for host, run_number in zip(hosts, runs, strict=True):
         shown = host.shown()
         if isinstance(shown, Scene) and run_number == max(runs):
-            context = context_of(host.drawn.view, host.spec, shown)
+            context = make_provenance(host.drawn.view, host.spec, shown)
             panels.append(FigurePanel(host.panel_id, shown, context))
     if not panels:
         message = "The open panels are still empty; export after the first frame."

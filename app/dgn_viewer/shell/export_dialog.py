@@ -179,7 +179,9 @@ class ExportDialog(QDialog):
         if self.form.kind in NUMBERS:
             return "The file contains the data of the panels; figure options do not apply."
         height = shown.height() / shown.devicePixelRatio() / _DPI
-        font_sizes = f"{format_number(style.size)} and {format_number(style.small)} pt"
+        font_sizes = (
+            f"{format_number(style.text_size)} and {format_number(style.small_text_size)} pt"
+        )
         text = (
             f"{format_number(style.width)} × {format_number(height, 3)} in, text at {font_sizes}."
         )

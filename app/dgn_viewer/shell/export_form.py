@@ -24,7 +24,7 @@ from dgn_engine.figures.figure_style import (
     curve_names,
 )
 from dgn_engine.figures.provenance import FigurePanel
-from dgn_engine.scene.typeset import plain
+from dgn_engine.scene.typeset import strip_markup
 from dgn_engine.text.written_numbers import format_number
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
@@ -114,11 +114,11 @@ class ExportForm(QWidget):
         self._legend.clear()
         self.names = {}
         for name in curve_names([panel.scene for panel in panels]):
-            line = QLineEdit(self._renamed.get(name, name).replace(name, plain(name)))
+            line = QLineEdit(self._renamed.get(name, name).replace(name, strip_markup(name)))
             line.setPlaceholderText("no name")
-            line.setAccessibleName(f"Name of the curve {plain(name)}")
+            line.setAccessibleName(f"Name of the curve {strip_markup(name)}")
             line.textEdited.connect(lambda text, name=name: self._rename(name, text))
-            self._legend.add(plain(name), line, "Use $…$ for TeX math")
+            self._legend.add(strip_markup(name), line, "Use $…$ for TeX math")
             self.names[name] = line
         self._legend.setVisible(bool(self.names))
 
@@ -231,5 +231,5 @@ class ExportForm(QWidget):
     def _rename(self, name: str, text: str) -> None:
         """Rename a curve during typing; its plain name in the text is replaced by its TeX name."""
         self._renamed.pop(name, None)
-        self._renamed[name] = text.replace(plain(name), name)
+        self._renamed[name] = text.replace(strip_markup(name), name)
         self.changed.emit()

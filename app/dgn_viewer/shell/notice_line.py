@@ -9,7 +9,7 @@ from PySide6.QtGui import QCursor, QMouseEvent
 from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QToolButton, QWidget
 
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_engine.views.event_notices import Kind, NoticeButton, Told
+from dgn_engine.views.event_notices import Kind, NoticeButton, ShownNotice
 from dgn_viewer.notices import Notices
 from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
 from dgn_viewer.widgets.announcement import announce
@@ -43,14 +43,14 @@ class AnswerRow(QWidget):
         self.setVisible(bool(buttons))
 
 
-def answers(notices: Notices, entry: Told) -> list[QPushButton]:
+def answers(notices: Notices, entry: ShownNotice) -> list[QPushButton]:
     return [
         push_button(button.text, _answering(notices, entry, button), "small")
         for button in notices.buttons(entry)
     ]
 
 
-def _answering(notices: Notices, entry: Told, button: NoticeButton) -> Callable[[], None]:
+def _answering(notices: Notices, entry: ShownNotice, button: NoticeButton) -> Callable[[], None]:
 
     def take() -> None:
         focused = QApplication.focusWidget()
@@ -85,7 +85,7 @@ class NoticeLine(QFrame):
         self._say = say
         self.setObjectName("notice_line")
         self._notices = notices
-        self._entry: Told | None = None
+        self._entry: ShownNotice | None = None
         self._showing: tuple[object, ...] = ()
         self._theme = LIGHT
         self._icon = PlainLabel()
@@ -120,7 +120,7 @@ class NoticeLine(QFrame):
         self.renew()
 
     @property
-    def entry(self) -> Told | None:
+    def entry(self) -> ShownNotice | None:
         return self._entry
 
     def offers(self) -> list[QPushButton]:
@@ -171,11 +171,11 @@ class NoticeLine(QFrame):
     def _open_list(self) -> None:
         self._notices.list_wanted.emit(self._entry)
 
-    def _announce(self, entry: Told) -> None:
+    def _announce(self, entry: ShownNotice) -> None:
         self._say(self.sentence, self._spoken(entry), entry.notice.kind != "info")
 
     @staticmethod
-    def _spoken(entry: Told) -> str:
+    def _spoken(entry: ShownNotice) -> str:
         return f"{_KINDS[entry.notice.kind]}: {entry.notice.text}"
 
     def _paint(self) -> None:
@@ -194,5 +194,5 @@ class NoticeLine(QFrame):
         )
 
 
-def _offers(entry: Told | None) -> bool:
+def _offers(entry: ShownNotice | None) -> bool:
     return entry is not None and bool(entry.notice.offers)

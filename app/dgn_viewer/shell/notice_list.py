@@ -7,7 +7,7 @@ from PySide6.QtGui import QFontDatabase, QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_engine.views.event_notices import Told
+from dgn_engine.views.event_notices import ShownNotice
 from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.notices import Notices
 from dgn_viewer.shell.notice_line import ICONS, AnswerRow, answers, colour_of
@@ -21,7 +21,7 @@ _MARGIN = 8
 class NoticeRow(QFrame):
     """One notice: time, kind, text, step and buttons."""
 
-    def __init__(self, entry: Told, notices: Notices, theme: Theme) -> None:
+    def __init__(self, entry: ShownNotice, notices: Notices, theme: Theme) -> None:
         super().__init__()
         self.entry = entry
         self._notices = notices
@@ -118,7 +118,7 @@ class NoticeList(QFrame):
         """Return the notices, newest first."""
         return list(self._shown)
 
-    def open_at(self, entry: Told | None) -> None:
+    def open_at(self, entry: ShownNotice | None) -> None:
         """Show the list at this notice; without a notice, toggle the list."""
         if entry is None and self.isVisible():
             self.leave()

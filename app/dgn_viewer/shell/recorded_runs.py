@@ -25,7 +25,7 @@ from dgn_engine.protocol.runs import (
     ThinRuns,
 )
 from dgn_engine.protocol.training import Resume
-from dgn_engine.scene.run_text import ago
+from dgn_engine.scene.run_text import format_age
 from dgn_engine.storage.runs.run_removal import check_removable
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.views.event_notices import Notice, NoticeButton
@@ -157,7 +157,7 @@ class RecordedRuns(QObject):
             Notice(
                 "info",
                 f"The run {run.name} was interrupted at step {run.step:,}, "
-                f"{ago(time.time() - run.touched)}.{others}",
+                f"{format_age(time.time() - run.touched)}.{others}",
                 offers=(
                     NoticeButton("Continue", lambda: self._context.send(ContinueRun(run.folder))),
                     NoticeButton("Show", lambda: self._context.send(ShowRun(run.folder))),

@@ -20,7 +20,7 @@ from dgn_engine.protocol.training import (
     SetValueInput,
     SwapRegime,
 )
-from dgn_engine.scene.run_text import run_in_words, weights_in_words
+from dgn_engine.scene.run_text import describe_run, describe_weights
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.past_view import BACK_TO_LIVE
 from dgn_viewer.style.stylesheet import plain_tip
@@ -148,8 +148,8 @@ class RunToolbar(FixedBar):
         if now.run is not None:
             entry, feature = now.regime_entry, now.parameters_feature
             has_own_gates = entry is not None and entry.own_gates
-            weights = weights_in_words(now.run, feature, has_own_gates)
-            full_text = run_in_words(now.run, feature)
+            weights = describe_weights(now.run, feature, has_own_gates)
+            full_text = describe_run(now.run, feature)
             self.summary.say(full_text, weights, full_text.rpartition(" · ")[0])
         elif not now.is_ready:
             self.summary.say("" if now.phase == "stopped" else "loading torch…")

@@ -13,7 +13,7 @@ from typing import Any
 from PySide6.QtCore import QObject, QSize, Qt
 from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QTabBar, QToolButton, QWidget
 
-from dgn_engine.scene.kept_charts import charts_as_json, charts_of_json
+from dgn_engine.scene.kept_charts import charts_as_json, charts_from_json
 from dgn_viewer.docks.layout_history import LayoutHistory
 from dgn_viewer.docks.panel_dock import CHART
 from dgn_viewer.docks.panel_docks import PanelDocks
@@ -207,7 +207,7 @@ def _charts(docks: PanelDocks) -> dict[str, Any]:
 def _set_charts(docks: PanelDocks, untrusted: Any) -> None:
     panels = untrusted if isinstance(untrusted, dict) else {}
     for name, host in docks.hosts.items():
-        host.charts.put_all(charts_of_json(panels.get(name)))
+        host.charts.put_all(charts_from_json(panels.get(name)))
 
 
 def _choose(docks: PanelDocks, panels: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
-from dgn_engine.scene.number_style import written
+from dgn_engine.scene.number_style import rewrite_numbers
 
 _STYLE = "number_style"  # application property: an example of the style
 
@@ -21,4 +21,6 @@ def choose_numbers(application: QApplication, example: str) -> None:
 def with_chosen_numbers(text: str) -> str:
     """Return the text with its numbers in the chosen style."""
     application = QApplication.instance()
-    return text if application is None else written(text, application.property(_STYLE) or "")
+    return (
+        text if application is None else rewrite_numbers(text, application.property(_STYLE) or "")
+    )

@@ -19,7 +19,7 @@ from dgn_engine.protocol.runs import FramesRecorded
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.views.compared_step import ComparedStep
-from dgn_engine.views.frame_source import Source
+from dgn_engine.views.frame_source import FrameSource
 from dgn_engine.views.history import History
 from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest
 from dgn_viewer.timeline.step_cursor import StepCursor
@@ -46,7 +46,7 @@ class ComparedCursor(QObject):
         history: History,
         probes: Iterable[str],
         draw: Callable[[float], None],
-        held: Callable[[], Source | None],
+        held: Callable[[], FrameSource | None],
         parent: QObject | None = None,
     ) -> None:
         """Create a cursor that shows nothing yet.
@@ -187,10 +187,10 @@ class ComparedCursor(QObject):
         self._history.show_as_b(None)
         self.changed.emit()
 
-    def _source(self) -> Source | None:
+    def _source(self) -> FrameSource | None:
         """Return where the frames of B are stored."""
         folder = "" if self._frames is None else self._frames.folder
-        return Source(folder, foreign=True) if folder else self._held()
+        return FrameSource(folder, foreign=True) if folder else self._held()
 
     def _ask(self, step: int, moved: int) -> None:
         source = self._source()

@@ -18,7 +18,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
-from dgn_engine.views.frame_source import Source
+from dgn_engine.views.frame_source import FrameSource
 
 _SHARE = 0.05  # share of the time spent listing the folder of a run in progress
 _LEAST = 0.5  # minimum seconds between two listings
@@ -32,7 +32,7 @@ class StepRequest:
     Without `frame`, only the list of recorded steps is requested.
     """
 
-    source: Source
+    source: FrameSource
     step: int = 0
     moved: int = 0
     frame: bool = True
@@ -69,7 +69,7 @@ class PastReader(QObject):
         self._closed = False
         self._thread: threading.Thread | None = None
         # Used by the thread only:
-        self._source: Source | None = None
+        self._source: FrameSource | None = None
         self._steps: RecordedSteps | HeldFrames | None = None
         self._next_look = 0.0
 
@@ -135,11 +135,11 @@ class PastReader(QObject):
             return StepFound(request, known, trouble=str(error))
         return StepFound(request, steps.steps, frame, seconds=time.thread_time() - began)
 
-    def _look(self, source: Source) -> RecordedSteps | HeldFrames:
+    def _look(self, source: FrameSource) -> RecordedSteps | HeldFrames:
         """Return the steps of this source, listing them again only now and then."""
         now = self._clock()
         if self._steps is None or source != self._source:
-            self._steps, self._source = source.frames(), source
+            self._steps, self._source = source.open_frames(), source
         elif now >= self._next_look:
             self._steps.renew()
         else:

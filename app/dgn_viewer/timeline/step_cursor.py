@@ -12,7 +12,7 @@ from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import FramesRecorded, RecordingMended
 from dgn_engine.protocol.training import RunStarted
-from dgn_engine.views.frame_source import Source
+from dgn_engine.views.frame_source import FrameSource
 from dgn_engine.views.history import History
 from dgn_viewer.timeline.frame_keeper import FrameKeeper
 from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest
@@ -117,7 +117,7 @@ class StepCursor(QObject):
         super().__init__(parent)
         self._history = history
         self._draw = draw
-        self.source: Source | None = None  # where the frames of the run are stored
+        self.source: FrameSource | None = None  # where the frames of the run are stored
         self._reader = PastReader(self)
         self._reader.found.connect(self._found, Qt.ConnectionType.QueuedConnection)
         self._reader.kept.connect(self._kept, Qt.ConnectionType.QueuedConnection)
@@ -230,16 +230,16 @@ class StepCursor(QObject):
                 self.keeper.end()
                 self.source = None
                 if not event.inspected:
-                    self.source = Source(held=self.keeper.begin())
+                    self.source = FrameSource(held=self.keeper.begin())
                 self._wanted.steps, self._thins = (), False
                 self.choose_reach(0, 0)
                 self.live()
             case FramesRecorded():
                 self.keeper.end()
-                self.source = Source(event.folder, event.foreign)
+                self.source = FrameSource(event.folder, event.foreign)
                 self.tell()
             case RecordingMended(folder=folder) if folder and self.source is not None:
-                self.source = Source(folder, self.source.foreign)
+                self.source = FrameSource(folder, self.source.foreign)
 
     def list_steps(self) -> None:
         """Refresh the list of recorded steps, unless a step is being read."""

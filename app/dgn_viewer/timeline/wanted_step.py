@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dgn_engine.views.frame_source import Source
+from dgn_engine.views.frame_source import FrameSource
 from dgn_engine.views.past_view import Past
 from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest
 
@@ -28,7 +28,7 @@ class WantedStep:
         self.steps: tuple[int, ...] = ()
         self.request: StepRequest | None = None  # not answered yet
 
-    def want(self, source: Source, step: int, moved: int, last: int) -> None:
+    def want(self, source: FrameSource, step: int, moved: int, last: int) -> None:
         """Request the step `moved` recorded steps from `step`; `last`: the last existing step."""
         self.request = StepRequest(source, step, moved)
         if self.step is None or not moved:

@@ -22,7 +22,7 @@ from dgn_engine.figures.recorded_panels import (
     read_at_steps,
     with_charts,
 )
-from dgn_engine.scene.typeset import plain
+from dgn_engine.scene.typeset import strip_markup
 from dgn_engine.storage.atomic_write import check_output
 from dgn_engine.text.printable import print_line
 
@@ -83,7 +83,7 @@ def draw_film(arguments: argparse.Namespace) -> int:
     style = _with_legend(style, pages[-1], arguments.legend)
     save_animation(pages, path, style, arguments.per_second)
     hint = " (--pages)" if recorded.thinned else ""
-    print_line(f"{path}: {recorded.words}{hint}")
+    print_line(f"{path}: {recorded.page_summary}{hint}")
     return 0
 
 
@@ -138,18 +138,20 @@ def _style(arguments: argparse.Namespace) -> FigureStyle:
 def _with_legend(
     style: FigureStyle, panels: Sequence[FigurePanel], wanted: Sequence[str]
 ) -> FigureStyle:
-    curve_by_name = {plain(name): name for name in curve_names([panel.scene for panel in panels])}
+    curve_by_name = {
+        strip_markup(name): name for name in curve_names([panel.scene for panel in panels])
+    }
     legend = []
     for renaming in wanted:
         name, sign, text = renaming.partition("=")
-        if not sign or plain(name) not in curve_by_name:
+        if not sign or strip_markup(name) not in curve_by_name:
             names = ", ".join(curve_by_name) or "none"
             raise UserError(
                 Where("--legend") + f" {renaming} matches no curve. Available: {names}.",
                 kind="unknown-name",
                 value=renaming,
             )
-        legend.append((curve_by_name[plain(name)], text))
+        legend.append((curve_by_name[strip_markup(name)], text))
     return replace(style, legend=tuple(legend))
 
 

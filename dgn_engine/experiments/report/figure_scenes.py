@@ -14,9 +14,9 @@ from dgn_engine.experiments.report.formatting import series_of
 from dgn_engine.experiments.report.mathematics import typeset
 from dgn_engine.protocol.experiments import Figure, PlottedLine
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Dash, Matrix, Role, Scene
-from dgn_engine.scene.matrix_colours import Span, ranged, span_range
-from dgn_engine.scene.scatter import scattered
-from dgn_engine.scene.typeset import plain
+from dgn_engine.scene.matrix_colours import Span, span_range, with_colour_range
+from dgn_engine.scene.scatter import scatter_curve
+from dgn_engine.scene.typeset import strip_markup
 from dgn_engine.text.written_numbers import format_number
 
 _FEW = 12  # lines with at most this many points get markers
@@ -59,7 +59,7 @@ def _chart(figure: Figure, row: int) -> Chart:
     curves = tuple(_with_own_names(figure, _all_curves(figure)))
     named = [curve for curve in curves if curve.name]
     alike = len({curve.role for curve in named}) < len(named)  # only their dashes differ
-    crowded = alike or any(len(plain(curve.name)) > _LONG for curve in named)
+    crowded = alike or any(len(strip_markup(curve.name)) > _LONG for curve in named)
     return Chart(
         key=figure.name,
         title=typeset(figure.title),
@@ -99,7 +99,7 @@ def _picture(figure: Figure, row: int) -> Chart:
         title=typeset(figure.title),
         x=_tile_axis(figure.x, figure.columns, values.shape[1]),
         y=_tile_axis(figure.y, figure.rows, values.shape[0]),
-        matrix=matrix if reach is None else ranged(matrix, *reach),
+        matrix=matrix if reach is None else with_colour_range(matrix, *reach),
         row=row,
         square=True,
     )
@@ -242,7 +242,7 @@ def _points(line: PlottedLine, x: Sequence[float], role: Role, log: bool) -> Ite
     order = np.argsort(np.asarray(x, dtype=np.float64), kind="stable")
     at = np.asarray(x, dtype=np.float64)[order]
     y = np.asarray(line.y, dtype=np.float64)[order]
-    yield replace(scattered(_short(line.label), at, y, role), ring=line.style == "printed")
+    yield replace(scatter_curve(_short(line.label), at, y, role), ring=line.style == "printed")
     if line.spread:
         half = np.asarray(line.spread, dtype=np.float64)[order]
         ends = np.stack([y - half, y + half], axis=1)

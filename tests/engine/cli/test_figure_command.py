@@ -15,7 +15,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.figures.recorded_panels import panels_of_run
 from dgn_engine.notebook.notebook_figure import figure as draw
-from dgn_engine.scene.elements import Scene, same
+from dgn_engine.scene.elements import Scene, deep_equal
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_writer import export_run
@@ -174,7 +174,7 @@ def test_arrays_of_two_steps_are_named_by_their_step(run: Path, tmp_path: Path) 
 def test_a_session_file_is_read_as_its_run_is(run: Path, tmp_path: Path) -> None:
     session = tmp_path / "first.dgn"
     export_run(run, session)
-    assert same(both(run, "overlap").scene, both(session, "overlap").scene)
+    assert deep_equal(both(run, "overlap").scene, both(session, "overlap").scene)
     ours, theirs = tmp_path / "ours.npz", tmp_path / "theirs.npz"
     for source, out in ((run, ours), (session, theirs)):
         figure(source, "--panel", "ntk", "-o", out)

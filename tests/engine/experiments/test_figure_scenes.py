@@ -10,7 +10,7 @@ import pytest
 from dgn_engine.experiments import Figure, PlottedLine
 from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.scene.elements import Chart
-from dgn_engine.scene.readout import describe
+from dgn_engine.scene.readout import describe_point
 
 MODELS = tuple(90.0 + n % 8 for n in range(48))
 BOXES = Figure(
@@ -67,7 +67,7 @@ def test_points_have_no_line_between_them() -> None:
 
 
 def test_the_cursor_names_the_category_and_no_edges() -> None:
-    first, *lines = describe(chart(), 2.1, 99.0)
+    first, *lines = describe_point(chart(), 2.1, 99.0)
     assert first == "ReLU"
     assert len(lines) == 3
     assert lines[-1] == "printed  99.9"

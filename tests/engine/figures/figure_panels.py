@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from dgn_engine.figures.figure_page import draw_page
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.paper import print_style
-from dgn_engine.figures.provenance import FigurePanel, context_of
+from dgn_engine.figures.provenance import FigurePanel, make_provenance
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_spec import View, all_panels
 
@@ -37,7 +37,7 @@ def panel(name: str, view: View) -> FigurePanel:
     view = replace(view, run=replace(view.run, probe_set=probes))
     scene = PANELS[name].draw(view)
     assert isinstance(scene, Scene)
-    return FigurePanel(name, scene, context_of(view, PANELS[name], scene))
+    return FigurePanel(name, scene, make_provenance(view, PANELS[name], scene))
 
 
 def page(panels: Sequence[FigurePanel], style: FigureStyle) -> Figure:

@@ -142,7 +142,9 @@ def test_a_film_lasts_as_long_as_its_pages_stand(tmp_path: Path) -> None:
     path = save_animation(pages(5), tmp_path / "film.mp4", STYLE, 10.0)
     told = subprocess.run(["ffmpeg", "-i", str(path)], capture_output=True, text=True, check=False)
     lasts = float(told.stderr.partition("Duration: 00:00:")[2].partition(",")[0])
-    assert sum(animation_format.waits(5, 10.0)) == 1900  # milliseconds: four tenths and the rest
+    assert (
+        sum(animation_format.frame_durations(5, 10.0)) == 1900
+    )  # milliseconds: four tenths and the rest
     assert lasts == pytest.approx(1.9, abs=0.04)  # one frame of the film
 
 
@@ -162,5 +164,7 @@ def test_whoever_is_told_of_a_page_can_end_the_work(after: int, tmp_path: Path) 
 
 def test_the_larger_a_page_is_the_fewer_dots_it_has() -> None:
     sizes = ((3.25, 0.0), (20.0, 4.0), (20.0, 20.0))
-    low, wide, large = (animation._moving(FigureStyle(w, h, dpi=600)).dpi for w, h in sizes)
+    low, wide, large = (
+        animation._limit_resolution(FigureStyle(w, h, dpi=600)).dpi for w, h in sizes
+    )
     assert 150 == low >= wide > large >= 50

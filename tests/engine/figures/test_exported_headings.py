@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import NetConfig, RunConfig
-from dgn_engine.figures.export_values import arrays, csv_text, save_numbers, write_export
-from dgn_engine.figures.provenance import Provenance, context_of
+from dgn_engine.figures.export_values import csv_text, save_numbers, scene_arrays, write_export
+from dgn_engine.figures.provenance import Provenance, make_provenance
 from dgn_engine.figures.save_figure import save_figure
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Mark, Matrix, Scene
@@ -83,7 +83,7 @@ def test_a_table_of_a_matrix() -> None:
 
 
 def test_arrays_are_named_by_chart_and_curve(recorded: Recorded) -> None:
-    found = arrays(replace(SCENE, note="A note on $K^F$."), CONTEXT)
+    found = scene_arrays(replace(SCENE, note="A note on $K^F$."), CONTEXT)
     assert found["loss.curve 1.y"] is CURVES.curves[1].y
     assert MATRIX.matrix is not None
     assert found["map.values"] is MATRIX.matrix.values
@@ -144,10 +144,12 @@ def test_a_figure_says_where_its_data_come_from() -> None:
     assert Provenance("Panel").as_dict() == {"title": "Panel", "step": 0}
     config = RunConfig(net=NetConfig("fc"), seed=3)
     view = View(run=run((64,), (64,), config=config), regime="DL", step=9)
-    assert context_of(view, NTK, Scene((), step=7)) == Provenance(
+    assert make_provenance(view, NTK, Scene((), step=7)) == Provenance(
         "NTK", "DL", "digits", "fc 64×3", 3, 7
     )
-    assert context_of(View(regime="DL"), NTK, Scene((), step=7)) == Provenance("NTK", "DL", step=7)
+    assert make_provenance(View(regime="DL"), NTK, Scene((), step=7)) == Provenance(
+        "NTK", "DL", step=7
+    )
 
 
 def test_a_figure_says_of_how_many_examples_it_is_how_exact_and_what_came_after_it() -> None:
@@ -159,13 +161,13 @@ def test_a_figure_says_of_how_many_examples_it_is_how_exact_and_what_came_after_
         outdated={"ntk": Mark(7.0, "FR-II"), "npk": Mark(9.0, "FL")},
         compared=ComparedRun("b.pt", readings={"ntk": replace(ours, remark="64, exact")}),
     )
-    said = context_of(view, NTK, Scene((), step=7))
+    said = make_provenance(view, NTK, Scene((), step=7))
     picture = "NTK · step 7, before FR-II · 8 of 64 · ± 5 % · B: 64, exact"
-    assert said.picture == picture
+    assert said.panel_caption == picture
     assert said.caption == f"{picture} · FR-II · digits · fc 64×3 · seed 0"
     assert said.as_dict()["examples"] == "8 of 64 · ± 5 % · B: 64, exact"
     both = replace(view, compared=ComparedRun("b.pt", readings={"ntk": ours}))
-    assert context_of(both, NTK, Scene((), step=7)).examples == "8 of 64 · ± 5 %"
+    assert make_provenance(both, NTK, Scene((), step=7)).examples == "8 of 64 · ± 5 %"
 
 
 def test_exported_numbers_are_raw_and_say_what_was_shown() -> None:
@@ -179,6 +181,6 @@ def test_exported_numbers_are_raw_and_say_what_was_shown() -> None:
         "train\t1\t9.0",
         "train\t2\t1.0",
     ]
-    found = arrays(Scene((chart,)), Provenance("Training"))
+    found = scene_arrays(Scene((chart,)), Provenance("Training"))
     assert found["loss.train.y"].tolist() == [1.0, 9.0, 1.0]
     assert sorted(found) == ["about", "loss.axes", "loss.train.x", "loss.train.y"]

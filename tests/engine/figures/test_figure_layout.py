@@ -17,7 +17,13 @@ from dgn_engine.figures.figure_page import draw_page
 from dgn_engine.figures.figure_style import COLUMN, TEXT, FigureStyle, curve_names
 from dgn_engine.figures.paper import print_style
 from dgn_engine.figures.provenance import FigurePanel, Provenance
-from dgn_engine.figures.set_text import fitting, settable, why_not_set, width_of, wrapped
+from dgn_engine.figures.set_text import (
+    escape_dollars,
+    math_error,
+    shorten_text,
+    width_of,
+    wrap_text,
+)
 from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Scene
 from dgn_engine.scene.panel_spec import View, all_panels
 from tests.daily import nightly
@@ -203,27 +209,27 @@ def test_a_figure_without_caption_is_lower_by_it(make_view: MakeView) -> None:
 def test_lines_end_at_spaces_outside_formulas() -> None:
     with print_style():
         text = "one word and another and $Θ^f and so on$ and then one more of them"
-        lines = wrapped(text, 8.0, 120.0)
+        lines = wrap_text(text, 8.0, 120.0)
         assert " ".join(lines) == text
         assert len(lines) > 1
         assert all(line.count("$") % 2 == 0 for line in lines)
         assert all(width_of(line, 8.0) <= 120.0 for line in lines)
-        assert wrapped("", 8.0, 50.0) == []
+        assert wrap_text("", 8.0, 50.0) == []
 
 
 def test_what_is_too_wide_is_cut_in_its_middle() -> None:
     with print_style():
-        cut = fitting("Labrador retriever", 8.0, 50.0)
+        cut = shorten_text("Labrador retriever", 8.0, 50.0)
         assert width_of(cut, 8.0) <= 50.0
     assert (cut[0], cut[-1], "…" in cut) == ("L", "r", True)
 
 
 def test_dollars_that_are_no_formula_are_letters() -> None:
     with print_style():
-        assert settable("$K^V$") == "$K^V$"
-        assert settable("5 $ a piece") == "5 $ a piece"
-        assert settable("$^{$ and more") == r"\$^{\$ and more"
-        assert why_not_set("plain") == ""
+        assert escape_dollars("$K^V$") == "$K^V$"
+        assert escape_dollars("5 $ a piece") == "5 $ a piece"
+        assert escape_dollars("$^{$ and more") == r"\$^{\$ and more"
+        assert math_error("plain") == ""
 
 
 def test_a_figure_names_events_below_the_axis_and_names_never_overprint() -> None:

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from dgn_engine.figures.export_values import save_numbers, write_export
-from dgn_engine.figures.provenance import Provenance, context_of
+from dgn_engine.figures.provenance import Provenance, make_provenance
 from dgn_engine.figures.save_figure import save_figure
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_spec import View, all_panels
@@ -37,7 +37,7 @@ AXES = {
 def _scene(panel: str, view: View) -> tuple[Scene, Provenance]:
     scene = PANELS[panel].draw(view)
     assert isinstance(scene, Scene)
-    return scene, context_of(view, PANELS[panel], scene)
+    return scene, make_provenance(view, PANELS[panel], scene)
 
 
 def _svg_texts(path: Path) -> set[str]:

@@ -21,7 +21,7 @@ from dgn_engine.figures.film_process import FilmCancelledError, FilmFaultError, 
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.storage.runs.held_frames import HeldFrames
-from dgn_engine.views.frame_source import Source
+from dgn_engine.views.frame_source import FrameSource
 from dgn_engine.views.past_view import PastViews
 from tests.engine.confinement.trap_folder import make_trap_folder
 from tests.refusals import ANY, refused
@@ -37,7 +37,7 @@ def order(*steps: int) -> FilmOrder:
     return FilmOrder(
         "The run",
         PastViews(View()),
-        Source(held=held),
+        FrameSource(held=held),
         {"spectrum": FilmPanel({}, {})},
         (0, 100),
         10,
@@ -70,7 +70,7 @@ def test_frames_that_are_held_in_memory_come_back_from_another_process() -> None
 
 def test_the_child_draws_what_was_ordered_and_says_how_far_it_is() -> None:
     answers = io.BytesIO()
-    film_child.serve(io.BytesIO(pickle.dumps(order(0, 10, 40))), answers)
+    film_child.serve_order(io.BytesIO(pickle.dumps(order(0, 10, 40))), answers)
     lines = answers.getvalue().split(b"\n", 7)
     said = [json.loads(line) for line in lines[:7]]
     assert said[0] == {"words": "Reading step 1 of 3 …", "done": 0, "of": 3}
@@ -90,7 +90,7 @@ def test_a_child_obeys_nothing_of_the_folder_where_the_user_stands(
     monkeypatch.chdir(traps.folder)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "."]))
     monkeypatch.setattr(sys, "path", [*sys.path, "", str(traps.folder)])
-    film = FilmProcess().make(order(0, 10, 40), lambda *told: None)
+    film = FilmProcess().request_film(order(0, 10, 40), lambda *told: None)
     assert traps.marks == []
     assert Image.open(io.BytesIO(film.content)).n_frames == 3
 
@@ -98,7 +98,7 @@ def test_a_child_obeys_nothing_of_the_folder_where_the_user_stands(
 def test_what_the_child_refuses_or_fails_at_is_its_last_line() -> None:
     for given, key in ((pickle.dumps(order(0)), "refused"), (b"no order", "trace")):
         answers = io.BytesIO()
-        film_child.serve(io.BytesIO(given), answers)
+        film_child.serve_order(io.BytesIO(given), answers)
         assert json.loads(answers.getvalue().splitlines()[-1])[key]
 
 
@@ -108,12 +108,12 @@ def test_a_film_comes_back_whole_or_as_a_refusal() -> None:
         'out.write(b\'{"words": "Drawing", "done": 1, "of": 2}\\n\')\n'
         'out.write(b\'{"film": 3, "words": "two pages"}\\nGIF\')\n'
     )
-    made = child(script).make(order(0), lambda *told: heard.append(told))
+    made = child(script).request_film(order(0), lambda *told: heard.append(told))
     assert made == Film(b"GIF", "two pages")
     assert heard == [("Drawing", 1, 2)]
     late = child(script)
     with pytest.raises(FilmCancelledError):  # though it came: nobody wants it any more
-        late.make(order(0), lambda *_: late.stop())
+        late.request_film(order(0), lambda *_: late.stop())
     for script, kind, value in (
         ("sys.exit(7)", "ended-early", "exit code 7"),
         ('out.write(b\'{"film": 9, "words": "cut"}\\nGIF\')', "ended-early", ANY),
@@ -121,14 +121,14 @@ def test_a_film_comes_back_whole_or_as_a_refusal() -> None:
         ('out.write(b\'{"refused": "Too few."}\\n\')', "refused", ANY),
     ):
         with refused(kind, value=value):
-            child(script).make(order(0), lambda *_: None)
+            child(script).request_film(order(0), lambda *_: None)
     with pytest.raises(FilmFaultError, match="Bug") as fault:
-        child('out.write(b\'{"fault": "Bug", "trace": "line 3"}\\n\')').make(
+        child('out.write(b\'{"fault": "Bug", "trace": "line 3"}\\n\')').request_film(
             order(0), lambda *_: None
         )
     assert fault.value.__notes__ == ["line 3"]
     with refused("no-process"):
-        FilmProcess(lambda module: ["/no/such/program"]).make(order(0), lambda *_: None)
+        FilmProcess(lambda module: ["/no/such/program"]).request_film(order(0), lambda *_: None)
 
 
 def test_a_film_that_nobody_wants_ends_with_its_process_and_its_files(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_a_film_that_nobody_wants_ends_with_its_process_and_its_files(tmp_path: 
         threading.Thread(target=process.stop).start()
 
     with pytest.raises(FilmCancelledError):
-        process.make(order(0), told)
+        process.request_film(order(0), told)
     assert places[0].parent == tmp_path
     assert not places[0].exists()
     with pytest.raises(FilmCancelledError):  # nor is another begun
-        process.make(order(0), told)
+        process.request_film(order(0), told)

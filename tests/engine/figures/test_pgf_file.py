@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.figures.figure_style import COLUMN, FigureStyle
-from dgn_engine.figures.pgf_file import tex
+from dgn_engine.figures.pgf_file import encode_tex
 from dgn_engine.figures.save_figure import save_page
 from dgn_engine.scene.panel_spec import View
 from tests.engine.figures.figure_panels import panel
@@ -31,7 +31,7 @@ MakeView = Callable[..., View]
     ],
 )
 def test_signs_are_written_as_every_latex_knows_them(words: str, wanted: str) -> None:
-    assert tex(words) == wanted
+    assert encode_tex(words) == wanted
 
 
 def test_a_pgf_is_written_with_its_images_beside_it(make_view: MakeView, tmp_path: Path) -> None:

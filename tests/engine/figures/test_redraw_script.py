@@ -17,7 +17,7 @@ from matplotlib.image import imread
 
 from dgn_engine.figures.figure_style import COLUMN, TEXT, FigureStyle
 from dgn_engine.figures.save_figure import save_page
-from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.chart_settings import ChartSettings, apply_chart_settings
 from dgn_engine.scene.elements import Matrix
 from dgn_engine.scene.panel_spec import View, all_panels
 from tests.engine.figures.figure_panels import panel
@@ -122,7 +122,7 @@ def test_a_script_of_a_page_with_settings_draws_the_same_pixels(
         for chart in overlap.scene.charts
     )
     shown = [
-        replace(training, scene=adjusted(training.scene, smooth)),
+        replace(training, scene=apply_chart_settings(training.scene, smooth)),
         replace(overlap, scene=replace(overlap.scene, charts=charts)),
     ]
     names = (("train", "a long name of the training loss, seed 0"), ("test", r"$L_{test}$ 'x\"y'"))

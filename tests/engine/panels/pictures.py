@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from dgn_engine.config import RunConfig
-from dgn_engine.figures.export_values import arrays, csv_text
+from dgn_engine.figures.export_values import csv_text, scene_arrays
 from dgn_engine.figures.provenance import Provenance
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.protocol.training import LayerInfo, RunStarted
 from dgn_engine.protocol.watching import ProbeSet
-from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Scene, same
+from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Scene, deep_equal
 from dgn_engine.scene.panel_spec import ComparedRun, Series, View, all_panels
-from dgn_engine.scene.readout import describe
+from dgn_engine.scene.readout import describe_point
 
 LABELS = np.array([0, 0, 1, 1, 1])
 TAGS = (
@@ -130,7 +130,7 @@ def chart(scene: Scene, key: str) -> Chart:
 
 def readouts(one: Chart, *points: tuple[float, float]) -> list[tuple[str, ...]]:
     """What the cursor says at each (x, y)."""
-    return [describe(one, x, y) for x, y in points]
+    return [describe_point(one, x, y) for x, y in points]
 
 
 UNSAID = {"about", "note", "subjects", "narrow", "x", "y", "values", "error", "pictures"}
@@ -145,7 +145,7 @@ def looks(one: object) -> Any:
     found = {}
     for field in dataclasses.fields(one):
         value, axis = getattr(one, field.name), isinstance(getattr(one, field.name), Axis)
-        if (field.name not in UNSAID or axis) and not same(value, field.default):
+        if (field.name not in UNSAID or axis) and not deep_equal(value, field.default):
             found[field.name] = looks(value)
     return found
 
@@ -157,7 +157,7 @@ def table(one: Chart) -> list[list[str]]:
 
 def exported(scene: Scene) -> dict[str, Any]:
     """The names of the exported arrays, each with its shape or its words."""
-    found = arrays(scene, Provenance("panel"))
+    found = scene_arrays(scene, Provenance("panel"))
     found.pop("about")
     return {
         name: values.tolist() if values.dtype.kind == "U" else values.shape

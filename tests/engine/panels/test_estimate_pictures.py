@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dgn_engine.figures.export_values import arrays, csv_text
+from dgn_engine.figures.export_values import csv_text, scene_arrays
 from dgn_engine.figures.provenance import Provenance
 from dgn_engine.figures.save_figure import save_figure
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.scene.elements import Scene
-from dgn_engine.scene.matrix_difference import difference
+from dgn_engine.scene.matrix_difference import difference_chart
 from dgn_engine.scene.panel_spec import ComparedRun, View
-from dgn_engine.scene.readout import describe
+from dgn_engine.scene.readout import describe_point
 from dgn_engine.text.written_numbers import plus_minus
 from tests.engine.panels.pictures import LABELS, chart, chosen, drawn, run, symmetric, with_reading
 
@@ -107,8 +107,8 @@ def test_single_layers_are_exact_beside_an_estimate() -> None:
 
 def test_the_cursor_reads_value_and_error() -> None:
     active = chart(seen("overlap"), "active")
-    assert describe(active, 1.0, 0.0)[-1] == "0.412 ± 0.013"
-    assert describe(active, 2.0, 2.0)[-1] == "1"  # the diagonal is one, without error
+    assert describe_point(active, 1.0, 0.0)[-1] == "0.412 ± 0.013"
+    assert describe_point(active, 2.0, 2.0)[-1] == "1"  # the diagonal is one, without error
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_eigenvalues_of_an_estimate_have_a_band_and_end_at_their_error() -> None
 
 def test_exports_of_an_estimate_name_it_and_hold_its_errors() -> None:
     scene = seen("overlap")
-    found = arrays(scene, Provenance("Overlap"))
+    found = scene_arrays(scene, Provenance("Overlap"))
     np.testing.assert_array_equal(found["active.values_error"], ERRORS)
     assert SAID in str(found["about"])
     rows = csv_text(chart(scene, "active")).splitlines()
@@ -163,7 +163,7 @@ def test_a_difference_with_an_estimate_is_one_and_has_no_errors() -> None:
     assert sensitive.matrix is not None
     exact = replace(sensitive, matrix=replace(sensitive.matrix, estimated=False, error=None))
     for pair in ((active, exact), (exact, active)):
-        matrix = difference(*pair).matrix
+        matrix = difference_chart(*pair).matrix
         assert matrix is not None
         assert matrix.estimated
         assert matrix.error is None

@@ -10,7 +10,7 @@ import pytest
 from dgn_engine.protocol.frames import Array
 from dgn_engine.scene.elements import Matrix, Scene
 from dgn_engine.scene.panel_spec import View, all_panels
-from dgn_engine.scene.ramps import indices
+from dgn_engine.scene.ramps import colour_indices
 from tests.engine.panels.known_readings import (
     ACTIVE,
     ACTIVE_2,
@@ -174,7 +174,7 @@ def test_an_overlap_near_one_is_no_sheet_of_one_colour() -> None:
     alike = symmetric(5, 1.0, [0.95, 0.91, 0.91, 0.91, 0.91, 0.91, 0.91, 0.95, 0.95, 0.95])
     view = overlap(active=alike)
     colours = [
-        set(indices(matrix(drawn("overlap", shown), "active"))[alike < 1].tolist())
+        set(colour_indices(matrix(drawn("overlap", shown), "active"))[alike < 1].tolist())
         for shown in (view, chosen(view, scale="unit"))
     ]
     assert colours == [{0, 254}, {231, 241}]

@@ -12,9 +12,9 @@ import pytest
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.protocol.runs import RunCurves
 from dgn_engine.scene.axes import chart_range
-from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.chart_settings import ChartSettings, apply_chart_settings
 from dgn_engine.scene.elements import Chart, Scene
-from dgn_engine.scene.overlaid import alike, overlaid_runs
+from dgn_engine.scene.overlaid import matching_runs, overlaid_runs
 from dgn_engine.scene.panel_spec import PanelSpec, Series, View, all_panels
 from tests.engine.panels import known_readings as known
 from tests.engine.panels.pictures import assert_same, chosen, drawn
@@ -335,8 +335,8 @@ WITH_STEPS = [case for case in CASES if any("over_steps" in name for name in cas
 def test_an_event_stands_at_its_step_beside_curves_over_steps(case: Known) -> None:
     scene = drawn(case.panel, chosen(known.BOTH, **case.choices))
     for one in scene.charts:
-        assert one.marks == (known.MARKS if one.timed else ())
-        assert not one.timed or chart_range(one)[0][0] <= 3.0 <= chart_range(one)[0][1]
+        assert one.marks == (known.MARKS if one.has_step_axis else ())
+        assert not one.has_step_axis or chart_range(one)[0][0] <= 3.0 <= chart_range(one)[0][1]
 
 
 @pytest.mark.parametrize("panel", own(all_panels()))
@@ -398,7 +398,9 @@ def test_numbers_that_are_not_finite_leave_the_others_where_they_are(
             drawn(panel, chosen(known.BOTH, **choices)),
         )
         assert [one.key for one in found.charts] == [one.key for one in sound.charts]
-        for one in adjusted(found, {one.key: ChartSettings() for one in found.charts}).charts:
+        for one in apply_chart_settings(
+            found, {one.key: ChartSettings() for one in found.charts}
+        ).charts:
             assert_finite_ranges(one)
         assert all(fact.value for fact in found.facts)
         assert not any("nan" in fact.value or "inf" in fact.value for fact in found.facts)
@@ -453,10 +455,10 @@ def test_curves_of_recorded_runs_are_each_their_own() -> None:
     assert traces["over_steps: train $K^V$"] == (steps, [10, 20, 30])
     assert "over_steps: few $K^V$" not in traces  # a sum over other examples
     left_out = " few (3)."
-    assert alike(view, "ntk")[0] == view.overlaid[:2]
-    assert alike(view, "ntk")[1].endswith(left_out)
+    assert matching_runs(view, "ntk")[0] == view.overlaid[:2]
+    assert matching_runs(view, "ntk")[1].endswith(left_out)
     assert drawn("ntk", view).note.endswith(left_out)
-    assert alike(replace(view, traced={}), "ntk") == (view.overlaid, "")
+    assert matching_runs(replace(view, traced={}), "ntk") == (view.overlaid, "")
     charts = drawn("training", view).charts
     looks = {(curve.role, curve.dash) for curve in charts[0].curves}
     assert len(looks) == len(charts[0].curves)

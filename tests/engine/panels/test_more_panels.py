@@ -10,8 +10,8 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import OVERLAYS
 from dgn_engine.scene.layer_curves import chosen_layers, layers_note, over_steps
 from dgn_engine.scene.panel_spec import View, all_panels
-from dgn_engine.scene.readout import describe
-from dgn_engine.scene.scatter import scattered
+from dgn_engine.scene.readout import describe_point
+from dgn_engine.scene.scatter import scatter_curve
 from tests.engine.panels.known_readings import A
 from tests.engine.panels.pictures import chart, chosen, drawn, run, series
 
@@ -54,7 +54,7 @@ def test_the_graph_has_weights_between_units_and_colours_those_that_paths_run_al
     # An input that is zero and a unit that is closed end every path.
     assert len(curves["no path"].x) == 3 * (2 + 2)
     assert curves["sensitive"].y[::2].tolist() == [1.0]
-    assert describe(graph, 1.0, 0.0)[0] == "1"
+    assert describe_point(graph, 1.0, 0.0)[0] == "1"
     pair = replace(
         PATHS,
         arrays=PATHS.arrays
@@ -110,7 +110,7 @@ def test_shares_of_sub_networks_are_named_by_their_blocks() -> None:
     assert points == [[0.0, 25.0, 25.0, 50.0], [10.0, 20.0, 30.0, 40.0]]
     assert (shares.y.log, shares.y.limits) == (True, (10.0, 200.0))  # they differ by decades
     assert outputs.curves[-1].y[::2].tolist() == [1.0, -0.5, 0.25, 0.25]
-    assert describe(outputs, 1.9, 0.0) == ("1", "adds  −0.5")
+    assert describe_point(outputs, 1.9, 0.0) == ("1", "adds  −0.5")
     assert [(fact.name, fact.value) for fact in scene.facts] == [("output", "1")]
     alone = replace(found, arrays={"shares": arrays["shares"]}, facts={"blocks": ",1,2,1 2"})
     only = drawn("paths", View(readings={"paths": alone}))
@@ -139,7 +139,7 @@ def test_of_many_layers_six_have_a_line_and_the_note_says_which() -> None:
 
 
 def test_scattered_points_have_no_line_between_them_and_ascend() -> None:
-    curve = scattered("p", np.array([2.0, 1.0]), np.array([5.0, 6.0]), "accent")
+    curve = scatter_curve("p", np.array([2.0, 1.0]), np.array([5.0, 6.0]), "accent")
     assert curve.x.tolist() == [1.0, 1.0, 2.0, 2.0]
     assert curve.y[::2].tolist() == [6.0, 5.0]
     assert np.isnan(curve.y[1::2]).all()

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 from dgn_engine.figures.export_values import save_numbers
-from dgn_engine.figures.provenance import context_of
+from dgn_engine.figures.provenance import make_provenance
 from dgn_engine.scene.axes import chart_range
 from dgn_engine.scene.elements import Chart, Empty, Scene
 from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
-from dgn_engine.scene.readout import describe
+from dgn_engine.scene.readout import describe_point
 from tests.plugins import each
 
 PANELS = all_panels()
@@ -197,8 +197,8 @@ def test_the_cursor_says_something_wherever_there_is_a_value(
             else:
                 places = [(float(curve.x[0]), 0.0) for curve in chart.curves]
             for x, y in places:
-                assert len(describe(chart, x, y)) >= 2, chart.key
-                assert all(describe(chart, x, y)), chart.key
+                assert len(describe_point(chart, x, y)) >= 2, chart.key
+                assert all(describe_point(chart, x, y)), chart.key
 
 
 @pytest.mark.parametrize("panel", each(PANELS))
@@ -207,7 +207,7 @@ def test_every_scene_can_be_exported_as_tables_with_headings(
 ) -> None:
     for view in (make_view("conv"), compared(make_view("soft"))):
         scene = shown(panel, view)
-        context = context_of(view, PANELS[panel], scene)
+        context = make_provenance(view, PANELS[panel], scene)
         files = save_numbers(scene, tmp_path / "a.csv", context)
         assert len(files) == len(scene.charts)
         for file in files:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import RunConfig, TrainingConfig
-from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.chart_settings import ChartSettings, apply_chart_settings
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import ComparedRun, View
-from dgn_engine.scene.readout import describe
+from dgn_engine.scene.readout import describe_point
 from tests.engine.panels.known_readings import BOTH, A
 from tests.engine.panels.pictures import (
     B,
@@ -52,7 +52,7 @@ def test_the_loss_axis_is_logarithmic_while_losses_span_decades(
     assert ("log" in chart(drawn("training", view), "loss").title) == log
     for scale in ("linear", "log"):  # the user's own choice stays
         assert chart(drawn("training", chosen(view, scale=scale)), "loss").y.log == (scale == "log")
-    shown = adjusted(drawn("training", view), {"loss": ChartSettings(log_y=not log)})
+    shown = apply_chart_settings(drawn("training", view), {"loss": ChartSettings(log_y=not log)})
     assert chart(shown, "loss").y.log == (not log)
     assert chart(shown, "loss").title == ("Loss" if log else "Loss (log)")
 
@@ -77,7 +77,7 @@ def test_a_lone_huge_loss_lies_beyond_the_axis_and_is_counted() -> None:
 def test_the_axis_is_chosen_by_what_is_in_view() -> None:
     scene = drawn("training", losses(2.0, 0.001, 0.0011, 0.0012, 0.001))
     assert chart(scene, "loss").y.log
-    end = adjusted(scene, {"loss": ChartSettings(last=3)})
+    end = apply_chart_settings(scene, {"loss": ChartSettings(last=3)})
     assert not chart(end, "loss").y.log
 
 
@@ -97,8 +97,8 @@ def test_the_cursor_reads_the_nearest_points_and_the_marks_near_it() -> None:
         ("step 4", "train  1.25", "test  1.5"),
         ("step 6", "train  0.75", "test  1.5"),
     ]
-    assert describe(loss, 4.0, 0.0, near=1.0)[3:] == ("step 5: π",)
-    assert describe(loss, 3.5, 0.0, near=1.5)[-2:] == ("step 2: FL", "step 5: π")
+    assert describe_point(loss, 4.0, 0.0, near=1.0)[3:] == ("step 5: π",)
+    assert describe_point(loss, 3.5, 0.0, near=1.5)[-2:] == ("step 2: FL", "step 5: π")
 
 
 def first_score(**changes: float) -> View:

@@ -15,9 +15,9 @@ from dgn_engine.scene.axes import (
     example_axis,
     example_labels,
     step_axis,
-    thinned,
+    thin_curve,
 )
-from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, finite_range, same
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, deep_equal, finite_range
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.scene.ticks import (
     axis_label,
@@ -27,7 +27,7 @@ from dgn_engine.scene.ticks import (
     linear_ticks,
     log_ticks,
     power_of_ten,
-    spaced,
+    select_spaced,
 )
 from tests.engine.panels.pictures import run
 from tests.snapshots import Recorded
@@ -133,27 +133,27 @@ TWELVE = np.array([3.0, 1, 2, 5, 4, 0, 9, 7, 8, 6, 6.5, 7.5])
 
 
 def test_a_thinned_curve_keeps_least_and_greatest_of_each_bin_and_what_fills_none() -> None:
-    x, y = thinned(np.arange(12), TWELVE, -1, 99, most=4)  # two bins of six
+    x, y = thin_curve(np.arange(12), TWELVE, -1, 99, most=4)  # two bins of six
     assert x.tolist() == [3, 5, 6, 9]
     assert y.tolist() == [5, 0, 9, 6]
-    x, _ = thinned(np.arange(13), np.append(TWELVE, 1.0), -1, 99, most=6)  # two bins of five
+    x, _ = thin_curve(np.arange(13), np.append(TWELVE, 1.0), -1, 99, most=6)  # two bins of five
     assert x.tolist() == [1, 3, 5, 6, 10, 11, 12]
-    x, y = thinned(np.arange(12), TWELVE, -1, 99, most=12)
+    x, y = thin_curve(np.arange(12), TWELVE, -1, 99, most=12)
     assert x.tolist() == list(range(12))
     assert y is not None
-    assert len(thinned(np.arange(12), TWELVE, -1, 99, most=11)[0]) < 12
+    assert len(thin_curve(np.arange(12), TWELVE, -1, 99, most=11)[0]) < 12
     gaps = TWELVE.copy()
     gaps[[0, 3, 5]] = np.nan
-    x, _ = thinned(np.arange(12), gaps, -1, 99, most=4)
+    x, _ = thin_curve(np.arange(12), gaps, -1, 99, most=4)
     assert x.tolist() == [1, 4, 6, 9]
 
 
 def test_one_point_on_each_side_of_what_is_seen_is_kept() -> None:
-    x, _ = thinned(np.arange(10) * 10, np.zeros(10), 25, 45)
+    x, _ = thin_curve(np.arange(10) * 10, np.zeros(10), 25, 45)
     assert x.tolist() == [20, 30, 40, 50]
-    x, _ = thinned(np.arange(10) * 10, np.zeros(10), 30, 40)
+    x, _ = thin_curve(np.arange(10) * 10, np.zeros(10), 30, 40)
     assert x.tolist() == [20, 30, 40, 50]
-    assert thinned(np.arange(3), np.zeros(3), -5, 9)[0].tolist() == [0, 1, 2]
+    assert thin_curve(np.arange(3), np.zeros(3), -5, 9)[0].tolist() == [0, 1, 2]
 
 
 def test_the_range_of_values_leaves_out_what_is_not_finite() -> None:
@@ -163,27 +163,27 @@ def test_the_range_of_values_leaves_out_what_is_not_finite() -> None:
 
 def test_scenes_are_alike_field_by_field() -> None:
     one = Chart("c", "t", Axis(), Axis(), curves=(curve([1], [np.nan]),))
-    assert same(one, Chart("c", "t", Axis(), Axis(), curves=(curve([1], [np.nan]),)))
-    assert not same(one, Chart("c", "t", Axis(), Axis(), curves=(curve([2], [np.nan]),)))
-    assert not same(one, Chart("c", "u", Axis(), Axis(), curves=(curve([1], [np.nan]),)))
-    assert not same((1, 2), (1,))
-    assert not same(1, 1.0)
-    assert not same(np.zeros(2), np.zeros(3))
-    assert same(np.array(["a"]), np.array(["a"]))
-    assert same("a", "".join(["a"]))
+    assert deep_equal(one, Chart("c", "t", Axis(), Axis(), curves=(curve([1], [np.nan]),)))
+    assert not deep_equal(one, Chart("c", "t", Axis(), Axis(), curves=(curve([2], [np.nan]),)))
+    assert not deep_equal(one, Chart("c", "u", Axis(), Axis(), curves=(curve([1], [np.nan]),)))
+    assert not deep_equal((1, 2), (1,))
+    assert not deep_equal(1, 1.0)
+    assert not deep_equal(np.zeros(2), np.zeros(3))
+    assert deep_equal(np.array(["a"]), np.array(["a"]))
+    assert deep_equal("a", "".join(["a"]))
 
 
 def test_on_a_logarithmic_axis_the_first_points_are_not_thinned_away() -> None:
     x = np.arange(0, 100_001)
     y = np.sin(x.astype(float))
     y[70_000] = 7.0
-    seen, values = thinned(x, y, -np.inf, np.inf, 2000, log=True)
+    seen, values = thin_curve(x, y, -np.inf, np.inf, 2000, log=True)
     assert len(seen) <= 2000
     assert seen[:50].tolist() == list(range(1, 51))  # 0 has no place on such an axis
     assert 7.0 in values
     assert (np.diff(seen) > 0).all()
     none = np.zeros(5000)
-    assert thinned(none - 1, none, -np.inf, np.inf, 2000, log=True)[0].size == 0
+    assert thin_curve(none - 1, none, -np.inf, np.inf, 2000, log=True)[0].size == 0
 
 
 # Ticks and numbers of axes, each worked out by hand.
@@ -247,7 +247,7 @@ def test_ticks_are_round_numbers_within_their_axis(
 def test_labels_that_would_touch_are_left_out(
     places: list[float], gap: list[float], kept: list[int]
 ) -> None:
-    assert spaced([(0.0, "")] * len(places), places, gap) == kept
+    assert select_spaced([(0.0, "")] * len(places), places, gap) == kept
 
 
 def test_an_axis_has_its_unit_and_the_ticks_of_its_visible_part() -> None:

@@ -17,10 +17,10 @@ from dgn_engine.scene.chart_layout import (
     Box,
     ChartPlace,
     Margins,
-    arrange,
-    aspect,
-    fitted,
-    spread,
+    arrange_charts,
+    aspect_ratio,
+    fit_charts,
+    spread_labels,
 )
 from dgn_engine.scene.elements import Axis, Chart, Matrix
 
@@ -40,7 +40,7 @@ def square(key: str, column: int = 0, row: int = 0, shape: tuple[int, int] = (4,
 def boxes(
     charts: list[Chart], margins: Margins, width: float, height: float
 ) -> dict[str, tuple[float, float, float, float]]:
-    places = arrange(charts, {chart.key: margins for chart in charts}, width, height)
+    places = arrange_charts(charts, {chart.key: margins for chart in charts}, width, height)
     return {
         key: (place.box.x, place.box.y, place.box.width, place.box.height)
         for key, place in places.items()
@@ -49,7 +49,7 @@ def boxes(
 
 def test_charts_side_by_side_have_one_base_line_one_top_and_equally_wide_data() -> None:
     margins = {"a": Margins(10, 5, 3, 7), "b": Margins(20, 1, 2, 4)}
-    assert arrange([curves("a"), curves("b", column=1)], margins, 208, 100) == {
+    assert arrange_charts([curves("a"), curves("b", column=1)], margins, 208, 100) == {
         "a": ChartPlace(Box(10, 5, 82.5, 88), Margins(10, 5, 3, 7)),
         "b": ChartPlace(Box(123.5, 5, 82.5, 88), Margins(20, 5, 2, 7)),
     }
@@ -57,7 +57,7 @@ def test_charts_side_by_side_have_one_base_line_one_top_and_equally_wide_data() 
 
 def test_charts_one_below_the_other_begin_and_end_at_one_edge() -> None:
     margins = {"a": Margins(10, 5, 3, 7), "b": Margins(20, 1, 2, 4)}
-    assert arrange([curves("a"), curves("b", row=1)], margins, 200, 108) == {
+    assert arrange_charts([curves("a"), curves("b", row=1)], margins, 200, 108) == {
         "a": ChartPlace(Box(20, 5, 177, 38), Margins(20, 5, 3, 7)),
         "b": ChartPlace(Box(20, 59, 177, 45), Margins(20, 1, 3, 4)),
     }
@@ -76,9 +76,9 @@ def test_a_chart_over_two_columns_and_rows_has_the_gaps_between_them() -> None:
 
 
 def test_the_aspect_of_a_matrix_is_width_over_height() -> None:
-    assert aspect(square("a", shape=(2, 5))) == 2.5
-    assert aspect(square("a", shape=(0, 5))) == 1.0
-    assert aspect(curves("a")) == 1.0
+    assert aspect_ratio(square("a", shape=(2, 5))) == 2.5
+    assert aspect_ratio(square("a", shape=(0, 5))) == 1.0
+    assert aspect_ratio(curves("a")) == 1.0
 
 
 def test_a_square_chart_alone_stands_in_the_middle() -> None:
@@ -122,7 +122,7 @@ def test_a_square_over_two_rows_is_as_high_as_both() -> None:
 def test_an_overview_is_small_and_keeps_its_own_margins(height: float, picture: float) -> None:
     small = replace(curves("small"), small=True)
     margins = {"small": Margins(1, 2, 3, 4), "large": TEN}
-    places = arrange([small, curves("large", row=1)], margins, 200, height)
+    places = arrange_charts([small, curves("large", row=1)], margins, 200, height)
     assert places["small"] == ChartPlace(Box(1, 2, 196, picture), Margins(1, 2, 3, 4))
     top = picture + 6 + 8
     rest = max(height - top, 24)
@@ -157,8 +157,8 @@ def test_in_a_tall_room_squares_take_their_second_place() -> None:
 
 
 def test_without_charts_there_is_no_place() -> None:
-    assert arrange([], {}, 100, 100) == {}
-    assert fitted((), room, 100, 100).places == {}
+    assert arrange_charts([], {}, 100, 100) == {}
+    assert fit_charts((), room, 100, 100).places == {}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_without_charts_there_is_no_place() -> None:
 def test_labels_that_would_overlap_are_moved_apart(
     wanted: list[float], places: list[float]
 ) -> None:
-    assert spread(wanted, 10, 5, 95) == places
+    assert spread_labels(wanted, 10, 5, 95) == places
 
 
 # Which charts have room beside each other, which become tabs, and when the room scrolls.
@@ -207,10 +207,10 @@ HIGH = 40 + LEAST_CURVES[1]
 
 
 def test_charts_that_all_have_their_least_size_stand_as_they_are_arranged() -> None:
-    found = fitted(PAIR, room, WIDE, HIGH)
+    found = fit_charts(PAIR, room, WIDE, HIGH)
     assert found.tabs == ()
     assert found.charts == PAIR
-    assert found.places == arrange(PAIR, {"a": AROUND, "b": AROUND}, WIDE, HIGH)
+    assert found.places == arrange_charts(PAIR, {"a": AROUND, "b": AROUND}, WIDE, HIGH)
     assert (found.width, found.height) == (WIDE, HIGH)
     assert [place.box.width for place in found.places.values()] == [160, 160]
     assert [place.box.height for place in found.places.values()] == [90, 90]
@@ -218,19 +218,19 @@ def test_charts_that_all_have_their_least_size_stand_as_they_are_arranged() -> N
 
 @pytest.mark.parametrize(("width", "height"), [(WIDE - 1, 400), (WIDE, HIGH - 1)])
 def test_one_pixel_less_makes_tabs_of_them(width: float, height: float) -> None:
-    found = fitted(PAIR, room, width, height)
+    found = fit_charts(PAIR, room, width, height)
     assert found.tabs == ("a", "b")
     assert [chart.key for chart in found.charts] == ["a"]
     assert set(found.places) == {"a"}
 
 
 def test_the_chosen_tab_is_shown_and_one_that_is_gone_is_the_first() -> None:
-    assert [one.key for one in fitted(PAIR, room, 250, 200, "b").charts] == ["b"]
-    assert [one.key for one in fitted(PAIR, room, 250, 200, "gone").charts] == ["a"]
+    assert [one.key for one in fit_charts(PAIR, room, 250, 200, "b").charts] == ["b"]
+    assert [one.key for one in fit_charts(PAIR, room, 250, 200, "gone").charts] == ["a"]
 
 
 def test_a_chart_behind_a_tab_has_the_whole_room_below_the_tabs_and_no_title() -> None:
-    found = fitted(PAIR, room, 250, 200, "b")
+    found = fit_charts(PAIR, room, 250, 200, "b")
     box = found.places["b"].box
     assert (box.x, box.y) == (30, 20)
     assert (box.width, box.height) == (250 - 40, 200 - TAB_ROW - 40)
@@ -239,24 +239,24 @@ def test_a_chart_behind_a_tab_has_the_whole_room_below_the_tabs_and_no_title() -
 
 def test_the_second_place_of_charts_is_taken_before_tabs() -> None:
     charts = (titled("a", narrow=0), replace(titled("b", column=1), narrow=(1, 0, 1, 1)))
-    found = fitted(charts, room, 500, 2 * HIGH + GAP)  # each 206 wide: fits side by side
+    found = fit_charts(charts, room, 500, 2 * HIGH + GAP)  # each 206 wide: fits side by side
     assert found.tabs == ()
-    found = fitted(charts, room, WIDE - 1, 2 * HIGH + GAP)  # one below the other
+    found = fit_charts(charts, room, WIDE - 1, 2 * HIGH + GAP)  # one below the other
     assert found.tabs == ()
     assert {place.box.x for place in found.places.values()} == {30}
     # Narrow and low: side by side, though a narrow room stacks them otherwise.
-    assert fitted(charts, room, WIDE, HIGH).tabs == ()
+    assert fit_charts(charts, room, WIDE, HIGH).tabs == ()
 
 
 def test_a_single_chart_scrolls_below_its_least_size() -> None:
     alone = (titled("a"),)
     low = HIGH - LEAST_CURVES[1] + LOW_CURVES
-    assert fitted(alone, room, 300, low).height == low  # all of it in sight
-    found = fitted(alone, room, 300, low - 10)
+    assert fit_charts(alone, room, 300, low).height == low  # all of it in sight
+    found = fit_charts(alone, room, 300, low - 10)
     assert found.tabs == ()
     assert (found.width, found.height) == (300 - SCROLL, low)
     assert found.places["a"].box.height == LOW_CURVES
-    found = fitted(alone, room, 150, 400)
+    found = fit_charts(alone, room, 150, 400)
     assert (found.width, found.height) == (40 + LEAST_CURVES[0], 400 - SCROLL)
     assert found.places["a"].box.width == LEAST_CURVES[0]
 
@@ -264,17 +264,17 @@ def test_a_single_chart_scrolls_below_its_least_size() -> None:
 def test_a_matrix_keeps_its_least_size() -> None:
     pair = (framed("a"), framed("b", 1))
     least = 2 * (40 + LEAST_MATRIX[0]) + GAP
-    assert fitted(pair, room, least, 40 + LEAST_MATRIX[1]).tabs == ()
-    assert fitted(pair, room, least, 39 + LEAST_MATRIX[1]).tabs == ("a", "b")
-    assert fitted(pair, room, least - 2, 400).tabs == ("a", "b")
-    low = fitted((framed("a"),), room, 400, 50).places["a"].box
+    assert fit_charts(pair, room, least, 40 + LEAST_MATRIX[1]).tabs == ()
+    assert fit_charts(pair, room, least, 39 + LEAST_MATRIX[1]).tabs == ("a", "b")
+    assert fit_charts(pair, room, least - 2, 400).tabs == ("a", "b")
+    low = fit_charts((framed("a"),), room, 400, 50).places["a"].box
     assert (low.width, low.height) == LEAST_MATRIX
 
 
 def test_a_matrix_alone_has_the_names_and_the_scale_that_it_shared_and_no_other_scale() -> None:
     pair = (framed("a"), framed("b", 1, bar="overlap", named=False))
-    first = fitted(pair, room, 200, 200, "a").charts[0]
-    second = fitted(pair, room, 200, 200, "b").charts[0]
+    first = fit_charts(pair, room, 200, 200, "a").charts[0]
+    second = fit_charts(pair, room, 200, 200, "b").charts[0]
     for chart in (first, second):
         assert chart.matrix is not None
         assert chart.matrix.bar == "overlap"
@@ -282,7 +282,7 @@ def test_a_matrix_alone_has_the_names_and_the_scale_that_it_shared_and_no_other_
     other = framed("b", 1, bar="kernel value")
     assert other.matrix is not None
     other = replace(other, matrix=replace(other.matrix, high=7.0))
-    first = fitted((framed("a"), other), room, 200, 200, "a").charts[0]
+    first = fit_charts((framed("a"), other), room, 200, 200, "a").charts[0]
     assert first.matrix is not None
     assert first.matrix.bar == ""
 
@@ -291,9 +291,9 @@ def test_overviews_stand_elsewhere_and_leave_no_rows_behind() -> None:
     small = [replace(framed(f"s{i}", i), small=True, square=False) for i in range(6)]
     large = replace(framed("large"), square=False, row=3, column_span=3)
     unit = replace(framed("unit"), row=3, column=3, column_span=3)
-    found = fitted((*small, large, unit), room, 700, 300)
+    found = fit_charts((*small, large, unit), room, 700, 300)
     assert set(found.places) == {"large", "unit"}
     assert found.places["large"].box.y == AROUND.top
-    alone = fitted((*small, large), room, 700, 300)
+    alone = fit_charts((*small, large), room, 700, 300)
     assert alone.tabs == ()
     assert alone.places["large"].box.height == 300 - 40

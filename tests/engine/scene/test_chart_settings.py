@@ -12,10 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dgn_engine.scene.axes import chart_range
-from dgn_engine.scene.chart_choices import ChartChoice, Drawn, asked_range, choices, typed_range
-from dgn_engine.scene.chart_settings import PLAIN, ChartSettings, adjusted, smoothed
+from dgn_engine.scene.chart_choices import (
+    ChartChoice,
+    DrawnScene,
+    list_choices,
+    parse_range,
+    settings_with_range,
+)
+from dgn_engine.scene.chart_settings import (
+    PLAIN,
+    ChartSettings,
+    apply_chart_settings,
+    smooth_values,
+)
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Matrix, Ramp, Scene
-from dgn_engine.scene.kept_charts import charts_as_json, charts_of_json
+from dgn_engine.scene.kept_charts import charts_as_json, charts_from_json
 from dgn_engine.scene.matrix_colours import SPANS, ColourChoice
 from dgn_engine.scene.matrix_difference import Subtrahend
 from tests.refusals import refused
@@ -45,7 +56,7 @@ def _loss(steps: int = 2000, **more: object) -> Chart:
 
 def _one(chart: Chart, **settings: object) -> Chart:
     wanted = ChartSettings(**settings)  # type: ignore[arg-type]  # keywords of ChartSettings
-    return adjusted(Scene((chart,)), {chart.key: wanted}).charts[0]
+    return apply_chart_settings(Scene((chart,)), {chart.key: wanted}).charts[0]
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 0.6, 0.9, 0.99, 0.999])
@@ -53,22 +64,22 @@ def _one(chart: Chart, **settings: object) -> Chart:
 def test_smoothing_is_that_of_a_plain_loop(weight: float, count: int) -> None:
     values = np.random.default_rng(count).normal(size=count)
     np.testing.assert_allclose(
-        smoothed(values, weight), looped(values.tolist(), weight), rtol=1e-10
+        smooth_values(values, weight), looped(values.tolist(), weight), rtol=1e-10
     )
 
 
 def test_what_is_not_finite_is_passed_over_and_integers_are_left_alone() -> None:
     values = [1.0, math.nan, 3.0, math.inf, 5.0]
-    np.testing.assert_allclose(smoothed(np.array(values), 0.5), looped(values, 0.5))
+    np.testing.assert_allclose(smooth_values(np.array(values), 0.5), looped(values, 0.5))
     values = np.array([0, 1, 0, 1])
-    np.testing.assert_allclose(smoothed(values, 0.9), looped([0.0, 1.0, 0.0, 1.0], 0.9))
+    np.testing.assert_allclose(smooth_values(values, 0.9), looped([0.0, 1.0, 0.0, 1.0], 0.9))
     assert values.tolist() == [0, 1, 0, 1]
 
 
 def test_without_settings_the_scene_is_the_very_same() -> None:
     scene = Scene((_loss(),))
-    assert adjusted(scene, {}) is scene
-    assert adjusted(scene, {"loss": PLAIN, "other": ChartSettings(last=5)}) is scene
+    assert apply_chart_settings(scene, {}) is scene
+    assert apply_chart_settings(scene, {"loss": PLAIN, "other": ChartSettings(last=5)}) is scene
 
 
 def test_the_last_steps_are_shown_as_far_as_there_are_so_many() -> None:
@@ -127,7 +138,7 @@ def test_a_smoothed_line_lies_over_the_raw_one_where_there_is_a_curve_over_steps
 
 def test_the_note_says_that_lines_are_smoothed() -> None:
     wanted = {"loss": ChartSettings(smoothing=0.9)}
-    scene = adjusted(Scene((_loss(),), note="Square loss."), wanted)
+    scene = apply_chart_settings(Scene((_loss(),), note="Square loss."), wanted)
     assert " 0.9; " in scene.note
     assert scene.note.endswith(". Square loss.")
 
@@ -136,7 +147,7 @@ def test_small_pictures_have_no_settings() -> None:
     matrix = Matrix("m", np.eye(3), "sequential", 0.0, 1.0)
     small = Chart("m", "", Axis(), Axis(), matrix=matrix, small=True)
     scene = Scene((small,))
-    assert adjusted(scene, {"m": ChartSettings(colours=ColourChoice("whole"))}) is scene
+    assert apply_chart_settings(scene, {"m": ChartSettings(colours=ColourChoice("whole"))}) is scene
 
 
 @pytest.mark.parametrize("bad", [{"last": -1}, {"smoothing": 1.0}, {"smoothing": -0.1}])
@@ -173,7 +184,7 @@ EVERY = (
 @pytest.mark.parametrize("one", EVERY, ids=str)
 def test_what_is_written_is_read_back(one: ChartSettings) -> None:
     text = json.dumps(charts_as_json({"a": one, "plain": PLAIN}))
-    assert charts_of_json(json.loads(text)) == {"a": one}
+    assert charts_from_json(json.loads(text)) == {"a": one}
 
 
 def test_only_what_was_set_is_written() -> None:
@@ -194,15 +205,15 @@ def test_only_what_was_set_is_written() -> None:
     ids=str,
 )  # fmt: skip
 def test_what_makes_no_sense_is_left_out(bad: Any) -> None:
-    assert charts_of_json({"a": bad}) == {}
+    assert charts_from_json({"a": bad}) == {}
     good = {"last": 200}
-    assert charts_of_json({"a": bad, "b": good}) == {"b": ChartSettings(last=200)}
+    assert charts_from_json({"a": bad, "b": good}) == {"b": ChartSettings(last=200)}
 
 
 def test_names_and_numbers_of_charts_are_bounded() -> None:
-    assert charts_of_json({"a" * 201: {"last": 5}}) == {}
-    assert len(charts_of_json({str(i): {"last": 5} for i in range(1000)})) == 200
-    assert charts_of_json(None) == charts_of_json([1]) == {}
+    assert charts_from_json({"a" * 201: {"last": 5}}) == {}
+    assert len(charts_from_json({str(i): {"last": 5} for i in range(1000)})) == 200
+    assert charts_from_json(None) == charts_from_json([1]) == {}
 
 
 _JSON = st.recursive(
@@ -216,7 +227,7 @@ _NAMES = ("last", "log_x", "log_y", "y_range", "smoothing", "span", "fixed", "ra
 @settings(max_examples=25)
 @given(st.dictionaries(st.sampled_from(_NAMES), _JSON))
 def test_nothing_that_json_can_say_is_raised_at(tree: dict[str, Any]) -> None:
-    charts_of_json({"a": tree})
+    charts_from_json({"a": tree})
 
 
 # The menu of a chart as data: what is offered for which chart, and what it leads to.
@@ -232,17 +243,17 @@ def _pairs(key: str, values: Array, bar: str = "", ramp: Ramp = "sequential") ->
     return Chart(key, key.title(), Axis(), Axis(), matrix=matrix)
 
 
-def _offered(drawn: Drawn, key: str, menu: str) -> list[str]:
-    return [row.text for row in choices(drawn, key) if row.menu == menu]
+def _offered(drawn: DrawnScene, key: str, menu: str) -> list[str]:
+    return [row.text for row in list_choices(drawn, key) if row.menu == menu]
 
 
-def _row(drawn: Drawn, key: str, text: str) -> ChartChoice:
-    return next(row for row in choices(drawn, key) if row.text == text)
+def _row(drawn: DrawnScene, key: str, text: str) -> ChartChoice:
+    return next(row for row in list_choices(drawn, key) if row.text == text)
 
 
-def _set(chart: Chart, **settings: object) -> Drawn:
+def _set(chart: Chart, **settings: object) -> DrawnScene:
     wanted = ChartSettings(**settings)  # type: ignore[arg-type]  # keywords of ChartSettings
-    return Drawn(Scene((chart,)), {chart.key: wanted})
+    return DrawnScene(Scene((chart,)), {chart.key: wanted})
 
 
 def test_each_kind_of_chart_has_a_menu_of_its_own(recorded: Recorded) -> None:
@@ -258,7 +269,8 @@ def test_each_kind_of_chart_has_a_menu_of_its_own(recorded: Recorded) -> None:
     recorded(
         {
             name: [
-                [row.menu, row.text, row.chosen] for row in choices(Drawn(Scene((c,)), {}), c.key)
+                [row.menu, row.text, row.chosen]
+                for row in list_choices(DrawnScene(Scene((c,)), {}), c.key)
             ]
             for name, c in kinds.items()
         }
@@ -266,19 +278,19 @@ def test_each_kind_of_chart_has_a_menu_of_its_own(recorded: Recorded) -> None:
 
 
 def test_what_does_not_apply_is_absent() -> None:
-    no_steps = Drawn(Scene((_line("index"),)), {})
+    no_steps = DrawnScene(Scene((_line("index"),)), {})
     assert "Last 200 steps" not in _offered(no_steps, "loss", "Range")
     assert _offered(no_steps, "loss", "Smoothing") == []
-    negative = Drawn(Scene((_line(y=-1.0),)), {})
+    negative = DrawnScene(Scene((_line(y=-1.0),)), {})
     assert "Logarithmic y" not in _offered(negative, "loss", "Range")
     small = Chart("m", "", Axis(), Axis(), matrix=Matrix("m", np.eye(2), "gates", 0, 1), small=True)
-    assert choices(Drawn(Scene((small,)), {}), "m") == ()
-    assert choices(no_steps, "gone") == ()
+    assert list_choices(DrawnScene(Scene((small,)), {}), "m") == ()
+    assert list_choices(no_steps, "gone") == ()
 
 
 def test_a_choice_leads_to_settings_and_says_whether_it_is_chosen() -> None:
     drawn = _set(_line(), last=200, smoothing=0.9)
-    chosen = [row.text for row in choices(drawn, "loss") if row.chosen]
+    chosen = [row.text for row in list_choices(drawn, "loss") if row.chosen]
     assert chosen == ["Last 200 steps", "Full y range", "0.9"]
     after = _row(drawn, "loss", "All steps").after["loss"]
     assert after == ChartSettings(smoothing=0.9)
@@ -290,14 +302,14 @@ def test_a_choice_leads_to_settings_and_says_whether_it_is_chosen() -> None:
 
 def test_colours_are_chosen_for_all_matrices_under_one_bar() -> None:
     scene = Scene((_pairs("a", np.eye(3)), _pairs("b", np.eye(3), "overlap")))
-    after = _row(Drawn(scene, {}), "a", "All values").after
+    after = _row(DrawnScene(scene, {}), "a", "All values").after
     assert set(after) == {"a", "b"}
     assert after["b"].colours == ColourChoice("whole")
 
 
 def test_other_matrices_of_the_panel_can_be_subtracted() -> None:
     scene = Scene((_pairs("a", np.eye(3)), _pairs("b", np.eye(3), "x"), _pairs("c", np.eye(2))))
-    drawn = Drawn(scene, {})
+    drawn = DrawnScene(scene, {})
     assert _offered(drawn, "a", "Difference") == ["None", "A − B"]  # c has another size
     assert _row(drawn, "a", "A − B").after == {"a": ChartSettings(minus=Subtrahend("b"))}
     assert _offered(drawn, "c", "Difference") == []
@@ -315,11 +327,11 @@ def test_other_layers_can_be_subtracted() -> None:
     scene = drawn_with("part", "0")
     assert scene is not None
     others = (("part", "0"), ("part", "1"), ("part", "2"))
-    drawn = Drawn(scene, {}, drawn_with, others)
+    drawn = DrawnScene(scene, {}, drawn_with, others)
     assert _offered(drawn, "a", "Difference") == ["None", "T1 − T2"]
     wanted = _row(drawn, "a", "T1 − T2").after["a"]
     assert wanted.minus == Subtrahend("a", "part", "1")
-    set_so = Drawn(scene, {"a": wanted}, drawn_with, others)
+    set_so = DrawnScene(scene, {"a": wanted}, drawn_with, others)
     assert _row(set_so, "a", "T1 − T2").chosen
     assert _row(set_so, "a", "None").after == {"a": PLAIN}
 
@@ -327,20 +339,22 @@ def test_other_layers_can_be_subtracted() -> None:
 def test_a_difference_begins_with_colours_of_its_own() -> None:
     scene = Scene((_pairs("a", np.eye(3), "x"), _pairs("b", np.eye(3), "y")))
     now = {"a": ChartSettings(colours=ColourChoice("pairs", ramp="grey"))}
-    assert _row(Drawn(scene, now), "a", "A − B").after["a"].colours == ColourChoice()
-    then = Drawn(scene, {"a": ChartSettings(minus=Subtrahend("b"))})
-    assert [row.after["a"] for row in choices(then, "a") if row.chosen and row.menu == "Colours"]
-    alone = Drawn(Scene((_pairs("a", np.eye(3)),)), {})
+    assert _row(DrawnScene(scene, now), "a", "A − B").after["a"].colours == ColourChoice()
+    then = DrawnScene(scene, {"a": ChartSettings(minus=Subtrahend("b"))})
+    assert [
+        row.after["a"] for row in list_choices(then, "a") if row.chosen and row.menu == "Colours"
+    ]
+    alone = DrawnScene(Scene((_pairs("a", np.eye(3)),)), {})
     assert len(_offered(then, "a", "Colours")) > len(_offered(alone, "a", "Colours"))
 
 
 def test_typed_ends_make_a_range() -> None:
-    assert typed_range(" 1e-3", "1000 ") == (0.001, 1000.0)
-    assert typed_range("−2", "3") == (-2.0, 3.0)
-    y = _row(Drawn(Scene((_line(),)), {}), "loss", "Set y range…")
-    assert asked_range(y, (0.0, 2.0)) == {"loss": ChartSettings(y_range=(0.0, 2.0))}
+    assert parse_range(" 1e-3", "1000 ") == (0.001, 1000.0)
+    assert parse_range("−2", "3") == (-2.0, 3.0)
+    y = _row(DrawnScene(Scene((_line(),)), {}), "loss", "Set y range…")
+    assert settings_with_range(y, (0.0, 2.0)) == {"loss": ChartSettings(y_range=(0.0, 2.0))}
     scene = Scene((_pairs("a", np.eye(3)), _pairs("b", np.eye(3), "overlap")))
-    colours = asked_range(_row(Drawn(scene, {}), "a", "Set range…"), (0.0, 2.0))
+    colours = settings_with_range(_row(DrawnScene(scene, {}), "a", "Set range…"), (0.0, 2.0))
     assert colours["a"] == ChartSettings(colours=ColourChoice("fixed", (0.0, 2.0)))
     assert set(colours) == {"a", "b"}
 
@@ -360,4 +374,4 @@ def test_ends_that_make_no_range_are_refused(
     low: str, high: str, log: bool, kind: str, value: str
 ) -> None:
     with refused(kind, value=value):
-        typed_range(low, high, log)
+        parse_range(low, high, log)

@@ -10,8 +10,8 @@ import pytest
 from dgn_engine.config import GatingConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.training import Measured
-from dgn_engine.scene.compared import b_name, compared_reading, compared_view, why_not_compared
-from dgn_engine.scene.differences import Difference, Measurement, Side, differences
+from dgn_engine.scene.compared import b_name, compared_reading, compared_view, reason_not_compared
+from dgn_engine.scene.differences import Difference, Measurement, Side, find_differences
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import ComparedRun, Series, View
 from tests.engine.panels.pictures import layers, run
@@ -26,7 +26,7 @@ def test_only_settings_that_differ_are_listed_with_their_words() -> None:
     gating = replace(a.gating, regime="FR-II", wiring=(1, 0))
     b = replace(a, gating=gating, training=TrainingConfig(learning_rate=0.01), seed=3)
     view = View(regime="DL", compared=ComparedRun("b", regime="FR-II", wiring=(1, 0), config=b))
-    found = differences(view, a)
+    found = find_differences(view, a)
     regime, order = (
         Difference("regime", "DL", "FR-II"),
         Difference("gate layers", "in order", "2 1"),
@@ -37,14 +37,17 @@ def test_only_settings_that_differ_are_listed_with_their_words() -> None:
         Difference("learning rate", "0.001", "0.01"),
     }
     assert view.compared is not None
-    assert differences(replace(view, compared=replace(view.compared, config=a)), a).settings == ()
     assert (
-        differences(replace(view, compared=replace(view.compared, config=None)), a).settings == ()
+        find_differences(replace(view, compared=replace(view.compared, config=a)), a).settings == ()
     )
-    assert differences(replace(view, cursor=3), a).settings == found.settings
+    assert (
+        find_differences(replace(view, compared=replace(view.compared, config=None)), a).settings
+        == ()
+    )
+    assert find_differences(replace(view, cursor=3), a).settings == found.settings
     # What can be changed while a run trains is not taken from another step than the one shown.
     back = replace(view, compared=replace(view.compared, at=3, config_at=False))
-    found = differences(back, a)
+    found = find_differences(back, a)
     assert set(found.settings) == {regime, order, seed}
     assert found.remark
 
@@ -61,9 +64,9 @@ def test_numbers_are_of_the_newest_step_that_both_have() -> None:
             "b", series={("training", "train_loss"): b, ("npk", "nu"): series({5: 20.0})}
         ),
     )
-    [loss] = differences(view, None).scores
+    [loss] = find_differences(view, None).scores
     assert (loss.a, loss.b, loss.change, loss.where) == ("0.5", "0.75", "+0.25", "step 4")
-    [nu] = differences(view, None).scalars
+    [nu] = find_differences(view, None).scalars
     assert (nu.a, nu.b, nu.change, nu.where) == ("10", "20", "+10", "A 3 · B 5")
 
 
@@ -79,7 +82,7 @@ def test_two_steps_of_one_run_are_compared_by_its_own_curves() -> None:
             "b", regime="DL", wiring=(1, 0), step=3, own=True, at=3, config_at=False
         ),
     )
-    found = differences(view, RunConfig())
+    found = find_differences(view, RunConfig())
     assert found.settings == (
         Difference("regime", "FR-II", "DL"),
         Difference("gate layers", "in order", "2 1"),
@@ -88,7 +91,7 @@ def test_two_steps_of_one_run_are_compared_by_its_own_curves() -> None:
     [nu] = found.scalars  # nothing was measured up to B
     assert (nu.a, nu.b, nu.change) == ("20", "–", "")
     assert nu.why
-    back = differences(replace(view, cursor=2), None)
+    back = find_differences(replace(view, cursor=2), None)
     assert [numbers(row) for row in back.scores] == [[(2.0, "", 1), (2.0, "", 1)]]
 
 
@@ -107,7 +110,7 @@ def test_two_runs_are_compared_as_far_as_both_have_come(
 ) -> None:
     key = ("training", "train_loss")
     compared = ComparedRun("b", series={key: series(theirs)})
-    [row] = differences(View(series={key: series(ours)}, compared=compared), None).scores
+    [row] = find_differences(View(series={key: series(ours)}, compared=compared), None).scores
     assert numbers(row) == shown
 
 
@@ -125,7 +128,7 @@ def test_shares_are_percent_and_their_difference_is_in_points() -> None:
         series={("training", "test_accuracy"): series({10: 0.9})},
         compared=ComparedRun("b", series={("training", "test_accuracy"): series({10: 0.85})}),
     )
-    row = differences(view, None).scores[0]
+    row = find_differences(view, None).scores[0]
     assert (row.a, row.b, row.change) == ("90.00 %", "85.00 %", "−5.00")
 
 
@@ -188,12 +191,12 @@ def test_an_absent_reading_of_b_is_none() -> None:
     assert compared_reading(replace(VIEW, compared=None), "gates") is None
     absent = replace(OTHER, readings={"gates": replace(READING, absent="Too dear.")})
     assert compared_reading(replace(VIEW, compared=absent), "gates") is None
-    assert why_not_compared(replace(VIEW, compared=absent), "gates") == "B · other.pt: Too dear."
+    assert reason_not_compared(replace(VIEW, compared=absent), "gates") == "B · other.pt: Too dear."
 
 
 def test_why_b_is_not_shown() -> None:
-    assert why_not_compared(replace(VIEW, compared=None), "gates") == ""
-    assert why_not_compared(VIEW, "gates") == ""
-    assert why_not_compared(VIEW, "npk") == "B · other.pt: no reading yet."
+    assert reason_not_compared(replace(VIEW, compared=None), "gates") == ""
+    assert reason_not_compared(VIEW, "gates") == ""
+    assert reason_not_compared(VIEW, "npk") == "B · other.pt: no reading yet."
     scores_alone = replace(OTHER, layers=())
-    assert why_not_compared(replace(VIEW, compared=scores_alone), "npk") == ""
+    assert reason_not_compared(replace(VIEW, compared=scores_alone), "npk") == ""

@@ -15,7 +15,7 @@ from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
 from dgn_engine.scene.example_readout import ExampleReadout, example_readout
 from dgn_engine.scene.linked_places import selection_at
 from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
-from dgn_engine.scene.readout import describe, nearest
+from dgn_engine.scene.readout import describe_point, nearest_index
 from tests.engine.panels.pictures import LABELS, chart, run, symmetric
 
 PIXELS = np.arange(5 * 4, dtype=np.uint8).reshape(5, 2, 2)
@@ -197,24 +197,24 @@ def curve(name: str, x: list[float], y: list[float]) -> Curve:
     [(-9.0, 0), (0.0, 0), (4.9, 0), (5.0, 0), (5.1, 1), (10.0, 1), (16.0, 2), (99.0, 2)],
 )
 def test_the_nearest_point_of_a_curve(x: float, index: int) -> None:
-    assert nearest(curve("", [0, 10, 20], [1, 2, 3]), x) == index
+    assert nearest_index(curve("", [0, 10, 20], [1, 2, 3]), x) == index
 
 
 def test_an_empty_curve_has_no_nearest_point_and_is_not_named() -> None:
     empty = curve("empty", [], [])
-    assert nearest(empty, 1.0) is None
+    assert nearest_index(empty, 1.0) is None
     chart = Chart("c", "Loss", Axis("step"), Axis(), curves=(empty, curve("", [3], [4])))
-    assert describe(chart, 1.0, 0.0) == ("step 3", "Loss  4")
-    assert describe(Chart("c", "Loss", Axis("step"), Axis(), curves=(empty,)), 1.0, 0.0) == ()
+    assert describe_point(chart, 1.0, 0.0) == ("step 3", "Loss  4")
+    assert describe_point(Chart("c", "Loss", Axis("step"), Axis(), curves=(empty,)), 1.0, 0.0) == ()
 
 
 def test_edges_without_a_name_are_told_only_where_nothing_has_one() -> None:
     edge, named = curve("", [1], [9]), curve("mean", [1], [2])
     chart = Chart("c", "Loss", Axis("step"), Axis(), curves=(named, edge))
-    assert describe(chart, 1.0, 0.0) == ("step 1", "mean  2")
-    assert describe(replace(chart, curves=(edge, named)), 1.0, 0.0) == ("step 1", "mean  2")
+    assert describe_point(chart, 1.0, 0.0) == ("step 1", "mean  2")
+    assert describe_point(replace(chart, curves=(edge, named)), 1.0, 0.0) == ("step 1", "mean  2")
     alone = replace(chart, curves=(edge,))
-    assert describe(alone, 1.0, 0.0) == ("step 1", "Loss  9")
+    assert describe_point(alone, 1.0, 0.0) == ("step 1", "Loss  9")
 
 
 def test_what_is_not_told_hides_no_curve_after_it() -> None:
@@ -222,30 +222,30 @@ def test_what_is_not_told_hides_no_curve_after_it() -> None:
     segments = replace(curve("ways", [1], [9]), segments=True)
     smoothed = replace(curve("train", [1], [5]), smoothed=0.9)
     chart = Chart("c", "Loss", Axis("step"), Axis(), curves=(segments, smoothed, told))
-    assert describe(chart, 1.0, 0.0)[1:] == ("mean  2",)
+    assert describe_point(chart, 1.0, 0.0)[1:] == ("mean  2",)
 
 
 def test_a_place_with_a_name_is_told_by_it() -> None:
     axis = Axis("regime", ticks=((0.0, "FR"), (1.0, "FL")), places=True)
     chart = Chart("c", "", axis, Axis(), curves=(curve("a", [0.1, 1.1], [3, 4]),))
-    assert describe(chart, 0.9, 0.0) == ("FL", "a  4")
+    assert describe_point(chart, 0.9, 0.0) == ("FL", "a  4")
 
 
 def test_the_place_is_that_of_the_curve_that_is_nearest() -> None:
     a, b = curve("a", [0, 8], [1, 2]), curve("b", [3, 6], [5, 7])
     chart = Chart("c", "", Axis(), Axis(), curves=(a, b))
-    assert describe(chart, 3.5, 0.0) == ("x 3", "a  1", "b  5")
-    assert describe(chart, 7.5, 0.0) == ("x 8", "a  2", "b  7")
+    assert describe_point(chart, 3.5, 0.0) == ("x 3", "a  1", "b  5")
+    assert describe_point(chart, 7.5, 0.0) == ("x 8", "a  2", "b  7")
 
 
 def test_marks_are_named_where_they_are_near() -> None:
     marks = (Mark(10.0, "FL"), Mark(1200.0, "π"))
     chart = Chart("c", "", Axis("step"), Axis(), curves=(curve("a", [9], [1]),), marks=marks)
-    assert describe(chart, 10.0, 0.0) == ("step 9", "a  1", "step 10: FL")
-    assert describe(chart, 1190.0, 0.0, near=10.0) == ("step 9", "a  1", "step 1,200: π")
-    assert describe(chart, 1190.0, 0.0, near=9.9) == ("step 9", "a  1")
+    assert describe_point(chart, 10.0, 0.0) == ("step 9", "a  1", "step 10: FL")
+    assert describe_point(chart, 1190.0, 0.0, near=10.0) == ("step 9", "a  1", "step 1,200: π")
+    assert describe_point(chart, 1190.0, 0.0, near=9.9) == ("step 9", "a  1")
     alone = Chart("c", "", Axis("step"), Axis(), marks=marks)
-    assert describe(alone, 10.0, 0.0) == ("step 10: FL",)
+    assert describe_point(alone, 10.0, 0.0) == ("step 10: FL",)
 
 
 MATRIX = Matrix(
@@ -275,11 +275,11 @@ MATRIX = Matrix(
 def test_an_entry_of_a_matrix_is_named_by_row_and_column(
     x: float, y: float, lines: tuple[str, ...]
 ) -> None:
-    assert describe(Chart("c", "", Axis(), Axis(), matrix=MATRIX), x, y) == lines
+    assert describe_point(Chart("c", "", Axis(), Axis(), matrix=MATRIX), x, y) == lines
 
 
 def test_where_lines_are_smoothed_the_cursor_tells_the_raw_values_and_says_so() -> None:
     raw = replace(curve("train", [0, 1, 2], [1.0, 9.0, 1.0]), faint=True)
     line = replace(curve("train", [0, 1, 2], [1.0, 5.0, 4.0]), smoothed=0.9)
     chart = Chart("c", "Loss", Axis("step"), Axis(), curves=(raw, line))
-    assert describe(chart, 1.0, 0.0) == ("step 1 · raw; lines smoothed 0.9", "train  9")
+    assert describe_point(chart, 1.0, 0.0) == ("step 1 · raw; lines smoothed 0.9", "train  9")

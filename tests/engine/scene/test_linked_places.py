@@ -11,9 +11,9 @@ import pytest
 
 from dgn_engine.protocol.watching import ProbeExamples
 from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene, Subjects
-from dgn_engine.scene.linked_places import boxes, curve_at, selection_at
+from dgn_engine.scene.linked_places import curve_at, selection_at, selection_boxes
 from dgn_engine.scene.panel_spec import View, all_panels
-from dgn_engine.scene.selection import NOTHING, selected
+from dgn_engine.scene.selection import NOTHING, make_selection
 
 AXIS = Axis()
 
@@ -35,7 +35,7 @@ def test_a_gate_under_the_cursor_is_an_example_a_layer_and_a_unit(
 ) -> None:
     view = replace(with_pictures(make_view("hard")), choices={"layer": "1"})
     large = scene("gate_maps", view)["large"]
-    assert selection_at(large, 5.2, 2.9) == selected(example=3, layer=1, unit=5)
+    assert selection_at(large, 5.2, 2.9) == make_selection(example=3, layer=1, unit=5)
     assert selection_at(large, 12.4, 3) == selection_at(large, 5, 20) == NOTHING  # beyond it
 
 
@@ -60,17 +60,19 @@ def test_a_layer_and_its_unit_are_lit_where_a_panel_shows_them(
     make_view: Callable[..., View], panel: str, choices: dict[str, str], places: dict[str, int]
 ) -> None:
     charts = scene(panel, replace(make_view("hard"), choices=choices))
-    unit, layer = selected(layer=1, unit=5), selected(layer=1)
-    assert {key: len(boxes(charts[key], unit)) for key in places} == places
+    unit, layer = make_selection(layer=1, unit=5), make_selection(layer=1)
+    assert {key: len(selection_boxes(charts[key], unit)) for key in places} == places
     for key, count in places.items():
         small = charts[key].small
-        for box in boxes(charts[key], unit) if count and not small else ():
+        for box in selection_boxes(charts[key], unit) if count and not small else ():
             x, y = (
                 (a + b) / 2 if math.isfinite(a + b) else 0.0
                 for a, b in ((box[0], box[2]), (box[1], box[3]))
             )
-            assert selection_at(charts[key], x, y).of("layer") == (1,)  # hovering leads back
-        assert len(boxes(charts[key], layer)) <= count
+            assert selection_at(charts[key], x, y).ids_of_kind("layer") == (
+                1,
+            )  # hovering leads back
+        assert len(selection_boxes(charts[key], layer)) <= count
     lit = [curve.layer for chart in charts.values() for curve in chart.curves]
     assert panel not in ("gate_statistics", "updates") or {0, 1, 2} <= set(lit)
 
@@ -80,16 +82,18 @@ def test_a_unit_is_no_unit_of_another_layer_and_a_chart_of_no_layer_has_none() -
     rows = Axis(subjects=Subjects("layer", (0, 2)))
     table = Matrix("m", np.zeros((2, 4)), "sequential", 0, 1)
     grid = Chart("c", "", units, rows, matrix=table)
-    assert boxes(grid, selected(layer=2, unit=3)) == ((2.5, 0.5, 3.5, 1.5),)
-    assert boxes(grid, selected(layer=2, unit=9)) == ((-0.5, 0.5, 3.5, 1.5),)  # a narrower layer
-    assert boxes(grid, selected(layer=1, unit=3)) == ()
-    assert boxes(grid, selected(layer=0)) == ((-0.5, -0.5, 3.5, 0.5),)
-    assert selection_at(grid, 3, 1) == selected(layer=2, unit=3)
+    assert selection_boxes(grid, make_selection(layer=2, unit=3)) == ((2.5, 0.5, 3.5, 1.5),)
+    assert selection_boxes(grid, make_selection(layer=2, unit=9)) == (
+        (-0.5, 0.5, 3.5, 1.5),
+    )  # a narrower layer
+    assert selection_boxes(grid, make_selection(layer=1, unit=3)) == ()
+    assert selection_boxes(grid, make_selection(layer=0)) == ((-0.5, -0.5, 3.5, 0.5),)
+    assert selection_at(grid, 3, 1) == make_selection(layer=2, unit=3)
     of_one = replace(grid, y=AXIS, matrix=replace(table, layer=2))
-    assert boxes(of_one, selected(layer=2, unit=3)) == ((2.5, -0.5, 3.5, 1.5),)
-    assert boxes(of_one, selected(layer=1, unit=3)) == ()
+    assert selection_boxes(of_one, make_selection(layer=2, unit=3)) == ((2.5, -0.5, 3.5, 1.5),)
+    assert selection_boxes(of_one, make_selection(layer=1, unit=3)) == ()
     unknown = replace(of_one, matrix=table)
-    assert boxes(unknown, selected(layer=2, unit=3)) == ()
+    assert selection_boxes(unknown, make_selection(layer=2, unit=3)) == ()
     assert selection_at(unknown, 3, 1) == NOTHING
 
 
@@ -98,19 +102,21 @@ def test_tiles_of_maps_are_channels_of_layers() -> None:
     along = Axis(subjects=Subjects("unit", (7, 8), 1.0 + 4.0, 4.0, 3.0))
     tiles = Matrix("t", np.zeros((11, 11)), "diverging", -1, 1, tile=(3, 3))
     chart = Chart("c", "", across, along, matrix=tiles)
-    assert boxes(chart, selected(layer=1, unit=7)) == ((7.5, 3.5, 10.5, 6.5),)
-    assert boxes(chart, selected(layer=1)) == ((7.5, -0.5, 10.5, 10.5),)
-    assert selection_at(chart, 8, 4) == selected(layer=1, unit=7)
-    assert selection_at(chart, 8, 7) == selected(layer=1)  # between two tiles
+    assert selection_boxes(chart, make_selection(layer=1, unit=7)) == ((7.5, 3.5, 10.5, 6.5),)
+    assert selection_boxes(chart, make_selection(layer=1)) == ((7.5, -0.5, 10.5, 10.5),)
+    assert selection_at(chart, 8, 4) == make_selection(layer=1, unit=7)
+    assert selection_at(chart, 8, 7) == make_selection(layer=1)  # between two tiles
     assert selection_at(chart, 1, 5) == NOTHING  # the input
 
 
 def test_what_is_pinned_goes_before_what_is_under_the_cursor() -> None:
-    pinned, under = selected(layer=1), selected(layer=2, unit=3, example=5)
-    assert pinned.over(under) == selected(layer=1, example=5)  # unit 3 is one of layer 2
-    assert pinned.over(selected(layer=1, unit=3)) == selected(layer=1, unit=3)
-    assert NOTHING.over(under) == under
-    assert selected(layer=None, example=()) == NOTHING
+    pinned, under = make_selection(layer=1), make_selection(layer=2, unit=3, example=5)
+    assert pinned.merged_over(under) == make_selection(
+        layer=1, example=5
+    )  # unit 3 is one of layer 2
+    assert pinned.merged_over(make_selection(layer=1, unit=3)) == make_selection(layer=1, unit=3)
+    assert NOTHING.merged_over(under) == under
+    assert make_selection(layer=None, example=()) == NOTHING
 
 
 def test_of_curves_the_nearest_is_under_the_cursor() -> None:
@@ -121,8 +127,8 @@ def test_of_curves_the_nearest_is_under_the_cursor() -> None:
     def at(place: float) -> object:
         return curve_at(chart, 1.2, place, lambda y: 10 * y, 8.0)
 
-    assert at(43.0) == selected(layer=1)
-    assert at(11.0) == selected(layer=0)
+    assert at(43.0) == make_selection(layer=1)
+    assert at(11.0) == make_selection(layer=0)
     assert at(25.0) == NOTHING
 
 
@@ -131,7 +137,7 @@ def test_what_is_outlined_of_examples_is_rows_entries_and_tiles() -> None:
         chart = Chart("c", "", AXIS, AXIS, matrix=matrix)
         return [
             (a + 0.5, b + 0.5, c - a, d - b)
-            for a, b, c, d in boxes(chart, selected(example=examples))
+            for a, b, c, d in selection_boxes(chart, make_selection(example=examples))
         ]
 
     square = Matrix(

@@ -78,7 +78,7 @@ def test_an_event_is_a_chip_centred_on_its_step_and_kept_in_the_lane() -> None:
 def test_chips_that_would_touch_become_one_that_counts_them() -> None:
     (joined,) = chips(100.0, 110.0, 120.0)
     assert joined.text == "3"
-    assert joined.steps == (100.0, 120.0)
+    assert joined.step_range == (100.0, 120.0)
     assert joined.left + joined.width / 2 == 110.0
     assert len(chips(100.0, 123.9)) == 1  # three and nine tenths between two is less than GAP
     assert len(chips(100.0, 124.0)) == 2

@@ -11,9 +11,16 @@ from numpy.typing import NDArray
 
 from dgn_engine.scene import ramps
 from dgn_engine.scene.axes import Range
-from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.chart_settings import ChartSettings, apply_chart_settings
 from dgn_engine.scene.elements import Array, Axis, Chart, Matrix, Ramp, Scene
-from dgn_engine.scene.matrix_colours import SPANS, ColourChoice, Span, ranged, sharing, span_range
+from dgn_engine.scene.matrix_colours import (
+    SPANS,
+    ColourChoice,
+    Span,
+    charts_sharing_scale,
+    span_range,
+    with_colour_range,
+)
 from dgn_engine.scene.matrix_difference import Subtrahend
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
 
@@ -89,33 +96,37 @@ def test_a_constant_matrix_has_the_range_between_0_and_its_value(span: Span, val
 def test_nothing_finite_has_no_range(values: Array) -> None:
     assert span_range([values], "whole") is None
     scene = Scene((_chart("a", values),))
-    after = _matrix(adjusted(scene, _spans("a", span="whole")), 0)
+    after = _matrix(apply_chart_settings(scene, _spans("a", span="whole")), 0)
     assert (after.low, after.high) == (0.0, 1.0)
 
 
 def test_what_lies_beyond_the_colours_is_known() -> None:
     matrix = _chart("a", np.array([[0.0, 0.5], [np.nan, 1.0]])).matrix
     assert matrix is not None
-    assert ranged(matrix, 0.0, 1.0).beyond == (False, False)
-    assert ranged(matrix, 0.1, 1.0).beyond == (True, False)
-    assert ranged(matrix, 0.0, 0.9).beyond == (False, True)
+    assert with_colour_range(matrix, 0.0, 1.0).beyond == (False, False)
+    assert with_colour_range(matrix, 0.1, 1.0).beyond == (True, False)
+    assert with_colour_range(matrix, 0.0, 0.9).beyond == (False, True)
 
 
 def test_a_diverging_map_stays_centred_on_zero_and_another_may_leave_it() -> None:
     chart = _chart("a", np.array([[-1.0, 3.0]]), "bar", "diverging", (-3.0, 3.0))
-    matrix = _matrix(adjusted(Scene((chart,)), _spans("a", span="whole")), 0)
+    matrix = _matrix(apply_chart_settings(Scene((chart,)), _spans("a", span="whole")), 0)
     assert (matrix.low, matrix.high, matrix.beyond) == (-3.0, 3.0, (False, False))
-    cut = _matrix(adjusted(Scene((chart,)), _spans("a", span="fixed", fixed=(-0.5, 2.0))), 0)
+    cut = _matrix(
+        apply_chart_settings(Scene((chart,)), _spans("a", span="fixed", fixed=(-0.5, 2.0))), 0
+    )
     assert (cut.low, cut.high, cut.beyond) == (-2.0, 2.0, (False, True))
     chart = _chart("a", np.array([[-1.0, 3.0]]), "bar", "diverging", (-3.0, 3.0))
-    matrix = _matrix(adjusted(Scene((chart,)), _spans("a", span="whole", ramp="grey")), 0)
+    matrix = _matrix(
+        apply_chart_settings(Scene((chart,)), _spans("a", span="whole", ramp="grey")), 0
+    )
     assert (matrix.ramp, matrix.low, matrix.high) == ("grey", -1.0, 3.0)
 
 
 def test_matrices_under_one_bar_stay_under_one_bar() -> None:
     scene = Scene((_chart("a", _alike(seed=1)), _chart("b", 0.5 * _alike(seed=2), "overlap")))
-    assert sharing(scene.charts, "a") == ("a", "b")
-    after = adjusted(scene, _spans("a", "b"))
+    assert charts_sharing_scale(scene.charts, "a") == ("a", "b")
+    after = apply_chart_settings(scene, _spans("a", "b"))
     a, b = _matrix(after, 0), _matrix(after, 1)
     assert (a.low, a.high, a.beyond) == (b.low, b.high, b.beyond)
     assert a.low < 0.5
@@ -126,13 +137,13 @@ def test_matrices_under_one_bar_stay_under_one_bar() -> None:
 
 def test_matrices_with_a_bar_each_have_a_range_each_and_no_other_chart_has_one() -> None:
     scene = Scene((_chart("a", _alike(), "x"), _chart("b", 0.5 * _alike(), "x")))
-    assert sharing(scene.charts, "a") == ("a",)
-    after = adjusted(scene, _spans("a"))
+    assert charts_sharing_scale(scene.charts, "a") == ("a",)
+    after = apply_chart_settings(scene, _spans("a"))
     assert _matrix(after, 0).low > 0.8
     assert after.charts[1] is scene.charts[1]
     scene = Scene((_chart("a", _alike()), Chart("c", "", Axis(), Axis())))
-    assert sharing(scene.charts, "c") == ()
-    assert sharing(scene.charts, "gone") == ()
+    assert charts_sharing_scale(scene.charts, "c") == ()
+    assert charts_sharing_scale(scene.charts, "gone") == ()
 
 
 # Colour ramps: the same for everybody's eyes, and their values in order of lightness.
@@ -187,7 +198,7 @@ def lab(rgb: Colours, eyes: NDArray[Any]) -> Colours:
 
 
 def seen(ramp: Ramp, theme: Theme, eyes: str) -> Colours:
-    table = ramps.table(ramp, theme)[: ramps.EMPTY, :3].astype(np.float64)
+    table = ramps.rgba_table(ramp, theme)[: ramps.EMPTY, :3].astype(np.float64)
     return lab(table, DICHROMACIES[eyes])
 
 
@@ -212,7 +223,7 @@ def test_the_signs_of_a_signed_map_stay_apart(theme: Theme, eyes: str) -> None:
 @pytest.mark.parametrize("theme", THEMES, ids=lambda t: t.name)
 @pytest.mark.parametrize("ramp", get_args(Ramp))
 def test_every_ramp_has_a_table_whose_last_entry_is_empty(ramp: Ramp, theme: Theme) -> None:
-    table = ramps.table(ramp, theme)
+    table = ramps.rgba_table(ramp, theme)
     assert table.shape == (256, 4)
     assert table[ramps.EMPTY, 3] == 0
     assert (table[: ramps.EMPTY, 3] == 255).all()
@@ -226,22 +237,22 @@ def test_open_gates_are_told_from_closed_ones_by_lightness(theme: Theme) -> None
     lightness = seen("gates", theme, "none")[:, 0]
     assert abs(lightness[-1] - lightness[0]) > 40
     hard = Matrix("m", np.array([[0, 1]], dtype=np.uint8), "gates", 0.0, 1.0)
-    assert ramps.indices(hard).tolist() == [[0, 254]]
+    assert ramps.colour_indices(hard).tolist() == [[0, 254]]
 
 
 def test_values_beyond_a_range_have_the_colours_of_its_ends() -> None:
     values = np.array([[-1.0, 0.2, 0.5, 0.8, 9.0, np.nan]])
-    found = ramps.indices(Matrix("m", values, "sequential", 0.2, 0.8))
+    found = ramps.colour_indices(Matrix("m", values, "sequential", 0.2, 0.8))
     assert found.tolist() == [[0, 0, 127, 254, 254, ramps.EMPTY]]
 
 
 def test_a_number_has_the_colour_of_its_place_in_the_range_whatever_it_is_stored_as() -> None:
     shares = Matrix("m", np.array([[0.0, 0.25, 0.5, 1.0, np.nan]]), "gates", 0.0, 1.0)
-    found = ramps.indices(shares)
+    found = ramps.colour_indices(shares)
     assert found.dtype == np.uint8
     assert found.tolist() == [[0, 64, 127, 254, ramps.EMPTY]]  # 63.5 is rounded to even
     counts = Matrix("m", np.array([[0, 1, 50, 200]], dtype=np.uint8), "sequential", 0.0, 100.0)
-    assert ramps.indices(counts).tolist() == [[0, 3, 127, 254]]
+    assert ramps.colour_indices(counts).tolist() == [[0, 3, 127, 254]]
 
 
 # Differences of two matrices of one panel: what is subtracted, what is said, what is refused.
@@ -262,7 +273,7 @@ def _tagged(
 
 def _minus(scene: Scene, key: str, *other: str, **more: object) -> Scene:
     wanted = ChartSettings(minus=Subtrahend(*other))
-    return adjusted(scene, {key: wanted}, **more)  # type: ignore[arg-type]  # of adjusted
+    return apply_chart_settings(scene, {key: wanted}, **more)  # type: ignore[arg-type]  # of adjusted
 
 
 def test_a_difference_is_entry_by_entry_and_centred_on_zero() -> None:

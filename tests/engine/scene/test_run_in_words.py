@@ -9,22 +9,22 @@ import pytest
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.protocol.files import FileListed, FileUseCheck, LayerMatch, Purpose
 from dgn_engine.protocol.training import RunStarted
-from dgn_engine.scene.file_use_text import first_use, offer_of
-from dgn_engine.scene.number_style import NUMBERS, written
+from dgn_engine.scene.file_use_text import check_file_use, first_use
+from dgn_engine.scene.number_style import NUMBERS, rewrite_numbers
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.scene.run_text import (
-    ago,
-    data_in_words,
+    describe_data,
+    describe_network,
+    describe_run,
+    describe_weights,
+    format_age,
     layer_name,
     layer_tag,
-    layers_in,
-    middle_cut,
-    net_in_words,
-    run_in_words,
+    layers_with_prefix,
     short_names,
-    weights_in_words,
+    shorten_middle,
 )
-from dgn_engine.scene.typeset import html, plain, runs
+from dgn_engine.scene.typeset import label_html, split_runs, strip_markup
 from dgn_engine.text.printable import printable
 from tests.engine.panels.pictures import run
 from tests.snapshots import Recorded
@@ -48,15 +48,15 @@ def test_a_network_in_words(recorded: Recorded) -> None:
         inspected,
         replace(inspected, assuming="ReLU"),
     )
-    recorded([net_in_words(one) for one in runs])
+    recorded([describe_network(one) for one in runs])
 
 
 def test_a_run_in_words_counts_the_weights_of_both_networks() -> None:
     started = replace(net("fc", shapes=FOUR), parameters_value=21_000)
-    assert run_in_words(started, 450) == "digits · fc 64×5 · 21,450 weights"
-    assert weights_in_words(started, 0) == "Value network 21,000"
-    assert weights_in_words(started, 1450) == "Value network 21,000, feature network 1,450"
-    assert weights_in_words(started, 1450, aside=True).endswith("1,450 (not in use)")
+    assert describe_run(started, 450) == "digits · fc 64×5 · 21,450 weights"
+    assert describe_weights(started, 0) == "Value network 21,000"
+    assert describe_weights(started, 1450) == "Value network 21,000, feature network 1,450"
+    assert describe_weights(started, 1450, aside=True).endswith("1,450 (not in use)")
 
 
 def test_data_in_words(recorded: Recorded) -> None:
@@ -67,7 +67,7 @@ def test_data_in_words(recorded: Recorded) -> None:
         DataConfig(label_noise=0.125),
         DataConfig(label_noise=1, pixels="random"),
     )
-    recorded([data_in_words(one) for one in data])
+    recorded([describe_data(one) for one in data])
 
 
 def test_a_layer_is_named_with_the_gates_that_it_uses() -> None:
@@ -83,7 +83,7 @@ def test_a_layer_is_named_with_the_gates_that_it_uses() -> None:
 
 def test_the_layers_of_a_reading_are_counted_by_its_arrays() -> None:
     names = ["layer_10", "layer_2", "labels", "layer_x", "player_3", "layer"]
-    assert layers_in(names, "layer") == [2, 10]
+    assert layers_with_prefix(names, "layer") == [2, 10]
 
 
 PAIRS = (
@@ -104,7 +104,7 @@ def test_names_are_shortened_by_what_they_share(recorded: Recorded) -> None:
 
 def test_how_long_ago(recorded: Recorded) -> None:
     moments = (-5, 59.9, 60, 3599, 3600, 86_399, 86_400, 172_800, 86_400 * 1234)
-    recorded({str(seconds): ago(seconds) for seconds in moments})
+    recorded({str(seconds): format_age(seconds) for seconds in moments})
 
 
 MATCHES = (LayerMatch("layer 1", (2,), "a", (2,), True),)
@@ -131,7 +131,7 @@ LISTED = FileListed(
     ],
 )
 def test_each_use_of_a_file_has_its_own_verdict(purpose: Purpose, offer: FileUseCheck) -> None:
-    assert offer_of(LISTED, purpose) == offer
+    assert check_file_use(LISTED, purpose) == offer
 
 
 def test_a_file_is_used_for_what_it_was_opened_for_else_for_the_first_that_fits() -> None:
@@ -145,11 +145,11 @@ def test_a_file_is_used_for_what_it_was_opened_for_else_for_the_first_that_fits(
 
 
 def test_a_long_name_is_cut_in_its_middle() -> None:
-    assert middle_cut("resnet18.pth") == "resnet18.pth"
-    cut = middle_cut("resnet18-of-a-long-training-epoch-0200-best.pth")
+    assert shorten_middle("resnet18.pth") == "resnet18.pth"
+    cut = shorten_middle("resnet18-of-a-long-training-epoch-0200-best.pth")
     assert (cut, len(cut)) == ("resnet18-o…00-best.pth", 22)
-    assert middle_cut("abcdefg", 5) == "ab…fg"
-    assert middle_cut("abcdefg", 4) == "a…fg"
+    assert shorten_middle("abcdefg", 5) == "ab…fg"
+    assert shorten_middle("abcdefg", 4) == "a…fg"
 
 
 # Mathematics in labels: runs of letters, plain text and HTML.
@@ -161,14 +161,15 @@ LABELS = (
 
 
 def test_a_label_becomes_runs(recorded: Recorded) -> None:
-    recorded({label: [(r.text, r.level, r.italic) for r in runs(label)] for label in LABELS})
+    recorded({label: [(r.text, r.level, r.italic) for r in split_runs(label)] for label in LABELS})
 
 
 def test_a_label_becomes_plain_text_and_html() -> None:
-    assert plain("trace $K^{V}_1$") == "trace K^V_1"
-    assert plain(r"{a} costs \$5 of $x_{12}$") == "{a} costs $5 of x_12"
+    assert strip_markup("trace $K^{V}_1$") == "trace K^V_1"
+    assert strip_markup(r"{a} costs \$5 of $x_{12}$") == "{a} costs $5 of x_12"
     assert (
-        html("a & $K^V$ of $x_1$") == "a &amp; <i>K</i><sup><i>V</i></sup> of <i>x</i><sub>1</sub>"
+        label_html("a & $K^V$ of $x_1$")
+        == "a &amp; <i>K</i><sup><i>V</i></sup> of <i>x</i><sub>1</sub>"
     )
 
 
@@ -194,13 +195,13 @@ THIN = "\N{NARROW NO-BREAK SPACE}"
     ],
 )
 def test_a_text_is_written_as_in_the_example(text: str, spaced: str, plain: str) -> None:
-    assert written(text, NUMBERS[0]) == text
-    assert written(text, NUMBERS[1]) == spaced
-    assert written(text, NUMBERS[2]) == plain
-    assert written(text, "nonsense") == text
+    assert rewrite_numbers(text, NUMBERS[0]) == text
+    assert rewrite_numbers(text, NUMBERS[1]) == spaced
+    assert rewrite_numbers(text, NUMBERS[2]) == plain
+    assert rewrite_numbers(text, "nonsense") == text
 
 
 def test_a_narrow_space_between_figures_is_drawn_and_no_escape() -> None:
-    text = written("step 12,480", NUMBERS[1])
-    assert "".join(run.text for run in runs(text)) == f"step 12{THIN}480"
+    text = rewrite_numbers("step 12,480", NUMBERS[1])
+    assert "".join(run.text for run in split_runs(text)) == f"step 12{THIN}480"
     assert printable(text) == text

@@ -14,7 +14,7 @@ from dgn_engine.scene.axes import chart_range
 from dgn_engine.scene.delta_cursor import delta_lines, value_at, with_delta
 from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Matrix, Ramp, Scene
 from dgn_engine.scene.gate_agreement import MEANS, gate_agreement
-from dgn_engine.scene.scatter import scattered
+from dgn_engine.scene.scatter import scatter_curve
 from dgn_engine.scene.two_steps import scene_of_steps
 
 STEPS = (0, 900)
@@ -54,7 +54,7 @@ def test_a_chart_that_is_empty_at_one_step_has_the_axes_of_the_other() -> None:
 
 
 def cloud(reach: float) -> Chart:
-    return replace(curves(), curves=(scattered("cloud", AT * reach, AT, "accent"),))
+    return replace(curves(), curves=(scatter_curve("cloud", AT * reach, AT, "accent"),))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Empty, Mark, Scene, Shown
 from dgn_engine.scene.panel_spec import About, ComparedRun, Option, PanelSpec, Series, View, always
-from dgn_engine.scene.selection import selected
+from dgn_engine.scene.selection import make_selection
 from dgn_engine.views.drawn_panel import DrawnPanel
 
 
@@ -174,14 +174,14 @@ def test_a_replaced_view_notes_what_it_was_made_of() -> None:
 
 
 def test_what_is_pinned_is_chosen_unless_another_was_chosen_by_hand() -> None:
-    drawn, pin = DrawnPanel(CountedPanel().spec), selected(layer=1)
+    drawn, pin = DrawnPanel(CountedPanel().spec), make_selection(layer=1)
     assert drawn.with_choices(View(), pin).choices == {"layer": "1"}
     assert drawn.choices == {}
-    assert drawn.choose("layer", "0")
+    assert drawn.choose_value("layer", "0")
     drawn.view = drawn.with_choices(View(), pin)
     assert drawn.view.choices == {"layer": "0"}
-    assert not drawn.choose("layer", "0")
+    assert not drawn.choose_value("layer", "0")
     drawn.follow_pin()
     assert drawn.with_choices(View(), pin).choices == {"layer": "1"}
-    assert drawn.requests()[0].options == (("unit", 0),)
+    assert drawn.probe_requests()[0].options == (("unit", 0),)
     assert drawn.other_choices() == [("layer", "0"), ("layer", "1")]

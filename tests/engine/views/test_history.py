@@ -101,7 +101,7 @@ def test_a_long_curve_is_thinned_and_the_view_says_of_how_many_points(
     drawn = len(view.series[("training", "train_loss")].steps)
     assert drawn <= 34
     assert view.left_out == {"training": (drawn, 1000)}
-    history.note_left_out(HistoryReplayed((), {"training": (500, 4000), "": (10, 30)}))
+    history.record_left_out(HistoryReplayed((), {"training": (500, 4000), "": (10, 30)}))
     assert history.view({}).left_out == {"training": (drawn, 4500), "": (0, 20)}
 
 

@@ -12,10 +12,10 @@ from dgn_engine.views.layout_presets import (
     LEAST_PANEL,
     PRESETS,
     LayoutPreset,
-    fitting,
-    outline,
+    find_matching_tree,
+    layout_outline,
+    merge_groups,
     preset_tree,
-    tree_like,
 )
 
 
@@ -117,18 +117,21 @@ def test_panels_that_are_not_here_leave_no_gap() -> None:
 
 def test_the_neighbours_with_the_fewest_panels_share_a_place() -> None:
     groups = (("a", "b"), ("c",), ("d",), ("e", "f"))
-    assert fitting(groups, 4) == list(groups)
-    assert fitting(groups, 3) == [("a", "b"), ("c", "d"), ("e", "f")]
-    assert fitting(groups, 0) == [("a", "b", "c", "d", "e", "f")]
-    assert fitting((), 2) == []
+    assert merge_groups(groups, 4) == list(groups)
+    assert merge_groups(groups, 3) == [("a", "b"), ("c", "d"), ("e", "f")]
+    assert merge_groups(groups, 0) == [("a", "b", "c", "d", "e", "f")]
+    assert merge_groups((), 2) == []
 
 
 def test_a_layout_is_known_as_a_preset_whatever_height_it_was_laid_out_for() -> None:
     preset = PRESETS["overview"]
     for height in (100, LOW, HIGH):
         tree = preset_tree(preset, SPECS, SEEN, height)
-        assert shape(tree_like(tree, preset, SPECS, SEEN)) == shape(tree)
-    assert tree_like(preset_tree(PRESETS["gates"], SPECS, SEEN, HIGH), preset, SPECS, SEEN) is None
+        assert shape(find_matching_tree(tree, preset, SPECS, SEEN)) == shape(tree)
+    assert (
+        find_matching_tree(preset_tree(PRESETS["gates"], SPECS, SEEN, HIGH), preset, SPECS, SEEN)
+        is None
+    )
 
 
 def test_an_outline_forgets_sizes_hidden_panels_and_the_tab_in_front() -> None:
@@ -149,7 +152,9 @@ def test_an_outline_forgets_sizes_hidden_panels_and_the_tab_in_front() -> None:
             },
         ],
     }
-    assert outline(tree, SEEN) == outline(turned, SEEN)
-    assert outline(tree, NAMES) != outline(turned, NAMES)
-    assert outline(preset_tree(PRESETS["overview"], SPECS, SEEN, HIGH), SEEN) != outline(tree, SEEN)
-    assert outline(None, SEEN) is None
+    assert layout_outline(tree, SEEN) == layout_outline(turned, SEEN)
+    assert layout_outline(tree, NAMES) != layout_outline(turned, NAMES)
+    assert layout_outline(
+        preset_tree(PRESETS["overview"], SPECS, SEEN, HIGH), SEEN
+    ) != layout_outline(tree, SEEN)
+    assert layout_outline(None, SEEN) is None

@@ -16,7 +16,7 @@ from dgn_engine.protocol.branches import (
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.runs import TRAINING, FramesRecorded
 from dgn_engine.protocol.training import Measured, RegimeSwapped, SettingChanged
-from dgn_engine.scene.differences import Difference, differences, sides_of
+from dgn_engine.scene.differences import Difference, compared_sides, find_differences
 from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.views.compared_step import ComparedStep
 from dgn_engine.views.history import History
@@ -190,12 +190,14 @@ def test_each_number_is_of_the_run_and_step_that_a_and_b_stand_for() -> None:
             if story.twin.b is None:
                 continue
             shown = {
-                NAMES[row.name]: row for row in differences(view, None).scores if row.name in NAMES
+                NAMES[row.name]: row
+                for row in find_differences(view, None).scores
+                if row.name in NAMES
             }
             expected = story.twin.rows()
             assert shown.keys() == expected.keys()
             runs = [of_run(story, side[0]) for side in (story.twin.a, story.twin.b)]
-            assert [side.run for side in sides_of(view)] == runs
+            assert [side.run for side in compared_sides(view)] == runs
             for name, row in shown.items():
                 found = tuple(one and (one.step, one.value) for one in row.numbers)
                 assert found == expected[name], (seed, name)
@@ -230,7 +232,7 @@ def test_a_score_of_another_run_is_not_shown_as_one_of_a_or_b(
         series={key: curves[0]},
         compared=ComparedRun("b", series={key: curves[1]}, run="/runs/b"),
     )
-    assert [refusal(row) for row in differences(view, None).scores] == [refused]
+    assert [refusal(row) for row in find_differences(view, None).scores] == [refused]
 
 
 def test_settings_of_a_recorded_step_are_those_of_that_step() -> None:
@@ -244,6 +246,6 @@ def test_settings_of_a_recorded_step_are_those_of_that_step() -> None:
     for step, different in ((3, {"seed"}), (6, names)):
         past = Past(step, Frame(1, step, 0.0, 0.0, None, {}))
         history.show_as_b(ComparedStep(frames, past))
-        found = differences(history.view({}), BEGUN.config)
+        found = find_differences(history.view({}), BEGUN.config)
         assert {row.name for row in found.settings} & names == different
         assert not found.remark

@@ -7,9 +7,9 @@ from dataclasses import replace
 from dgn_engine.panels.training import PANEL as TRAINING
 from dgn_engine.protocol.training import Measured, RegimeSwapped, Rewired
 from dgn_engine.protocol.watching import ProbeExamples, ProbeSetChanged
-from dgn_engine.scene.axes import at_step
+from dgn_engine.scene.axes import with_step_cursor
 from dgn_engine.scene.elements import Scene
-from dgn_engine.scene.panel_readings import before
+from dgn_engine.scene.panel_readings import describe_outdated
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
 from tests.engine.views.begun_run import started
@@ -65,18 +65,18 @@ def test_scores_are_those_of_the_step_and_curves_are_whole() -> None:
     assert scene.step == 50
     facts = {fact.name: fact.value for fact in scene.facts}
     assert (facts["test"], facts["best"]) == ("5.00 % at step 50", "5.00 %")
-    lined = at_step(scene, 50)
+    lined = with_step_cursor(scene, 50)
     assert [chart.cursor for chart in lined.charts] == [50.0, 50.0]
     assert all(int(curve.x[-1]) == 200 for chart in lined.charts for curve in chart.curves)
-    assert at_step(scene, None) is scene
+    assert with_step_cursor(scene, None) is scene
 
 
 def test_a_score_of_the_step_of_a_change_was_measured_before_it() -> None:
     history = _history()
     history.look_back(Past(105, frame(105)))
-    assert before(TRAINING, history.view({})) == "before π"
+    assert describe_outdated(TRAINING, history.view({})) == "before π"
     history.look_back(Past(115, frame(115)))
-    assert before(TRAINING, history.view({})) == ""
+    assert describe_outdated(TRAINING, history.view({})) == ""
 
 
 def test_examples_that_were_chosen_later_are_not_shown_as_those_of_the_step() -> None:

@@ -32,10 +32,10 @@ def test_the_interval_is_that_of_the_last_two_readings_and_a_rewound_run_is_anot
     ages = ReadingAges()
 
     def at(step: int, now: float, npk: int, **others: int) -> Age | None:
-        ages.reach(step, now)
+        ages.record_step(step, now)
         read = {"npk": npk, **others}
-        ages.take(read)
-        return ages.age(read.values(), now)
+        ages.record_readings(read)
+        return ages.stale_age(read.values(), now)
 
     assert at(0, 0.0, 0) is None
     assert at(450, 7.0, 0) is None  # the run is not known to have been further before
@@ -61,23 +61,23 @@ def test_a_panel_does_not_blink_between_readings_that_are_always_slow() -> None:
     due, reading = 11.0, 0
     for tick in range(600):  # a minute
         now = tick / 10
-        ages.reach(round(6 * now), now)
+        ages.record_step(round(6 * now), now)
         if now >= due:
             reading, due = round(6 * (now - 4)), now + (13.0 if tick % 2 else 9.0)
-        ages.take({"overlap": reading})
-        assert ages.age([reading], now) is None, now
+        ages.record_readings({"overlap": reading})
+        assert ages.stale_age([reading], now) is None, now
     for tick in range(600, 900):  # and then no more
-        ages.reach(round(6 * tick / 10), tick / 10)
-    assert ages.age([reading], 90.0) == Age(reading, round(6 * 89.9) - reading)
+        ages.record_step(round(6 * tick / 10), tick / 10)
+    assert ages.stale_age([reading], 90.0) == Age(reading, round(6 * 89.9) - reading)
 
 
 def test_the_time_in_which_the_process_was_stopped_makes_no_reading_stale() -> None:
     ages = ReadingAges()
     for tick in range(100):
-        ages.reach(5000 + tick, 100.0 + tick * FRESH / 50)
-        ages.take({"npk": 5000})
-    ages.reach(5101, 9000.0)
-    assert ages.age([5000], 9000.0) is None
+        ages.record_step(5000 + tick, 100.0 + tick * FRESH / 50)
+        ages.record_readings({"npk": 5000})
+    ages.record_step(5101, 9000.0)
+    assert ages.stale_age([5000], 9000.0) is None
 
 
 def test_panels_whose_readings_are_of_the_same_step_are_stale_together() -> None:
@@ -86,28 +86,28 @@ def test_panels_whose_readings_are_of_the_same_step_are_stale_together() -> None
     said: list[Age | None] = []
     for tick in range(600):  # a minute at 400 steps a second
         now = tick / 10
-        ages.reach(40 * tick, now)
+        ages.record_step(40 * tick, now)
         if tick % 20 == 0 and tick <= 320:
             gates = 40 * tick
-            ages.take({"gates": gates})
+            ages.record_readings({"gates": gates})
         if tick % 80 == 0 and tick <= 320:
             kernel = 40 * tick
-            ages.take({"kernel": kernel})
-        assert tick > 320 or ages.age([kernel], now) is None, tick  # none blinks
+            ages.record_readings({"kernel": kernel})
+        assert tick > 320 or ages.stale_age([kernel], now) is None, tick  # none blinks
         if gates == kernel:
-            said.append(ages.age([gates], now))
-            assert ages.age([kernel], now) == said[-1]
+            said.append(ages.stale_age([gates], now))
+            assert ages.stale_age([kernel], now) == said[-1]
     assert said[-1] == Age(12_800, 600 * 40 - 40 - 12_800)
 
 
 def test_a_probe_that_nobody_watches_any_more_keeps_no_reading_fresh() -> None:
     ages = ReadingAges()
     for tick in range(0, 700):
-        ages.reach(tick, tick / 10)
+        ages.record_step(tick, tick / 10)
         if tick % 20 == 0 and tick <= 400:
-            ages.take({"gates": tick})
+            ages.record_readings({"gates": tick})
         if tick % 200 == 0 and tick <= 400:
-            ages.take({"kernel": tick})
-    assert ages.age([400], 69.9) is None  # the kernel may take half as long again
-    ages.watch(["gates"])
-    assert ages.age([400], 69.9) == Age(400, 299)
+            ages.record_readings({"kernel": tick})
+    assert ages.stale_age([400], 69.9) is None  # the kernel may take half as long again
+    ages.keep_probes(["gates"])
+    assert ages.stale_age([400], 69.9) == Age(400, 299)

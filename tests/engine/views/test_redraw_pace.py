@@ -13,36 +13,38 @@ from dgn_engine.views.redraw_pace import CREDIT, SHORTEST, LookBackPace, RedrawP
 
 def test_where_nothing_trains_panels_are_drawn_as_often_as_a_screen_shows() -> None:
     pace = RedrawPace()
-    assert (pace.every, pace.spacing) == (SHORTEST, SHORTEST)
-    pace.follow(Watching(0.05, every=2.0))
-    pace.follow(None)
-    assert (pace.every, pace.spacing) == (SHORTEST, SHORTEST)
+    assert (pace.redraw_interval, pace.reading_interval) == (SHORTEST, SHORTEST)
+    pace.update_interval(Watching(0.05, every=2.0))
+    pace.update_interval(None)
+    assert (pace.redraw_interval, pace.reading_interval) == (SHORTEST, SHORTEST)
 
 
 def test_while_a_run_trains_panels_are_drawn_with_the_rounds_of_the_engine() -> None:
     pace = RedrawPace()
-    pace.follow(Watching(0.05, every=2.0))
-    assert (pace.every, pace.spacing) == (2.0, 1.0)
-    pace.follow(Watching(0.05, every=0.01))
-    assert (pace.every, pace.spacing) == (SHORTEST, SHORTEST)
+    pace.update_interval(Watching(0.05, every=2.0))
+    assert (pace.redraw_interval, pace.reading_interval) == (2.0, 1.0)
+    pace.update_interval(Watching(0.05, every=0.01))
+    assert (pace.redraw_interval, pace.reading_interval) == (SHORTEST, SHORTEST)
 
 
 def test_the_window_reports_once_a_second_what_drawing_took_and_what_the_rest() -> None:
     pace, training = RedrawPace(), Watching(0.05, every=1.0)
-    pace.follow(training)
-    assert pace.report(10.0, 3.0) is None, "what came before is nobody's"
-    pace.drawn(0.02)
-    pace.drawn(0.01)
-    assert pace.report(10.9, 3.1) is None
-    assert pace.report(11.0, 3.125) == ReportWindow(
+    pace.update_interval(training)
+    assert pace.report_costs(10.0, 3.0) is None, "what came before is nobody's"
+    pace.record_drawing(0.02)
+    pace.record_drawing(0.01)
+    assert pace.report_costs(10.9, 3.1) is None
+    assert pace.report_costs(11.0, 3.125) == ReportWindow(
         pytest.approx(0.03), pytest.approx(0.095), os.getpid()
     )
-    pace.took_elsewhere(0.25)
+    pace.record_other_thread(0.25)
     for wall, rest in ((12.0, 0.25), (13.0, 0.0)):
-        assert pace.report(wall, 3.125) == ReportWindow(0.0, rest, os.getpid())
-    pace.drawn(5.0)
-    pace.follow(None)
-    assert pace.report(20.0, 9.0) is None, "what was drawn while nothing trained delayed nothing"
+        assert pace.report_costs(wall, 3.125) == ReportWindow(0.0, rest, os.getpid())
+    pace.record_drawing(5.0)
+    pace.update_interval(None)
+    assert pace.report_costs(20.0, 9.0) is None, (
+        "what was drawn while nothing trained delayed nothing"
+    )
 
 
 # a step that somebody looks back at while a network trains: simulated drags
@@ -56,16 +58,16 @@ def dragged(pace: LookBackPace, cost: float, seconds: float, every: float = 0.01
     drawn = []
     for turn in range(round(seconds / every)):
         now = 100.0 + every * turn
-        if pace.wait(now) <= 0.0:
+        if pace.seconds_until_next(now) <= 0.0:
             drawn.append(now)
-            pace.drew(cost, now)
+            pace.record_drawing(cost, now)
     return drawn
 
 
 def look_back_pace(watching: Watching | None = TRAINS, paced: bool = False) -> LookBackPace:
     pace = LookBackPace()
-    pace.wait(90.0)
-    pace.follow(watching, paced)
+    pace.seconds_until_next(90.0)
+    pace.update_share(watching, paced)
     return pace
 
 
@@ -81,8 +83,8 @@ def test_a_drag_takes_the_share_and_what_may_come_at_once(cost: float, share: fl
 def test_a_single_jump_is_drawn_at_once_also_soon_after_another() -> None:
     pace = look_back_pace()
     for now in (100.0, 101.0, 102.0, 103.0):
-        assert pace.wait(now) == 0.0
-        pace.drew(0.047, now)
+        assert pace.seconds_until_next(now) == 0.0
+        pace.record_drawing(0.047, now)
 
 
 @pytest.mark.parametrize(
@@ -98,5 +100,5 @@ def test_where_drawing_delays_nothing_no_picture_waits(
 
 def test_a_picture_that_took_long_is_not_waited_for_for_minutes() -> None:
     pace = look_back_pace()
-    pace.drew(30.0, 100.0)
-    assert pace.wait(100.0) == pytest.approx(CREDIT / 0.05)
+    pace.record_drawing(30.0, 100.0)
+    assert pace.seconds_until_next(100.0) == pytest.approx(CREDIT / 0.05)

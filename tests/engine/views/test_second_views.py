@@ -94,7 +94,7 @@ def scalars(probe: str, step: int, examples: int = 0) -> ProbeScalars:
 
 EVERYTHING: tuple[Happening, ...] = (
     FramesRecorded("/runs/1"),
-    lambda history: history.note_left_out(HistoryReplayed((), {"npk": (5, 9), "": (2, 7)})),
+    lambda history: history.record_left_out(HistoryReplayed((), {"npk": (5, 9), "": (2, 7)})),
     RegimeSwapped(2, "DL", "FL", (), (), (), ()),
     Rewired(3, (1, 0)),
     *(scalars("ntk", step, 8) for step in (1, 2, 3)),

@@ -16,11 +16,11 @@ from dgn_engine.protocol.training import LayerInfo, RegimeSwapped, Rewired, Sett
 from dgn_engine.views.strip_state import (
     StripState,
     Turn,
-    exchanged,
-    identity,
-    shape_in_words,
+    describe_gate_shape,
+    identity_order,
+    reason_not_swappable,
     strip_state,
-    why_not,
+    swap_layers,
 )
 from tests.engine.views.begun_run import DENSE, started
 from tests.snapshots import Recorded
@@ -47,10 +47,10 @@ def strip(entry: RegimeEntry = DL, **changes: object) -> StripState:
 def test_without_a_run_there_is_nothing_to_show() -> None:
     assert strip_state(RunState()) == strip_state(after(READY)) == StripState()
     nothing = StripState()
-    assert (nothing.headline(), nothing.sentence()) == ("", "")
+    assert (nothing.headline(), nothing.describe_actions()) == ("", "")
     kinds = (nothing.own_gates, nothing.open_gates, nothing.drawn_gates)
-    still = (nothing.frozen, nothing.value_frozen, nothing.movable)
-    assert not any((*kinds, *still, nothing.permuted, nothing.turned))
+    still = (nothing.has_frozen_gates, nothing.value_frozen, nothing.can_rewire)
+    assert not any((*kinds, *still, nothing.is_permuted, nothing.is_turned))
 
 
 def test_the_strip_shows_the_run_as_it_began() -> None:
@@ -77,7 +77,7 @@ def test_swap_rewire_rotate_and_settings_show_in_the_strip() -> None:
         REGIMES, DENSE, (1, 0, 3, 2), "FL", FL, "x.pt", "random", turns
     )
     again = strip_state(state.after(Rewired(8, (0, 1, 2, 3))))
-    assert (again.order, again.turns, again.turned) == ((0, 1, 2, 3), (), False)
+    assert (again.order, again.turns, again.is_turned) == ((0, 1, 2, 3), (), False)
     shifted = strip_state(state.after(Rewired(8, (0, 1, 2, 3), (), (0, 0, 0, 1))))
     assert shifted.turns == ((0, 0), (0, 0), (0, 0), (0, 1))
     rotated = strip_state(state.after(Rewired(8, (0, 1, 2, 3), (7, 0, 0, 0))))
@@ -85,9 +85,9 @@ def test_swap_rewire_rotate_and_settings_show_in_the_strip() -> None:
 
 
 def test_orders() -> None:
-    assert identity(3) == (0, 1, 2)
-    assert exchanged((2, 0, 1), 0, 2) == (1, 0, 2)
-    assert exchanged((2, 0, 1), 1, 1) == (2, 0, 1)
+    assert identity_order(3) == (0, 1, 2)
+    assert swap_layers((2, 0, 1), 0, 2) == (1, 0, 2)
+    assert swap_layers((2, 0, 1), 1, 1) == (2, 0, 1)
 
 
 def layer(index: int, *shape: int) -> LayerInfo:
@@ -128,12 +128,12 @@ def test_gates_change_places_only_where_both_fit(
     shapes: tuple[tuple[int, ...], ...], order: tuple[int, ...], origin: int, target: int, why: str
 ) -> None:
     layers = tuple(layer(index, *shape) for index, shape in enumerate(shapes))
-    assert why_not(layers, order, origin, target) == why
+    assert reason_not_swappable(layers, order, origin, target) == why
 
 
 def test_shapes_in_words() -> None:
-    assert shape_in_words((64,)) == "64 units"
-    assert shape_in_words((128, 16, 8)) == "128 channels of 16×8"
+    assert describe_gate_shape((64,)) == "64 units"
+    assert describe_gate_shape((128, 16, 8)) == "128 channels of 16×8"
 
 
 def test_what_a_regime_means_for_the_strip(recorded: Recorded) -> None:
@@ -144,10 +144,10 @@ def test_what_a_regime_means_for_the_strip(recorded: Recorded) -> None:
 
 def test_one_layer_has_nothing_to_exchange() -> None:
     alone = strip(layers=DENSE[:1], order=(0,))
-    assert not alone.movable
-    assert alone.sentence().startswith("One ")
+    assert not alone.can_rewire
+    assert alone.describe_actions().startswith("One ")
     two = strip(layers=DENSE[:2], order=(0, 1))
-    assert two.movable
+    assert two.can_rewire
 
 
 @pytest.mark.parametrize(
@@ -182,31 +182,31 @@ def other_ids(letters: str) -> tuple[RegimeEntry, ...]:
     ],
 )
 def test_what_can_be_done_or_why_nothing_can(state: StripState, said: str) -> None:
-    assert said in state.sentence()
-    assert state.sentence() != strip().sentence()
-    assert strip(turns=((0, 0),) * 4).sentence() == strip().sentence()
+    assert said in state.describe_actions()
+    assert state.describe_actions() != strip().describe_actions()
+    assert strip(turns=((0, 0),) * 4).describe_actions() == strip().describe_actions()
 
 
 def test_what_the_gates_of_a_layer_are() -> None:
     wired = strip(FL, source="x.pt", order=(1, 0, 2, 3), turns=((0, 0), (3, 0), (0, 0), (0, 0)))
-    said = wired.about_gates(1, 0)
+    said = wired.describe_gates(1, 0)
     assert said.startswith("G2, ")
     assert all(part in said for part in (" layer 2, ", " layer 1. ", " x.pt. ", " ↻3. "))
-    alone = strip(layers=DENSE[:1], order=(0,)).about_gates(0, 0)
+    alone = strip(layers=DENSE[:1], order=(0,)).describe_gates(0, 0)
     assert said.count(".") > alone.count(".") == 1  # there is nothing to do with it
-    assert strip(RELU).about_gates(0, 2).startswith("ReLU: layer 3 ")
+    assert strip(RELU).describe_gates(0, 2).startswith("ReLU: layer 3 ")
 
 
 def test_turns() -> None:
     state = strip(turns=((3, 0), (0, -2)))
     assert [state.turn_of(feature) for feature in range(3)] == [(3, 0), (0, -2), (0, 0)]
-    assert state.turned
-    assert strip(turns=((0, 0), (0, 1))).turned
+    assert state.is_turned
+    assert strip(turns=((0, 0), (0, 1))).is_turned
     assert state.with_turns({}) is state
     assert state.with_turns({3: (1, 1), 0: (0, 0)}).turns == ((0, 0), (0, -2), (0, 0), (1, 1))
-    assert state.turn_in_words(2) == ""
-    assert strip(turns=((1, 1),)).turn_in_words(0) == "↻1 ↘1"
-    assert strip(turns=((-1, -1),)).turn_in_words(0) == "↺1 ↖1"
+    assert state.describe_turn(2) == ""
+    assert strip(turns=((1, 1),)).describe_turn(0) == "↻1 ↘1"
+    assert strip(turns=((-1, -1),)).describe_turn(0) == "↺1 ↖1"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_turns() -> None:
 def test_a_turn_is_told_in_the_fewest_steps(
     shape: tuple[int, ...], turn: Turn, whole: Turn
 ) -> None:
-    assert strip(layers=(layer(0, *shape),)).whole_turn(0, turn) == whole
+    assert strip(layers=(layer(0, *shape),)).shortest_turn(0, turn) == whole
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from PySide6.QtCore import QPoint, QPointF
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.elements import Scene
-from dgn_engine.scene.linked_places import boxes
-from dgn_engine.scene.selection import NOTHING, selected
+from dgn_engine.scene.linked_places import selection_boxes
+from dgn_engine.scene.selection import NOTHING, make_selection
 from dgn_viewer.application import Viewer
 from dgn_viewer.plots.scene_view import SceneView
 from tests.viewer.display.x_user import XUser
@@ -51,7 +51,7 @@ def test_hovering_an_entry_of_a_kernel_shows_both_examples(
     linked, scene, gates = window.docks.linked, scenes["overlap"], scenes["gate_maps"]
     plain = gates.picture("large")
     user.move(entry(scene, "active", 3, 14))  # not on the diagonal, where both are one
-    qtbot.waitUntil(lambda: linked.lit == selected(example=(3, 14)))
+    qtbot.waitUntil(lambda: linked.lit == make_selection(example=(3, 14)))
     view = window.docks.hosts["overlap"].drawn.view
     pictures = view.pictures
     assert pictures is not None
@@ -69,11 +69,11 @@ def test_hovering_an_entry_of_a_kernel_shows_both_examples(
     assert any(line.startswith("Shared active paths") for line in told.lines) == ("paths" in counts)
     assert gates.picture("large") != plain  # the same two rows
     user.click(scene.canvas(), scene.canvas().mapFromGlobal(entry(scene, "active", 3, 14)))
-    qtbot.waitUntil(lambda: linked.pinned == selected(example=(3, 14)))
+    qtbot.waitUntil(lambda: linked.pinned == make_selection(example=(3, 14)))
     user.move(entry(scene, "active", 9, 2))
     user.key("Escape")
     qtbot.waitUntil(lambda: linked.pinned == NOTHING)
-    qtbot.waitUntil(lambda: linked.lit == selected(example=(9, 2)))
+    qtbot.waitUntil(lambda: linked.lit == make_selection(example=(9, 2)))
     window.docks.hosts["spectrum"].set_choice("show", "kernel")
     for panel, key, pair in (
         ("overlap", "sensitive", (5, 12)),
@@ -84,7 +84,7 @@ def test_hovering_an_entry_of_a_kernel_shows_both_examples(
         kernel.charts.choose(key)
         qtbot.waitUntil(lambda kernel=kernel, key=key: key in kernel.charts.shown_keys())  # type: ignore[misc]  # bound
         user.move(entry(kernel, key, *pair))
-        lit = selected(example=pair)
+        lit = make_selection(example=pair)
         qtbot.waitUntil(lambda lit=lit: linked.lit == lit)  # type: ignore[misc]  # bound
         told = kernel.links.told
         assert told is not None
@@ -92,7 +92,9 @@ def test_hovering_an_entry_of_a_kernel_shows_both_examples(
             np.testing.assert_array_equal(example.image, pictures.images[place])
         assert gates.picture("large") != plain
         others = [h.shown() for name, h in window.docks.hosts.items() if name in scenes]
-        found = [boxes(c, lit) for one in others if isinstance(one, Scene) for c in one.charts]
+        found = [
+            selection_boxes(c, lit) for one in others if isinstance(one, Scene) for c in one.charts
+        ]
         assert sum(map(bool, found)) >= 3  # rows of the gate maps, entries of Λ and of S
     lit_by_k = scene.picture("sensitive")  # S, which is beside the cursor in K
     user.move(QPoint(5, 5))
@@ -111,15 +113,15 @@ def test_a_gate_under_the_mouse_is_lit_in_the_panels_of_layers(
     plain = layers.picture("by_layer")
     place = entry(scene, "large", 4, 7)
     user.move(place)
-    qtbot.waitUntil(lambda: linked.lit == selected(example=4, layer=0, unit=7))
+    qtbot.waitUntil(lambda: linked.lit == make_selection(example=4, layer=0, unit=7))
     assert layers.picture("by_layer") != plain
     user.click(scene.canvas(), scene.canvas().mapFromGlobal(place))
-    qtbot.waitUntil(lambda: linked.pinned == selected(example=4, layer=0, unit=7))
+    qtbot.waitUntil(lambda: linked.pinned == make_selection(example=4, layer=0, unit=7))
     user.key("Escape")
     qtbot.waitUntil(lambda: linked.pinned == NOTHING)
     user.move(
         layers.mapToGlobal(layers.charts.area("by_layer").center().toPoint())
     )  # of three layers
-    qtbot.waitUntil(lambda: linked.lit == selected(layer=1))
+    qtbot.waitUntil(lambda: linked.lit == make_selection(layer=1))
     user.move(QPoint(5, 5))
     qtbot.waitUntil(lambda: linked.lit == NOTHING)

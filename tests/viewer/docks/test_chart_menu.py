@@ -182,7 +182,9 @@ def test_a_map_recolours_every_matrix_under_the_bar(make_host: MakeHost) -> None
     host = make_host("overlap")
     host.set_choice("scale", "unit")
     _choose(_on(host, "active"), "Colours", "Grey")
-    grey = {f"#{r:02X}{g:02X}{b:02X}" for r, g, b, _ in ramps.table("grey", LIGHT)[:-1].tolist()}
+    grey = {
+        f"#{r:02X}{g:02X}{b:02X}" for r, g, b, _ in ramps.rgba_table("grey", LIGHT)[:-1].tolist()
+    }
     for key in ("active", "sensitive"):
         view = host.charts.view
         inside = view.charts.area(key).toRect().adjusted(3, 3, -3, -3)

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.watching import ProbeExamples
 from dgn_engine.scene.panel_spec import View, all_panels
-from dgn_engine.scene.selection import NOTHING, selected
+from dgn_engine.scene.selection import NOTHING, make_selection
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.panel_dock import PanelDock
@@ -169,7 +169,7 @@ def test_a_layer_and_a_unit_are_lit_in_every_panel_and_pinned_by_a_click(
     gates, graph = panels["gate_maps"].charts.view, panels["paths"].charts.view
     before = graph.picture("units")
     move(gates, entry(gates, "large", 3, 5))
-    everything = selected(example=3, layer=0, unit=5)
+    everything = make_selection(example=3, layer=0, unit=5)
     qtbot.waitUntil(lambda: graph.links.lit == everything)
     assert graph.picture("units") != before
     statistics = panels["gate_statistics"].charts.view
@@ -186,13 +186,13 @@ def test_a_layer_and_a_unit_are_lit_in_every_panel_and_pinned_by_a_click(
     click(graph, entry(graph, "units", 2, 7))
     assert graph.pointer.readout()[-1].startswith("pinned")
     move(gates, entry(gates, "large", 4, 1))
-    qtbot.waitUntil(lambda: graph.links.lit == selected(example=4, layer=2, unit=7))
+    qtbot.waitUntil(lambda: graph.links.lit == make_selection(example=4, layer=2, unit=7))
     assert panels["gate_maps"].drawn.view.choices["layer"] == "2"  # it follows
     qtbot.keyClick(panels["overlap"], Qt.Key.Key_Escape)
     assert "layer" not in panels["gate_maps"].drawn.view.choices
     row = gates.charts.thumbnails
     hover(row, row.area("overview_1").center())
-    qtbot.waitUntil(lambda: graph.links.lit.of("layer") == (1,))
+    qtbot.waitUntil(lambda: graph.links.lit.ids_of_kind("layer") == (1,))
 
 
 def test_a_panel_that_joins_later_is_lit_at_once(qtbot: QtBot) -> None:
@@ -210,7 +210,7 @@ def test_the_paths_of_the_pair_that_is_pinned_are_shown_unless_another_is_chosen
     paths.set_choice("example", "7")
 
     def asked() -> tuple[object, object]:
-        options = dict(paths.drawn.requests()[0].options)
+        options = dict(paths.drawn.probe_requests()[0].options)
         return options["example"], options["second"]
 
     changed: list[object] = []

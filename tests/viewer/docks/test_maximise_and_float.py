@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QDockWidget, QLabel, QMainWindow, QT
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.theme import LIGHT
-from dgn_engine.views.layout_presets import PRESETS, outline
+from dgn_engine.views.layout_presets import PRESETS, layout_outline
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.style.stylesheet import stylesheet
 from tests.daily import nightly
@@ -243,7 +243,9 @@ def test_a_layout_that_the_user_has_changed_stays(docks: PanelDocks, qtbot: QtBo
     docks.window.resize(1200, 700)
     qtbot.wait(20)
     assert docks.visible() == SHOWN
-    assert outline(docks.arrangement.layout()["tree"], SPECS) == outline(before, SPECS)
+    assert layout_outline(docks.arrangement.layout()["tree"], SPECS) == layout_outline(
+        before, SPECS
+    )
 
 
 def test_a_preset_that_was_restored_is_adopted(docks: PanelDocks, qtbot: QtBot) -> None:

@@ -129,7 +129,7 @@ def test_a_picture_that_stays_behind_is_pale_and_says_its_step_until_the_next_re
     host.reach(view.step + 400)
     assert host.state() == "stale"
     assert ages == [Age(1200, 400)]
-    assert said == [host.accessibleDescription()] == [Age(1200, 400).words]
+    assert said == [host.accessibleDescription()] == [Age(1200, 400).long_text]
     pale = facts.grab().toImage(), charts.grab().toImage()
     assert all(one != other for one, other in zip(picture, pale, strict=True))
     host.reach(view.step + 401)  # at once: it is counted once a second
@@ -166,7 +166,7 @@ def test_a_run_that_pauses_before_it_is_read_again_has_a_picture_of_before(
     assert host.state() == "live"
     clock.now = 6.1
     host.show_view(replace(view, step=1600, paused=True))
-    assert (host.state(), host.accessibleDescription()) == ("stale", Age(1200, 400).words)
+    assert (host.state(), host.accessibleDescription()) == ("stale", Age(1200, 400).long_text)
     host.show_view(replace(make_view("hard", step=1600), run=view.run, paused=True))
     assert (host.state(), host.accessibleDescription()) == ("paused", "")
 
@@ -175,13 +175,13 @@ def test_requests_name_the_probe_with_its_engine_options(
     make_host: MakeHost, make_view: MakeView
 ) -> None:
     host = make_host("gate_maps")
-    assert host.drawn.requests() == (ProbeRequest("gates", ()),)
+    assert host.drawn.probe_requests() == (ProbeRequest("gates", ()),)
     host.show_view(make_view("conv"))
-    assert host.drawn.requests() == (ProbeRequest("gates", (("layer", 0), ("unit", 0))),)
+    assert host.drawn.probe_requests() == (ProbeRequest("gates", (("layer", 0), ("unit", 0))),)
     host.set_choice("layer", "2")
     host.set_choice("unit", "7")
-    assert host.drawn.requests() == (ProbeRequest("gates", (("layer", 2), ("unit", 7))),)
-    assert make_host("training").drawn.requests() == ()
+    assert host.drawn.probe_requests() == (ProbeRequest("gates", (("layer", 2), ("unit", 7))),)
+    assert make_host("training").drawn.probe_requests() == ()
 
 
 def test_a_choice_redraws_at_once_and_is_told(
@@ -225,11 +225,11 @@ def test_the_chart_below_a_tab_is_a_choice_of_the_panel(
     host.show_view(make_view("hard"))
     picture = host.charts.view
     assert picture.charts.shown_keys() == ("loss",)
-    asked = host.drawn.requests()
+    asked = host.drawn.probe_requests()
     with qtbot.waitSignal(host.choices_changed):
         qtbot.keyClick(picture.charts.tabs, Qt.Key.Key_Right)
     assert host.drawn.choices == {CHART: "accuracy"}
-    assert host.drawn.requests() == asked  # the engine has nothing to do with it
+    assert host.drawn.probe_requests() == asked  # the engine has nothing to do with it
     host.show_view(replace(make_view("hard"), step=1201))
     assert picture.charts.shown_keys() == ("accuracy",)
     again = make_host("training")

@@ -12,7 +12,7 @@ import torch
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.figures.provenance import context_of
+from dgn_engine.figures.provenance import make_provenance
 from dgn_engine.panels.training import PANEL
 from dgn_engine.protocol.training import StartRun
 from dgn_engine.scene.elements import Axis, Chart, Scene
@@ -129,7 +129,7 @@ def test_a_panel_says_how_many_of_its_points_and_events_are_drawn() -> None:
     assert "3 of 4,000 points drawn" in said
     assert "2,000 of 2,500 events marked" in said
     assert "6,000" not in said
-    shown = context_of(view, PANEL, scene).examples
+    shown = make_provenance(view, PANEL, scene).examples
     assert shown == "3 of 4,000 points drawn · 2,000 of 2,500 events marked"
     whole = footer("live", PANEL, replace(view, left_out={}), scene, 0.0)
     assert "drawn" not in whole

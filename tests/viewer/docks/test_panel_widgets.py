@@ -24,7 +24,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Axis, Chart, Fact, Scene, Shown
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, choice
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, chosen_value
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_frame import DockTitle
@@ -116,7 +116,7 @@ CHART = Chart("c", "Chart", Axis("step"), Axis())
 def _draw(view: View) -> Shown:
     if view.step == 13:
         raise ValueError("by the test")
-    return Scene((CHART,), FACTS, view.step, f"kind {choice(view, KIND)}")
+    return Scene((CHART,), FACTS, view.step, f"kind {chosen_value(view, KIND)}")
 
 
 SPEC = PanelSpec("Panel", ("npk",), _draw, About("."), options=(KIND,))

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import MISFIT, Reading
 from dgn_engine.scene.elements import Empty, Fact, Scene
-from dgn_engine.scene.panel_readings import readings_of
+from dgn_engine.scene.panel_readings import available_readings
 from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.panel_message import State, footer, is_pending, message
@@ -164,8 +164,8 @@ def test_the_line_below_a_picture(
 def test_the_readings_of_a_panel_are_those_of_its_probes() -> None:
     other = Reading("gates", 1)
     view = seeing(NTK, NPK, other)
-    assert readings_of(SPEC, view) == (NPK, NTK)
-    assert readings_of(SPEC, seeing(NTK)) == (NTK,)
+    assert available_readings(SPEC, view) == (NPK, NTK)
+    assert available_readings(SPEC, seeing(NTK)) == (NTK,)
 
 
 def test_a_panel_waits_for_its_first_picture_while_one_is_being_made() -> None:

@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.chart_settings import ChartSettings
-from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene, same
+from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene, deep_equal
 from dgn_engine.scene.matrix_colours import ColourChoice
 from dgn_engine.scene.panel_spec import ComparedRun, Series, View, all_panels
-from dgn_engine.scene.selection import selected
+from dgn_engine.scene.selection import make_selection
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps
@@ -81,7 +81,7 @@ def test_a_panel_of_the_same_inputs_is_neither_asked_nor_compared(
     with monkeypatch.context() as patched:
         for kind in (Scene, Chart, Axis, Curve, Matrix, Mark):
             patched.setattr(kind, "__eq__", count)
-        patched.setattr(arranged_charts, "same", count)
+        patched.setattr(arranged_charts, "deep_equal", count)
         shown.host.show_view(replace(again, paused=True, trains=False))
     assert (shown.asked, compared) == (asked, [])
     assert shown.host.shown() is scene
@@ -141,7 +141,7 @@ def test_a_choice_a_pin_colours_and_b_change_the_picture(qtbot: QtBot, make_view
     assert shown.picture() != first
     host.set_choice("layer", "0")
     assert shown.picture() == first
-    shown.linked._pin(None, selected(layer=1))
+    shown.linked._pin(None, make_selection(layer=1))
     assert host.drawn.view.choices["layer"] == "1" or "layer" in host.drawn.choices
     shown.linked.unpin()
     assert shown.picture() == first
@@ -241,12 +241,12 @@ def test_a_second_run_and_a_second_b_leave_no_trace_of_the_first(
     fresh.show_view(second)
     kept, new = seen(lived), seen(fresh)
     assert (kept == new) if panel not in GROWS else (kept[1:] == new[1:])
-    assert same(lived.shown(), fresh.shown())
+    assert deep_equal(lived.shown(), fresh.shown())
     for view in (without, first, without):
         lived.show_view(view)
     fresh.show_view(without)
     assert seen(lived)[1:] == seen(fresh)[1:]
-    assert same(lived.shown(), fresh.shown())
+    assert deep_equal(lived.shown(), fresh.shown())
 
 
 @pytest.mark.parametrize("panel", AGAIN)

@@ -237,8 +237,8 @@ def test_boxes_and_points_are_drawn_in_both_themes(qtbot: QtBot, theme: Theme) -
     view.show()
     view.show_scene(scene_of((BOXES,)))
     seen = colours_in(view)
-    assert theme.role("value") in seen, "points"
-    assert theme.role("text") in seen, "medians"
+    assert theme.role_colour("value") in seen, "points"
+    assert theme.role_colour("text") in seen, "medians"
     assert theme.panel in seen
 
 

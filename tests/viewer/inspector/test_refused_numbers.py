@@ -293,7 +293,7 @@ def test_a_refusal_ends_and_what_lasts_is_shown_again(lines: LinesForm, how: str
 def test_a_refusal_below_a_form_lasts_as_long_as_one_in_the_status_bar(lines: LinesForm) -> None:
     lines.line.refuse("There is no folder.")
     assert lines.line._timer.isActive()
-    assert lines.line._timer.interval() == 1000 * Notice("refused", "").seconds
+    assert lines.line._timer.interval() == 1000 * Notice("refused", "").display_seconds
 
 
 def test_what_is_wrong_while_the_form_is_so_is_no_passing_refusal(lines: LinesForm) -> None:

@@ -195,7 +195,7 @@ def test_ticked_runs_are_drawn_six_at_most_and_each_in_its_colour(
         page.table.shown.index(row, NAME).data(Qt.ItemDataRole.ForegroundRole).name()
         for row in range(6)
     }
-    assert colours == {LIGHT.role(role).lower() for role in OVERLAYS}
+    assert colours == {LIGHT.role_colour(role).lower() for role in OVERLAYS}
     page.show_runs(RunsListed("runs", tuple(a_run(name) for name in "bc")))
     assert sent[-1] == ReadCurves(("b", "c"))
     page.untick.click()

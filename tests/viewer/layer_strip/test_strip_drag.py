@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.messages import Command, Refused
 from dgn_engine.protocol.training import LayerInfo, RegimeSwapped, Rewire, Rewired, Rotate
-from dgn_engine.scene.selection import NOTHING, selected
+from dgn_engine.scene.selection import NOTHING, make_selection
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.layer_strip.gate_chip import chip_fill
 from dgn_viewer.layer_strip.painting import gate_colour
@@ -219,13 +219,13 @@ def test_the_layer_that_a_panel_outlines_is_outlined_here(strip: Strip) -> None:
     widget = strip()
     canvas = widget.canvas
     plain = canvas.grab().toImage()
-    canvas.light(selected(layer=1, unit=3))
+    canvas.light(make_selection(layer=1, unit=3))
     lit = canvas.grab().toImage()
     place = (canvas.place_of(1) - QPointF(0, 15)).toPoint()  # between the chip and its outline
     assert lit.pixelColor(place) != plain.pixelColor(place)
     other = (canvas.place_of(2) - QPointF(0, 15)).toPoint()
     assert lit.pixelColor(other) == plain.pixelColor(other)
-    for nothing in (NOTHING, selected(layer=9), selected(example=(1, 2))):
+    for nothing in (NOTHING, make_selection(layer=9), make_selection(example=(1, 2))):
         canvas.light(nothing)
         assert canvas.grab().toImage() == plain
 

@@ -19,8 +19,8 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.figures.figure_style import TEXT, FigureStyle
 from dgn_engine.figures.provenance import FigurePanel, Provenance
-from dgn_engine.scene.chart_layout import GAP, Margins, arrange, spread
-from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.chart_layout import GAP, Margins, arrange_charts, spread_labels
+from dgn_engine.scene.chart_settings import ChartSettings, apply_chart_settings
 from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
 from dgn_engine.scene.example_readout import ExampleReadout, GateRows, ShownExample
 from dgn_engine.scene.panel_spec import all_panels
@@ -66,7 +66,7 @@ def test_charts_stay_inside_and_apart(
     if curve:
         charts.append(Chart("c", "c", Axis(), Axis(), column=squares))
     margins = {chart.key: Margins(4, 4, 4, 4) for chart in charts}
-    boxes = [place.box for place in arrange(charts, margins, width, height).values()]
+    boxes = [place.box for place in arrange_charts(charts, margins, width, height).values()]
     for box in boxes:
         assert box.x >= 0
         assert box.y >= 0
@@ -81,7 +81,7 @@ def test_charts_stay_inside_and_apart(
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6))
 def test_spread_labels_do_not_overlap(wanted: list[float]) -> None:
-    places = spread(wanted, 12.0, 6.0, 94.0)
+    places = spread_labels(wanted, 12.0, 6.0, 94.0)
     ordered = sorted(places)
     assert all(b - a >= 12.0 - 1e-6 for a, b in itertools.pairwise(ordered))
     assert min(places) >= 6.0 - 1e-6
@@ -264,7 +264,7 @@ SETTINGS = (
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_paper_shows_the_ranges_of_the_screen(settings: ChartSettings, qtbot: QtBot) -> None:
-    scene = adjusted(Scene((LOSS,)), {"loss": settings})
+    scene = apply_chart_settings(Scene((LOSS,)), {"loss": settings})
     view = SceneView(LIGHT)
     qtbot.addWidget(view)
     view.resize(500, 300)

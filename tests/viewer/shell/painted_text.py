@@ -14,7 +14,7 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QTransform
 from PySide6.QtWidgets import QScrollBar, QTabBar, QWidget
 
-from dgn_engine.scene.typeset import runs
+from dgn_engine.scene.typeset import split_runs
 from dgn_viewer.plots.chart_frame import FramePicture, paint_frame
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.plots.scene_view import SceneView
@@ -148,7 +148,7 @@ def canvas_tip(canvas: QWidget, place: QPointF) -> str:
 
 def _letters(label: str) -> str:
     """What a reader sees of a label."""
-    return "".join(run.text for run in runs(label))
+    return "".join(run.text for run in split_runs(label))
 
 
 def _scrolls(canvas: QWidget) -> bool:

@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from torch import nn
 
 from dgn_engine.config import RunConfig
-from dgn_engine.figures.provenance import context_of
+from dgn_engine.figures.provenance import make_provenance
 from dgn_engine.protocol.branches import ComparisonOpened
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.files import OpenFile, Purpose, SaveWeights
@@ -147,7 +147,7 @@ def test_a_state_dict_is_shown_with_what_was_said_and_the_accuracy_that_follows(
     qtbot.waitUntil(lambda: "360" in window.run_views.banners[0].texts()[0])
     said = window.run_views.banners[0].texts()[0]
     view = window.history.view({})
-    caption = context_of(view, all_panels()["spectrum"], Scene(())).caption
+    caption = make_provenance(view, all_panels()["spectrum"], Scene(())).caption
     for words in (said, caption):
         assert "tanh.pt" in words
         assert "ReLU" in words

@@ -19,7 +19,7 @@ from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.matrix_colours import ColourChoice
 from dgn_engine.scene.theme import LIGHT
-from dgn_engine.views.layout_presets import outline
+from dgn_engine.views.layout_presets import layout_outline
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
@@ -34,7 +34,9 @@ SIZES = ((1024, 700), (1280, 800), (1440, 900))
 def watched(viewer: Viewer) -> set[str]:
     """The probes that the panels in sight ask for."""
     docks = viewer.window.docks
-    return {one.probe for name in docks.visible() for one in docks.hosts[name].drawn.requests()}
+    return {
+        one.probe for name in docks.visible() for one in docks.hosts[name].drawn.probe_requests()
+    }
 
 
 def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
@@ -279,14 +281,14 @@ def test_a_preset_the_layout_before_maximising_and_that_of_a_playground_outlive_
     first = make_viewer(home="same", paused=True)
     docks = first.window.docks
     first.window.registry["view.layout.gates"].trigger()
-    before = outline(docks.arrangement.layout()["tree"], docks.hosts)
+    before = layout_outline(docks.arrangement.layout()["tree"], docks.hosts)
     docks.toggle_maximised("overlap")
     assert first.close()
     second = make_viewer(home="same", paused=True)
     window, docks = second.window, second.window.docks
     qtbot.waitUntil(lambda: docks.arrangement.preset == "gates")
     assert docks.arrangement.maximised == ""
-    assert outline(docks.arrangement.layout()["tree"], docks.hosts) == before
+    assert layout_outline(docks.arrangement.layout()["tree"], docks.hosts) == before
     window.registry["playground.xor"].trigger()
     qtbot.waitUntil(lambda: window.run_state.run.config.data.name == "xor")
     qtbot.waitUntil(lambda: window.run_state.is_running)

@@ -29,7 +29,7 @@ from dgn_engine.protocol.training import (
     UndoChanged,
 )
 from dgn_engine.scene.theme import DARK
-from dgn_engine.views.event_notices import Notice, NoticeButton, refusal_in_words
+from dgn_engine.views.event_notices import Notice, NoticeButton, describe_refusal
 from dgn_viewer.notices import Notices
 from dgn_viewer.shell.banner import QuestionRow
 from dgn_viewer.shell.notice_line import NoticeLine
@@ -182,7 +182,7 @@ def test_what_lasts_is_said_until_it_is_over(bench: Bench) -> None:
     ],
 )
 def test_a_refusal_names_a_file_once(what: str, reason: str, said: str) -> None:
-    assert refusal_in_words(what, reason) == said
+    assert describe_refusal(what, reason) == said
 
 
 def test_newer_trouble_stands_before_older_with_a_count(bench: Bench) -> None:
@@ -457,7 +457,7 @@ def test_a_diverged_run_offers_its_way_back_until_it_is_taken(qapp: object) -> N
     tell(Diverged(7, "loss", 6, back_to=5))
     entry = notices.shown()
     assert entry is not None
-    assert entry.stays
+    assert entry.stays_open
     (button,) = notices.buttons(entry)
     assert button.text.endswith(" step 5")
     for number in ("step 7", "step 6", "step 5"):

@@ -64,7 +64,7 @@ def stand(window: Window, qtbot: QtBot) -> None:
 
 def all_read(window: Window) -> bool:
     hosts = [window.docks.hosts[name] for name in window.docks.visible()]
-    probes = {request.probe for host in hosts for request in host.drawn.requests()}
+    probes = {request.probe for host in hosts for request in host.drawn.probe_requests()}
     readings = window.history.readings
     return all(p in readings and readings[p].step == window.history.step for p in probes)
 

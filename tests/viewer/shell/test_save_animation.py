@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine import cli
 from dgn_engine.figures.recorded_panels import panels_of_run
 from dgn_engine.protocol.runs import ShowRun
-from dgn_engine.scene.elements import Scene, Shown, same
+from dgn_engine.scene.elements import Scene, Shown, deep_equal
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.folder_layout import FRAMES, frame_key
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -156,5 +156,5 @@ def test_it_draws_what_the_window_shows(
         window.docks.show(name)  # with many panels it may be behind a tab
         qtbot.waitUntil(lambda host=host: isinstance(host.shown(), Scene))
         qtbot.waitUntil(lambda host=host: host.drawn.view.step == last)
-        assert same(ours.scene, on_paper(host.shown())), name
+        assert deep_equal(ours.scene, on_paper(host.shown())), name
         assert ours.context.step == last

@@ -26,9 +26,9 @@ from safetensors.numpy import save_file
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.protocol.files import OpenFile
 from dgn_engine.protocol.runs import ReadCurves, ShowRun
-from dgn_engine.scene.chart_words import charts_in_words
+from dgn_engine.scene.chart_words import describe_charts
 from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix
-from dgn_engine.scene.typeset import html, literal, plain, runs
+from dgn_engine.scene.typeset import escape_label, label_html, split_runs, strip_markup
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
 from dgn_engine.views.event_notices import Notice, NoticeButton
@@ -120,7 +120,7 @@ def charts() -> tuple[Chart, ...]:
 
 
 def test_a_chart_in_words_has_title_what_and_range() -> None:
-    assert charts_in_words(charts()) == (
+    assert describe_charts(charts()) == (
         "Accuracy, %: test over step 0 to 1,234, 11 to 97, 96 at the end. "
         "Active Λ: 2 examples by 2 examples, 0.25 to 1. "
         "Loss: no curves yet."
@@ -171,11 +171,15 @@ def test_labels_tips_and_notices_escape_what_hides(qtbot: QtBot) -> None:
 
 
 def test_labels_of_charts_escape_what_hides_and_literal_names_have_no_formula() -> None:
-    for set_ in (plain, html, lambda text: "".join(run.text for run in runs(text))):
+    for set_ in (
+        strip_markup,
+        label_html,
+        lambda text: "".join(run.text for run in split_runs(text)),
+    ):
         assert hidden(set_(HOSTILE)) <= LINES
-    assert "<img" not in html(HOSTILE)
-    assert plain(literal("a$x^2$b")) == "a$x^2$b"
-    assert [run.level for run in runs(literal("a$x^2$b_1"))] == [0]
+    assert "<img" not in label_html(HOSTILE)
+    assert strip_markup(escape_label("a$x^2$b")) == "a$x^2$b"
+    assert [run.level for run in split_runs(escape_label("a$x^2$b_1"))] == [0]
 
 
 def texts_of(widget: QWidget) -> Iterator[str]:

@@ -62,7 +62,7 @@ class Bars:
             strip.headline,
             strip.canvas.shown_order,
             tuple(chips),
-            strip._state.frozen,
+            strip._state.has_frozen_gates,
             bar.regime.value,
             bar.value_input.value,
             bar.beta.value(),
@@ -142,7 +142,7 @@ def test_every_step_shows_what_was_shown_live_then(bars: Bars, seed: int, resume
     for event in on:
         history.on_event(event)
     if resumed:
-        history.note_left_out(HistoryReplayed((), began=BEGAN))
+        history.record_left_out(HistoryReplayed((), began=BEGAN))
     today = bars.shown(history.state)
     made = {change.step for change in changes}
     for step in sorted({0, *made, *(step - 1 for step in made)}):

@@ -20,7 +20,7 @@ from dgn_engine.protocol.runs import FramesRecorded, RecordingMended
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.storage.runs.held_frames import HeldFrames
-from dgn_engine.views.frame_source import Source
+from dgn_engine.views.frame_source import FrameSource
 from dgn_engine.views.history import History
 from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_step
 from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest, _moved
@@ -186,7 +186,7 @@ def test_a_folder_that_was_moved_is_followed(desk: Desk, tmp_path: Path, arrives
     assert desk.seen == 10.0
     desk.tell(FramesRecorded("elsewhere", foreign=True))
     desk.tell(RecordingMended("It was renamed.", 3, "there"))
-    assert desk.cursor.source == Source("there", foreign=True)
+    assert desk.cursor.source == FrameSource("there", foreign=True)
 
 
 def test_what_comes_late_of_an_earlier_run_is_not_shown(desk: Desk, arrives: Goes) -> None:
@@ -334,7 +334,7 @@ def test_a_computer_that_sleeps_during_a_look_sees_new_steps_soon_after(qtbot: Q
             return False
 
     reader = PastReader(clock=lambda: now[0])
-    request = StepRequest(Source(held=Sleepy()), frame=False)
+    request = StepRequest(FrameSource(held=Sleepy()), frame=False)
     # The first look is no renewal; a look that took long is not repeated at once.
     for after, seen in ((0.0, 0), (1.0, 1), (1.0, 1), (5.0, 2)):
         now[0] += after
@@ -355,7 +355,7 @@ def test_steps_of_an_unrecorded_run_are_shown_as_b(
     held = HeldFrames()
     for step in (2, 5, 9):
         held.add(frame(step))
-    cursor = ComparedCursor(History(), ("gates",), lambda _: None, lambda: Source(held=held))
+    cursor = ComparedCursor(History(), ("gates",), lambda _: None, lambda: FrameSource(held=held))
     cursor.on_event(ComparedFrames("this run", "", run, (), 5), RunState())
     qtbot.waitUntil(lambda: cursor.steps == (2, 5, 9))
     assert (cursor.step, cursor.name, cursor.has_network) == (5, "this run", False)
@@ -370,8 +370,8 @@ def test_a_step_becomes_b_from_its_folder_or_from_memory(qtbot: QtBot) -> None:
     compare_with_step(a, asked.append)
     assert asked == []  # it is live
     for source, command in (
-        (Source(held=HeldFrames()), CompareHeld(4)),
-        (Source("runs/first"), CompareRun("runs/first", 4)),
+        (FrameSource(held=HeldFrames()), CompareHeld(4)),
+        (FrameSource("runs/first"), CompareRun("runs/first", 4)),
     ):
         a.source, a._wanted.step = source, 4
         compare_with_step(a, asked.append)

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 from dgn_engine.protocol.messages import Command
 from dgn_engine.scene.panel_spec import PanelSpec, Trial, View
 from dgn_engine.scene.theme import Theme
-from dgn_engine.scene.typeset import html
+from dgn_engine.scene.typeset import label_html
 from dgn_viewer.inspector.formula import FormulaView
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.layouts import column, plain_label, push_button
@@ -76,7 +76,7 @@ class AboutPage(QWidget):
 
 
 def _words(text: str, role: str = "") -> QLabel:
-    label = QLabel(html(text))
+    label = QLabel(label_html(text))
     label.setProperty("role", role or None)
     label.setTextFormat(Qt.TextFormat.RichText)  # trusted: escaped by html()
     label.setWordWrap(True)

@@ -21,9 +21,9 @@ from dgn_engine.protocol.branches import (
 )
 from dgn_engine.protocol.messages import Command, Event, Refused
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.scene.differences import differences
+from dgn_engine.scene.differences import find_differences
 from dgn_engine.scene.panel_spec import View
-from dgn_engine.scene.run_text import branch_in_words
+from dgn_engine.scene.run_text import describe_branch
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.inspector.pages.difference_table import DifferenceTable
 from dgn_viewer.inspector.pages.origin_field import OriginField, origin_in_words
@@ -131,7 +131,7 @@ class ComparePage(QFrame):
         self.sides.setVisible(compared)
         self.nothing.setVisible(not compared)
         if comparison is not None and view.compared is not None:
-            result = differences(view, self.state.current_config())
+            result = find_differences(view, self.state.current_config())
             self.sides.setText("\n".join(side.in_words for side in result.sides or ()))
             self.table.show_differences(result)
 
@@ -212,7 +212,7 @@ class ComparePage(QFrame):
         self.copy.setEnabled(branch is not None)
         self.compare.setEnabled(branch is not None and branch.phase != "starting")
         self._show_step()
-        self.status.setText("" if branch is None else branch_in_words(branch))
+        self.status.setText("" if branch is None else describe_branch(branch))
         self.status.setVisible(branch is not None)
         self.sharing.setText(branch.sharing.capitalize() + "." if branch and trains else "")
         self.sharing.setVisible(trains)

@@ -31,7 +31,7 @@ from dgn_engine.protocol.files import (
     TakeWeights,
 )
 from dgn_engine.protocol.messages import Command, Event
-from dgn_engine.scene.file_use_text import USES, first_use, offer_of
+from dgn_engine.scene.file_use_text import USES, check_file_use, first_use
 from dgn_engine.scene.theme import Theme
 from dgn_engine.text.loading_acts import describe_loading
 from dgn_viewer.inspector.pages.match_table import MatchTable, shape_text
@@ -164,7 +164,7 @@ class FilePage(QWidget):
     def _offer(self) -> FileUseCheck:
         """Return whether the file can be used as chosen, with a verdict."""
         if self.purpose != "network":
-            return offer_of(self.listed, self.purpose)
+            return check_file_use(self.listed, self.purpose)
         if self._answer is not None:
             return self._answer
         try:
@@ -222,7 +222,7 @@ class FilePage(QWidget):
         missing = next((index for index, name in enumerate(names[:-1]) if not name), None)
         twice = next((name for name in names if name and names.count(name) > 1), "")
         if missing is not None:
-            layer = offer_of(self.listed, self.purpose).matches[missing].layer
+            layer = check_file_use(self.listed, self.purpose).matches[missing].layer
             self._say(f"Pick a tensor for {layer}.", False)
         elif twice:
             self._say(f"{twice} is picked for two layers.", False)

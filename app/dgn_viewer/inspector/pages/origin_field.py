@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QComboBox, QLineEdit
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.branches import CheckpointsListed
 from dgn_engine.scene.elements import Mark
-from dgn_engine.scene.typeset import plain
+from dgn_engine.scene.typeset import strip_markup
 from dgn_engine.text.written_numbers import time_left
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.widgets.form_fields import PickBox
@@ -127,7 +127,9 @@ def _changes_in_words(marks: Iterable[Mark]) -> str:
     """Return ', before FR-II was chosen', or '' if nothing was changed."""
     verbs = {"swap": "chosen", "dial": "set"}
     changes = [
-        f"{plain(mark.label)} was {verbs[mark.kind]}" if mark.kind in verbs else _CHANGES[mark.kind]
+        f"{strip_markup(mark.label)} was {verbs[mark.kind]}"
+        if mark.kind in verbs
+        else _CHANGES[mark.kind]
         for mark in marks
         if mark.kind in verbs or mark.kind in _CHANGES
     ]

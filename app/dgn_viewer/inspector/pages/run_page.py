@@ -13,7 +13,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Command, EngineReady, Event, Failed, Refused, Working
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import EstimateRun, RunEstimated, RunStarted, StartRun
-from dgn_engine.scene.run_text import in_form_words
+from dgn_engine.scene.run_text import use_form_names
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
@@ -59,7 +59,7 @@ class RunPage(QFrame):
                 if first:
                     self.form.fill(event.config)
             case Refused(reason=reason) if self.awaiting:
-                self._answered(in_form_words(reason))
+                self._answered(use_form_names(reason))
                 if self.estimate.property("role") == "refused":  # it has the same message
                     self.estimate.say("")
             case Failed(what=what) if self.awaiting:
@@ -68,7 +68,7 @@ class RunPage(QFrame):
                 self.message.say(event.sentence)
             case RunEstimated(config=config) if config is not None and config == self._estimated:
                 role = "refused" if event.refusal else "muted"
-                self.estimate.say(in_form_words(event.sentence), role)
+                self.estimate.say(use_form_names(event.sentence), role)
         self._show()
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
@@ -109,7 +109,7 @@ class RunPage(QFrame):
         try:
             config = self.form.config()
         except UserError as refusal:
-            self.message.refuse(in_form_words(refusal.sentence))
+            self.message.refuse(use_form_names(refusal.sentence))
             return
         self.awaiting = True
         self.message.say("Starting…")

@@ -19,8 +19,8 @@ from PySide6.QtGui import QColor
 
 from dgn_engine.protocol.runs import RecordedRun
 from dgn_engine.scene.elements import OVERLAYS
-from dgn_engine.scene.number_style import written
-from dgn_engine.scene.run_text import ago
+from dgn_engine.scene.number_style import rewrite_numbers
+from dgn_engine.scene.run_text import format_age
 from dgn_engine.scene.theme import Theme
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.text.printable import printable, printable_name
@@ -83,7 +83,7 @@ def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
     headline = f"{run.regime} · {run.net} · {run.data} · seed {run.seed}"
     total = f" of {run.total_steps:,}" if run.total_steps else ""
     best = f" · best {format_percent(run.best)}" if run.best == run.best else ""
-    age = "now" if run.status == "running" else ago(now - run.touched)
+    age = "now" if run.status == "running" else format_age(now - run.touched)
     problem = f" · {run.trouble}" if run.trouble else ""
     return headline, f"{run.status} at step {run.step:,}{total}{best} · {age}{problem}"
 
@@ -174,7 +174,7 @@ class RunTable(QAbstractTableModel):
             text = column.text(run) if is_known else ""
             if role == Qt.ItemDataRole.DisplayRole:
                 text = printable_name(text)
-            return written(text, self._theme.numbers) if column.number else text
+            return rewrite_numbers(text, self._theme.numbers) if column.number else text
         if role == Qt.ItemDataRole.ToolTipRole:
             return tip(self._about(run, index.column()))
         return self._of_tick(run, role) if index.column() == NAME else None
@@ -203,7 +203,7 @@ class RunTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.CheckStateRole:
             return Qt.CheckState.Checked if ticked else Qt.CheckState.Unchecked
         if role == Qt.ItemDataRole.ForegroundRole and ticked:
-            return QColor(self._theme.role(OVERLAYS[self.ticked.index(run.folder)]))
+            return QColor(self._theme.role_colour(OVERLAYS[self.ticked.index(run.folder)]))
         if role == Qt.ItemDataRole.AccessibleTextRole:
             overlaid = ", curves overlaid" if ticked else ""
             return printable(f"{run.shown_name}, {', '.join(words_of(run, self._now))}{overlaid}")
