@@ -73,7 +73,7 @@ def drawn_frames(window: InWindow, seconds: float) -> DrawnFrames:
     found, published, painted = DrawnFrames(), dict[tuple[str, int], float](), _Painted()
     engine, display = window.viewer.engine, window.viewer.window.display
     assert isinstance(engine, ThreadSession)
-    mailbox, draw = engine._mailbox, display._draw
+    mailbox, draw = engine._mailbox, display._draw_panel
     arrived = mailbox._wake_viewer
     shown = dict[tuple[str, str], int]()
 
@@ -95,9 +95,9 @@ def drawn_frames(window: InWindow, seconds: float) -> DrawnFrames:
     def draws(name: str) -> None:
         began, host = time.perf_counter(), window.viewer.window.docks.hosts[name]
         draw(name)
-        if host.charts.made is None:
+        if host.charts.existing_view is None:
             return
-        canvas, readings = host.charts.view.canvas(), host.drawn.view.readings
+        canvas, readings = host.charts.view.chart_viewport(), host.drawn.view.readings
         probes = {probe: readings[probe].step for probe in host.spec.probes if probe in readings}
         if canvas not in hooked:
             canvas.installEventFilter(painted)
@@ -106,9 +106,9 @@ def drawn_frames(window: InWindow, seconds: float) -> DrawnFrames:
 
     hooked: list[QObject] = []
     window.resume()
-    mailbox._wake_viewer, display._draw = arrives, draws  # type: ignore[method-assign]  # measured
+    mailbox._wake_viewer, display._draw_panel = arrives, draws  # type: ignore[method-assign]  # measured
     window.wait(seconds)
-    mailbox._wake_viewer, display._draw = arrived, draw  # type: ignore[method-assign]
+    mailbox._wake_viewer, display._draw_panel = arrived, draw  # type: ignore[method-assign]
     for canvas in hooked:
         canvas.removeEventFilter(painted)
     window.pause()

@@ -182,7 +182,7 @@ def panels(rounds: int) -> Curve:
 def _draw_each(window: InWindow) -> list[float]:
     """Train a little and draw each panel, painting included: processor seconds of each."""
     display, docks = window.viewer.window.display, window.viewer.window.docks
-    draw, display._draw = display._draw, lambda name: None  # type: ignore[method-assign]
+    draw, display._draw_panel = display._draw_panel, lambda name: None  # type: ignore[method-assign]
     window.resume()
     window.pause()
     seconds = []
@@ -192,7 +192,7 @@ def _draw_each(window: InWindow) -> list[float]:
         docks.hosts[name].repaint()
         window.viewer.application.processEvents()
         seconds.append(time.thread_time() - began)
-    display._draw = draw  # type: ignore[method-assign]
+    display._draw_panel = draw  # type: ignore[method-assign]
     return seconds
 
 

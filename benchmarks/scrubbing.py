@@ -79,10 +79,10 @@ class Scrubber:
         self.viewer.pump.frame_arrived.connect(self._note)
         self.viewer.start()
         self.until(lambda: self.window.run_state.is_ready)
-        self.window.inspector.leave()
+        self.window.inspector.close_page()
         self.window.context.send(ShowRun(str(run)))
         self.until(lambda: not self.window.time.cursor.why_not)
-        self.until(lambda: not self.window.display.stale())
+        self.until(lambda: not self.window.display.stale_panels())
 
     def move(self, step: int) -> float:
         """Seconds until all panels show this step."""
@@ -129,7 +129,7 @@ class Scrubber:
 
     def _is_shown(self, step: int) -> bool:
         past = self.window.history.past
-        return past is not None and past.asked == step and not self.window.display.stale()
+        return past is not None and past.asked == step and not self.window.display.stale_panels()
 
 
 def soak(scrubber: Scrubber, minutes: float, steps: random.Random) -> None:
@@ -187,7 +187,7 @@ def main() -> int:
                 "load": load(),
                 "steps": last,
                 "recorded": len(scrubber.window.time.cursor.steps),
-                "panels": len(scrubber.window.docks.visible()),
+                "panels": len(scrubber.window.docks.visible_panels()),
                 "process": given.process,
                 "milliseconds": {
                     f"p{p}": round(float(np.percentile(taken, p)), 1) for p in (50, 95, 99)

@@ -63,7 +63,7 @@ def watch(began: float) -> dict[str, float]:
 
     def look(viewer: Viewer) -> None:
         docks = viewer.window.docks
-        live = [docks.hosts[name].state() == "live" for name in docks.visible()]
+        live = [docks.hosts[name].panel_state() == "live" for name in docks.visible_panels()]
         if any(live):
             note("first panel")
         if live and all(live):

@@ -115,9 +115,10 @@ class InWindow:
     def scrub(self) -> Callable[[], None]:
         """Moves the mouse on over the charts of one panel after another."""
         hosts = [
-            self.viewer.window.docks.hosts[name] for name in self.viewer.window.docks.visible()
+            self.viewer.window.docks.hosts[name]
+            for name in self.viewer.window.docks.visible_panels()
         ]
-        canvases = [host.charts.view.canvas() for host in hosts]
+        canvases = [host.charts.view.chart_viewport() for host in hosts]
         count = 0
 
         def move() -> None:
@@ -156,7 +157,7 @@ class InWindow:
 
     def _live(self) -> bool:
         docks = self.viewer.window.docks
-        states = [docks.hosts[name].state() for name in docks.visible()]
+        states = [docks.hosts[name].panel_state() for name in docks.visible_panels()]
         return bool(states) and all(state == "live" for state in states)
 
     def _until(self, reached: Callable[[], bool]) -> None:

@@ -253,7 +253,7 @@ class Viewer:
     def _on_samples(self, samples: tuple[Event, ...]) -> None:
         """Pass on samples; only the history needs them."""
         self.window.history.on_samples(samples)
-        self.window.display.refresh()
+        self.window.display.schedule_refresh()
 
     def _on_fault(self, what: str, traceback: str) -> None:
         self.window.notices.tell(Notice("failed", what, traceback))

@@ -137,12 +137,12 @@ class Screenshot:
         """Return whether all visible panels have drawn complete readings of the last step."""
         window = self._viewer.window
         step, readings = window.history.step, window.history.readings
-        hosts = [window.docks.hosts[name] for name in window.docks.visible()]
+        hosts = [window.docks.hosts[name] for name in window.docks.visible_panels()]
         wanted = {request.probe for host in hosts for request in host.drawn.probe_requests()}
         current = [readings[probe] for probe in wanted if probe in readings]
         complete = all(reading.step == step and not reading.pending for reading in current)
         complete = complete and len(current) == len(wanted)
-        return complete and not window.display.stale()
+        return complete and not window.display.stale_panels()
 
     def _save(self) -> None:
         window = self._viewer.window
@@ -152,7 +152,7 @@ class Screenshot:
         facts = {
             "step": window.history.step,
             "regime": window.run_state.regime,
-            "panels": {n: describe(window.docks.hosts[n]) for n in window.docks.visible()},
+            "panels": {n: describe(window.docks.hosts[n]) for n in window.docks.visible_panels()},
         }
         try:
             picture = QBuffer()
@@ -167,8 +167,8 @@ class Screenshot:
 
 def describe(host: PanelDock) -> dict[str, Any]:
     """Return the state of a panel, its step, and shape and range of all it draws."""
-    shown = host.shown()
-    description: dict[str, Any] = {"title": host.spec.title, "state": host.state()}
+    shown = host.shown_content()
+    description: dict[str, Any] = {"title": host.spec.title, "state": host.panel_state()}
     if isinstance(shown, Scene):
         drawn: dict[str, Any] = {}
         for chart in shown.charts:

@@ -116,7 +116,7 @@ class Window(QMainWindow):
         registry.add_menus(help_menu(self.guides, self.pages, self.action_views.sheet))
         self.action_views.fill_menu_bar(self.menuBar())
         self.run_views.add_bars(self, self.notice_views.question)
-        docks.arrangement.arrange()
+        docks.arrangement.arrange_preset()
         self.notices.step_wanted.connect(show_step)
         self._connect()
         self.layouts.restore(DEFAULT_SIZE)
@@ -169,15 +169,15 @@ class Window(QMainWindow):
         else:
             self._take(event)
             self.notices.on_event(event)
-        self.display.refresh()
+        self.display.schedule_refresh()
 
     def on_frame(self, frame: Frame) -> None:
         if self.history.on_frame(frame):
             self.run_views.status.show_frame(frame)
             self.time.cursor.keeper.on_frame(frame)
             self.guides.tour.refresh()
-            self.display.follow(frame.watching)
-            self.display.refresh()
+            self.display.update_pace(frame.watching)
+            self.display.schedule_refresh()
             self.guides.begin_due_tour()
 
     def _replay(self, past: HistoryReplayed) -> None:
@@ -206,7 +206,7 @@ class Window(QMainWindow):
     def _show_state(self, before: RunState) -> None:
         """Show the state of the run, if it has changed."""
         if self.run_state is not before:
-            self.docks.arrangement.compare(self.run_state.comparison is not None)
+            self.docks.arrangement.set_comparing(self.run_state.comparison is not None)
             self.registry.refresh()
             self.run_views.show_state()
 
@@ -223,7 +223,7 @@ class Window(QMainWindow):
             return
         self.files.recent.on_command(command)
         if isinstance(command, OpenFile):
-            self.inspector.files.expect()
+            self.inspector.files.expect_file()
         send(command)
 
     # Qt
@@ -244,9 +244,9 @@ class Window(QMainWindow):
         elif escape and self.docks.linked.unpin():
             event.accept()
         elif escape and self.inspector.page is not None:
-            self.inspector.leave()
-        elif escape and self.docks.arrangement.maximised:
-            self.docks.arrangement.restore()
+            self.inspector.close_page()
+        elif escape and self.docks.arrangement.maximised_name:
+            self.docks.arrangement.restore_panels()
             self.registry.refresh()
         elif escape and self.time.cursor.step is not None:
             self.time.cursor.live()
@@ -287,10 +287,10 @@ class Window(QMainWindow):
         views.status.cancel_wanted.connect(partial(self.context.send, CancelLoading()))
         for host in docks.hosts.values():
             host.command_wanted.connect(self.context.send)
-        docks.linked.lighted.connect(views.strip.canvas.light)
+        docks.linked.lighted.connect(views.strip.canvas.outline_layer)
         docks.steps.wanted.connect(cursor.go_to)
-        docks.arrangement.arranged.connect(self.columns.page.fit)
-        self.files.drops.other_dropped.connect(self.inspector.files.leave)
+        docks.arrangement.arranged.connect(self.columns.page.fit_to_page)
+        self.files.drops.other_dropped.connect(self.inspector.files.close_file_page)
         self.recorded.settings_wanted.connect(self.pages.settings)
         for owner in (self.time, self.experiments, self.exports):
             self.closed.connect(owner.close)

@@ -130,7 +130,7 @@ def film(folder: Path) -> Film:
     try:
         viewer.start()
         shot.train(1)
-        viewer.window.docks.show("training")
+        viewer.window.docks.show_panel("training")
         shot.settle(PATIENCE)
         scene("A network learns handwritten digits. Gate maps: which units are on, for each digit.")
         train(36)

@@ -103,14 +103,14 @@ class Photographer:
     def _complete(self, sharp: bool) -> bool:
         window = self.window
         step, readings = window.history.step, window.history.readings
-        hosts = [window.docks.hosts[name] for name in window.docks.visible()]
+        hosts = [window.docks.hosts[name] for name in window.docks.visible_panels()]
         wanted = {request.probe for host in hosts for request in host.drawn.probe_requests()}
         found = [readings[probe] for probe in wanted if probe in readings]
         there = len(found) == len(wanted) and all(
             one.step == step and not one.pending and not (sharp and one.progress < 1.0)
             for one in found
         )
-        return there and not window.display.stale()
+        return there and not window.display.stale_panels()
 
     def _on_event(self, event: Event, _state: RunState) -> None:
         match event:

@@ -92,7 +92,7 @@ def _runs(shot: Photographer) -> None:
 def _export(shot: Photographer) -> None:
     """The NTK panel on its way into a paper."""
     _changed(shot)
-    shot.window.docks.choose("ntk")
+    shot.window.docks.set_front_panel("ntk")
     shot.trigger("file.export_panel")
     shot.wait(lambda: bool(shot.window.findChildren(QDialog)))
     shot.linger(4.0)
@@ -152,7 +152,7 @@ def _resnet(shot: Photographer) -> None:
 
 def _past(shot: Photographer) -> None:
     """A run with a past, shown as it was before the gates were swapped."""
-    shot.window.docks.show("training")
+    shot.window.docks.show_panel("training")
     _changed(shot)
     shot.settle(20.0)
     shot.live = False
@@ -162,7 +162,7 @@ def _past(shot: Photographer) -> None:
 
 def _examples(shot: Photographer) -> None:
     """Two digits of different classes, pinned in the overlap: their gates and what they share."""
-    shot.window.docks.show("overlap")
+    shot.window.docks.show_panel("overlap")
     shot.train(500)
     shot.settle(20.0)
     panel = shot.window.docks.hosts["overlap"]
@@ -178,7 +178,7 @@ def _compare(shot: Photographer) -> None:
         shot.train(50)
     shot.send(SwapRegime("FR-II"))
     shot.train(400)
-    shot.window.docks.arrangement.arrange("compare")
+    shot.window.docks.arrangement.arrange_preset("compare")
     shot.settle(20.0)
     shot.window.time.cursor.go_to(450)
     shot.linger(2.0)
@@ -194,14 +194,14 @@ def _plane(_folder: Path) -> RunConfig:
 
 
 def _teach(shot: Photographer) -> None:
-    shot.window.docks.arrangement.arrange("teach")
+    shot.window.docks.arrangement.arrange_preset("teach")
     shot.train(300)
     shot.linger(1.5)  # the bar of time follows within a second
 
 
 def _hidden(shot: Photographer) -> None:
     """What each layer of a convolutional network makes of one image, alone in the window."""
-    shot.window.docks.show("hidden_outputs")
+    shot.window.docks.show_panel("hidden_outputs")
     shot.window.docks.toggle_maximised("hidden_outputs")
     shot.train(150)
 

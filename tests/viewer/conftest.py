@@ -190,7 +190,7 @@ class WindowOfModule:
         if self._viewer is None:
             make = self._open.enter_context(viewers(self._qtbot, self._place))
             self._viewer = make()
-            self._visible = self._viewer.window.docks.visible()
+            self._visible = self._viewer.window.docks.visible_panels()
         else:
             window = self._viewer.window
             _as_it_opens(window)
@@ -198,9 +198,9 @@ class WindowOfModule:
                 window.context.send(CloseComparison())
                 self._qtbot.waitUntil(lambda: window.run_state.comparison is None)
             self._qtbot.wait(1)  # the window is laid out
-            if window.docks.visible() != self._visible:
-                window.docks.arrangement.arrange()
-            self._qtbot.waitUntil(lambda: window.docks.visible() == self._visible)
+            if window.docks.visible_panels() != self._visible:
+                window.docks.arrangement.arrange_preset()
+            self._qtbot.waitUntil(lambda: window.docks.visible_panels() == self._visible)
             self._qtbot.waitUntil(window.isActiveWindow)
         return self._viewer
 
@@ -253,7 +253,7 @@ def used_viewer(begin: Begin) -> Viewer:
 
 def _as_it_opens(window: Window) -> None:
     """Close what a test has opened; the layout, the size and the charts of a new window."""
-    window.inspector.leave()
+    window.inspector.close_page()
     window.guides.tour.skip()
     window.notice_views.list.leave()
     window.experiments.results.hide()
@@ -262,13 +262,13 @@ def _as_it_opens(window: Window) -> None:
     window.files.recent.changed.emit()
     for dialog in window.findChildren(QDialog):
         dialog.close()
-    if window.docks.arrangement.maximised:
-        window.docks.arrangement.restore()
+    if window.docks.arrangement.maximised_name:
+        window.docks.arrangement.restore_panels()
     if (window.width(), window.height()) != SIZE or window.docks.arrangement.preset != OVERVIEW:
         window.resize(*SIZE)
-        window.docks.arrangement.arrange()
+        window.docks.arrangement.arrange_preset()
     for host in window.docks.hosts.values():
-        host.charts.put_all({})
+        host.charts.replace_settings({})
     window.activateWindow()
     window.setFocus()
 

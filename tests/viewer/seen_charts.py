@@ -19,7 +19,7 @@ def visible_range(view: SceneView, key: str) -> tuple[Range, Range]:
 
 def chips(view: SceneView, key: str) -> tuple[tuple[str, QRectF], ...]:
     """What the lane of a chart shows: the text of each chip, and where it is."""
-    lane = view.charts.items[key].lane() if key in view.charts.shown_keys() else None
+    lane = view.charts.items[key].current_lane() if key in view.charts.shown_keys() else None
     return tuple((c.text, lane.chip_box(c)) for c in lane.chips) if lane is not None else ()
 
 

@@ -84,7 +84,7 @@ def test_weights_are_bit_identical_with_and_without_the_window(
     window = begin(small_run(pace=0.0), paused=True).window
     window.context.send(Advance(150))
     qtbot.waitUntil(lambda: window.run_state.step == 150)
-    window.docks.toggle("ntk")
+    window.docks.toggle_panel("ntk")
     window.docks.hosts["gate_maps"].set_choice("layer", "1")
     window.context.send(Advance(150))
     qtbot.waitUntil(lambda: window.run_state.step == 300)

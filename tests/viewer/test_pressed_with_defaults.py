@@ -217,8 +217,8 @@ def test_a_finished_run_is_branched_from_twice_and_each_branch_is_the_one_that_i
         assert RunReader(Path(branch.folder)).log.summary.step == 45
         QTest.mouseClick(page.compare, LEFT)
         qtbot.waitUntil(partial(compared, branch.folder, regime))
-        page.renew()
-        assert ("regime", "DL", regime, "") in page.table.texts()
+        page.update_numbers()
+        assert ("regime", "DL", regime, "") in page.table.row_texts()
         for said in (page.status.text(), window.run_views.banners[0].texts()[1]):
             assert f"from step {step}: regime {regime}" in said
         assert f"{regime} from step {step}" in page.sides.text()
@@ -242,7 +242,7 @@ def test_a_recorded_run_is_compared_opened_left_and_continued(
         window.registry["file.open_run"].trigger()
         page = window.inspector.runs_page
         qtbot.waitUntil(lambda: page.runs.rowCount() == 2)
-        page.table.choose(str(folder))
+        page.table.choose_run(str(folder))
         return page
 
     listed().compare.click()
@@ -286,7 +286,7 @@ def test_a_session_and_a_checkpoint_are_opened_in_dialogs_and_once_more_from_the
     window.registry["file.open_checkpoint"].trigger()
     answer_dialog(window, file)
     qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
-    window.inspector.leave()
+    window.inspector.close_page()
     # between them: the run that the session became
     names = [window.registry[f"recent.{place}"].text() for place in (1, 3)]
     assert [name.partition(" ")[0] for name in names] == [file.name, session.name]
@@ -402,7 +402,7 @@ def test_what_panels_propose_to_try_is_done(viewer: Viewer, qtbot: QtBot) -> Non
         page = window.inspector.page
         assert isinstance(page, AboutPage)
         for _, button in page.trials:
-            page.refresh()
+            page.refresh_trials()
             if button.isEnabled():
                 button.click()
                 pressed += 1

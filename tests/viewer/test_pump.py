@@ -177,7 +177,9 @@ def _no_process_is_left() -> Iterator[None]:
 
 def filled(viewer: Viewer) -> bool:
     docks = viewer.window.docks
-    return all(isinstance(docks.hosts[name].shown(), Scene) for name in docks.visible())
+    return all(
+        isinstance(docks.hosts[name].shown_content(), Scene) for name in docks.visible_panels()
+    )
 
 
 def test_a_dead_engine_process_leaves_the_window_alive_and_can_be_replaced(

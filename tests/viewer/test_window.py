@@ -44,14 +44,14 @@ def viewer(used_viewer: Viewer) -> Viewer:
 @pytest.mark.check
 def test_every_panel_fills_with_recent_data(viewer: Viewer, qtbot: QtBot) -> None:
     docks = viewer.window.docks
-    hosts = {name: docks.hosts[name] for name in docks.visible()}
+    hosts = {name: docks.hosts[name] for name in docks.visible_panels()}
     main = {name for name, host in docks.hosts.items() if host.spec.opened}
     assert main - set(hosts) == {"agreement"}  # of a comparison, and there is none
     assert set(hosts) <= main
-    qtbot.waitUntil(lambda: all(isinstance(host.shown(), Scene) for host in hosts.values()))
-    first = {name: host.shown().step for name, host in hosts.items()}  # type: ignore[union-attr]
+    qtbot.waitUntil(lambda: all(isinstance(host.shown_content(), Scene) for host in hosts.values()))
+    first = {name: host.shown_content().step for name, host in hosts.items()}  # type: ignore[union-attr]
     qtbot.waitUntil(
-        lambda: all(host.shown().step > first[name] for name, host in hosts.items()),  # type: ignore[union-attr]
+        lambda: all(host.shown_content().step > first[name] for name, host in hosts.items()),  # type: ignore[union-attr]
     )
 
 
@@ -65,11 +65,11 @@ def test_a_hidden_panel_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
         watches = [command for command in sent if isinstance(command, Watch)]
         return [{request.probe for request in watch.requests} for watch in watches]
 
-    window.docks.toggle("ntk")
+    window.docks.toggle_panel("ntk")
     assert not window.registry["panel.ntk"].isChecked()
     qtbot.waitUntil(lambda: len(watched()) == 1)
     assert probe not in watched()[-1]
-    window.docks.toggle("ntk")
+    window.docks.toggle_panel("ntk")
     qtbot.waitUntil(lambda: len(watched()) == 2)
     assert probe in watched()[-1]
     step = window.history.step
@@ -82,21 +82,21 @@ def test_a_panel_behind_another_tab_asks_for_nothing(opened_viewer: Viewer, qtbo
     docks = {dock.objectName(): dock for dock in window.findChildren(QDockWidget)}
     window.tabifyDockWidget(docks["panel.spectrum"], docks["panel.ntk"])
     docks["panel.ntk"].raise_()
-    qtbot.waitUntil(lambda: "spectrum" not in window.docks.visible())
+    qtbot.waitUntil(lambda: "spectrum" not in window.docks.visible_panels())
     assert window.docks.arrangement.is_open("spectrum")
-    window.docks.toggle("spectrum")
-    qtbot.waitUntil(lambda: "spectrum" in window.docks.visible())
-    assert "ntk" not in window.docks.visible()
+    window.docks.toggle_panel("spectrum")
+    qtbot.waitUntil(lambda: "spectrum" in window.docks.visible_panels())
+    assert "ntk" not in window.docks.visible_panels()
 
 
 def test_reset_layout_brings_every_panel_back(opened_viewer: Viewer, qtbot: QtBot) -> None:
     window = opened_viewer.window
-    before = window.docks.visible()
+    before = window.docks.visible_panels()
     for name in before:
-        window.docks.toggle(name)
-    assert window.docks.visible() == ()
+        window.docks.toggle_panel(name)
+    assert window.docks.visible_panels() == ()
     window.registry["view.reset_layout"].trigger()
-    qtbot.waitUntil(lambda: window.docks.visible() == before)
+    qtbot.waitUntil(lambda: window.docks.visible_panels() == before)
 
 
 def test_shift_f10_opens_the_menu_of_the_panel_in_front(
@@ -104,8 +104,8 @@ def test_shift_f10_opens_the_menu_of_the_panel_in_front(
 ) -> None:
     window = opened_viewer.window
     docks = window.docks
-    qtbot.waitUntil(lambda: isinstance(docks.hosts["training"].shown(), Scene))
-    docks.show("training")
+    qtbot.waitUntil(lambda: isinstance(docks.hosts["training"].shown_content(), Scene))
+    docks.show_panel("training")
     QTest.keyClick(window, Qt.Key.Key_F10, Qt.KeyboardModifier.ShiftModifier)
     menu = QApplication.activePopupWidget()
     assert menu is not None
@@ -184,7 +184,7 @@ def test_settings_of_two_windows_do_not_take_back_each_others(tmp_path: Path) ->
 def test_a_theme_is_put_on_everything_at_once_and_nothing_moves(opened_viewer: Viewer) -> None:
     window = opened_viewer.window
     docks = window.findChildren(QDockWidget)
-    window.resizeDocks([window.docks.docks()[0]], [300], Qt.Orientation.Horizontal)
+    window.resizeDocks([window.docks.dock_frames()[0]], [300], Qt.Orientation.Horizontal)
     QApplication.processEvents()
     places = [dock.geometry() for dock in docks]
     for name, theme, other in (("dark", DARK, "light"), ("light", LIGHT, "dark")):
@@ -291,9 +291,9 @@ def test_cnn4_shows_a_picture_in_every_kernel_panel_and_refines_it(
     hosts = viewer.window.docks.hosts
     kernels = [hosts[name] for name in ("overlap", "spectrum", "ntk")]
     qtbot.waitUntil(
-        lambda: all(isinstance(host.shown(), Scene) for host in kernels), timeout=60_000
+        lambda: all(isinstance(host.shown_content(), Scene) for host in kernels), timeout=60_000
     )
-    qtbot.waitUntil(lambda: all("exact" in host.footer() for host in kernels), timeout=60_000)
+    qtbot.waitUntil(lambda: all("exact" in host.footer_text() for host in kernels), timeout=60_000)
     dial = hosts["ntk"].findChild(QComboBox, "probe_examples")
     assert isinstance(dial, QComboBox)
     assert dial.isVisible()
@@ -302,7 +302,7 @@ def test_cnn4_shows_a_picture_in_every_kernel_panel_and_refines_it(
     dial.activated.emit(0)
     qtbot.waitUntil(lambda: viewer.window.run_state.probe_examples == 8)
     seen = "8 probe examples, exact"
-    qtbot.waitUntil(lambda: all(seen in host.footer() for host in kernels), timeout=60_000)
+    qtbot.waitUntil(lambda: all(seen in host.footer_text() for host in kernels), timeout=60_000)
 
 
 def test_a_window_closed_while_it_trains_comes_back_as_it_was_and_trains_a_run_of_its_own(
@@ -311,9 +311,9 @@ def test_a_window_closed_while_it_trains_comes_back_as_it_was_and_trains_a_run_o
     kept = {"loss": ChartSettings(last=200, smoothing=0.9)}
     first = make_viewer()
     qtbot.waitUntil(lambda: first.window.history.step > 10)
-    first.window.docks.toggle("overlap")
+    first.window.docks.toggle_panel("overlap")
     first.window.context.theme.choose("dark")
-    first.window.docks.hosts["training"].charts.put(kept)
+    first.window.docks.hosts["training"].charts.apply_settings(kept)
     assert first.close(patience=60.0)
     assert "dgn-engine" not in {thread.name for thread in threading.enumerate()}
     second = make_viewer().window

@@ -103,7 +103,7 @@ def playground_rows(
     """Return one row per data set of the plane."""
 
     def begin(data: str) -> None:
-        docks.arrangement.arrange(LAYOUT)
+        docks.arrangement.arrange_preset(LAYOUT)
         send(StartRun(playground_run(data)))
 
     return tuple(

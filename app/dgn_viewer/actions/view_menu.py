@@ -58,9 +58,9 @@ def view_menu(
                 icon="maximise",
                 tip="Maximise the front panel; repeat or press Esc to restore",
                 text_now=lambda _: (
-                    "Restore panels" if docks.arrangement.maximised else "Maximise panel"
+                    "Restore panels" if docks.arrangement.maximised_name else "Maximise panel"
                 ),
-                icon_now=lambda _: "restore" if docks.arrangement.maximised else "maximise",
+                icon_now=lambda _: "restore" if docks.arrangement.maximised_name else "maximise",
             ),
             Menu(
                 "Layout",
@@ -70,7 +70,7 @@ def view_menu(
                     ActionRow(
                         id="view.reset_layout",
                         title="Reset layout",
-                        callback=docks.arrangement.arrange,
+                        callback=docks.arrangement.arrange_preset,
                         tip="Restore the default layout",
                     ),
                 ),
@@ -116,7 +116,7 @@ def view_menu(
             ActionRow(
                 id="view.no_delta",
                 title="Clear marked steps",
-                callback=docks.steps.clear,
+                callback=docks.steps.clear_marks,
                 keys=("Ctrl+Alt+Shift+D",),
                 tip="Remove the marked steps",
                 enabled=lambda _: bool(docks.steps.marks),
@@ -124,9 +124,9 @@ def view_menu(
             ActionRow(
                 id="view.link_steps",
                 title="Link step axes",
-                callback=docks.steps.toggle,
+                callback=docks.steps.toggle_link,
                 tip="Zoom all time axes together; double-click to show all steps",
-                checked=lambda _: docks.steps.linked,
+                checked=lambda _: docks.steps.is_linked,
             ),
             SEPARATOR,
             ActionRow(
@@ -265,9 +265,9 @@ def layout_rows(docks: PanelDocks) -> tuple[ActionRow, ...]:
         ActionRow(
             id=f"view.layout.{name}",
             title=f"{preset.title} layout",
-            callback=partial(docks.arrangement.arrange, name),
+            callback=partial(docks.arrangement.arrange_preset, name),
             tip=preset.about,
-            checked=lambda _, name=name: docks.arrangement.stands_as(name),  # type: ignore[misc]
+            checked=lambda _, name=name: docks.arrangement.is_showing_preset(name),  # type: ignore[misc]
         )
         for name, preset in PRESETS.items()
     )
@@ -291,7 +291,7 @@ def panel_rows(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> tuple[Acti
         ActionRow(
             id=f"panel.{name}",
             title=spec.title,
-            callback=partial(docks.toggle, name),
+            callback=partial(docks.toggle_panel, name),
             keys=(f"Ctrl+{number}",) if number <= 9 else (),
             tip=f"Open or close {spec.title}",
             checked=lambda _, name=name: docks.arrangement.is_open(name),  # type: ignore[misc]
@@ -311,9 +311,9 @@ def _panel_lines(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> Iterator
 
 
 def _mark_step(docks: PanelDocks, cursor: StepCursor) -> None:
-    docks.steps.mark(cursor.last_step if cursor.step is None else cursor.step)
+    docks.steps.mark_step(cursor.last_step if cursor.step is None else cursor.step)
 
 
 def _open_chart_menu(docks: PanelDocks) -> None:
-    if name := docks.front():
+    if name := docks.front_panel():
         docks.hosts[name].charts.open_menu()

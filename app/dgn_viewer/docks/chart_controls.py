@@ -76,8 +76,12 @@ class ChartControls(QObject):
             _MenuEntry(
                 0, "Save animation…", lambda _: animate and animate(), lambda _: animate is not None
             ),
-            _MenuEntry(2, "Reset zoom", lambda key: self.view.charts.follow(key), self._strayed),
-            _MenuEntry(2, "Reset to defaults", self._reset, lambda key: key in self.settings),
+            _MenuEntry(
+                2, "Reset zoom", lambda key: self.view.charts.follow_chart(key), self._is_zoomed
+            ),
+            _MenuEntry(
+                2, "Reset to defaults", self._reset_settings, lambda key: key in self.settings
+            ),
             _MenuEntry(
                 3, "What am I seeing?", lambda _: about and about(), lambda _: about is not None
             ),
@@ -92,11 +96,11 @@ class ChartControls(QObject):
         return self._made
 
     @property
-    def made(self) -> SceneView | None:
+    def existing_view(self) -> SceneView | None:
         """The view if it was created already, else None."""
         return self._made
 
-    def show(
+    def show_adjusted_scene(
         self,
         scene: Scene,
         drawn_with: DrawnWith = no_other_choices,
@@ -114,15 +118,15 @@ class ChartControls(QObject):
         self.view.show_scene(self._shown)
         return self._shown
 
-    def painting(self) -> float:
+    def painting_seconds(self) -> float:
         """Return the CPU time spent painting the charts so far, in seconds."""
-        return self._made.painting() if self._made is not None else 0.0
+        return self._made.painting_seconds() if self._made is not None else 0.0
 
-    def put_all(self, settings: Mapping[str, ChartSettings]) -> None:
+    def replace_settings(self, settings: Mapping[str, ChartSettings]) -> None:
         """Apply these settings and reset every other chart to its defaults."""
-        self.put(dict.fromkeys(self.settings, PLAIN) | dict(settings))
+        self.apply_settings(dict.fromkeys(self.settings, PLAIN) | dict(settings))
 
-    def put(self, settings: Mapping[str, ChartSettings]) -> None:
+    def apply_settings(self, settings: Mapping[str, ChartSettings]) -> None:
         """Apply settings by chart key; other charts keep theirs."""
         if not settings:
             return
@@ -134,7 +138,7 @@ class ChartControls(QObject):
         }
         for key in settings:
             if self._made is not None:
-                self._made.charts.follow(key)
+                self._made.charts.follow_chart(key)
         self.changed.emit()
 
     def open_menu(self, key: str = "", place: QPoint | None = None) -> None:
@@ -142,30 +146,32 @@ class ChartControls(QObject):
         by_keys = place is None
         if self._made is None:
             return
-        key = key or self._made.chart_in_sight()
-        chart = self._chart(key)
+        key = key or self._made.visible_chart_key()
+        chart = self._find_chart(key)
         if chart is None or not self._made.isVisible():
             return
         if by_keys:
-            self.view.charts.choose(key)  # it may be behind a tab
-        position = place or self.view.mapToGlobal(self.view.charts.area(key).center().toPoint())
+            self.view.charts.choose_chart(key)  # it may be behind a tab
+        position = place or self.view.mapToGlobal(
+            self.view.charts.data_rect(key).center().toPoint()
+        )
         menu = QMenu(self.view)
         menu.setObjectName("chart_menu")
         menu.setAccessibleName(f"Chart {strip_markup(chart.title)}")
         menu.aboutToHide.connect(menu.deleteLater)
         if by_keys:  # with the mouse it is clear which chart the menu belongs to
             menu.addAction(strip_markup(chart.title) or "Chart").setEnabled(False)
-        self._fill(menu, key, position)
+        self._fill_chart_menu(menu, key, position)
         if by_keys:
             self._offer_charts(menu, key)
         menu.popup(position)
 
     # Private
 
-    def _chart(self, key: str) -> Chart | None:
+    def _find_chart(self, key: str) -> Chart | None:
         return next((chart for chart in self._shown.charts if chart.key == key), None)
 
-    def _fill(self, menu: QMenu, key: str, at: QPoint) -> None:
+    def _fill_chart_menu(self, menu: QMenu, key: str, at: QPoint) -> None:
         rows = [row for row in self._rows if row.applies(key)]
         drawn = DrawnScene(self._scene, self.settings, self._drawn_with, self._find_others())
         offered = list_choices(drawn, key)
@@ -174,13 +180,13 @@ class ChartControls(QObject):
                 for title in _MENUS:
                     inner_choices = [choice for choice in offered if choice.menu == title]
                     if inner_choices:
-                        self._submenu(menu, title, inner_choices, key, at)
+                        self._add_submenu(menu, title, inner_choices, key, at)
             for row in rows:
                 if row.group == group:
                     menu.addAction(row.text, partial(row.do, key))
             menu.addSeparator()
 
-    def _submenu(
+    def _add_submenu(
         self, menu: QMenu, title: str, found: Sequence[ChartChoice], key: str, at: QPoint
     ) -> None:
         submenu = menu.addMenu(title)
@@ -191,7 +197,7 @@ class ChartControls(QObject):
                 action = QAction(text.replace("&", "&&"), submenu)
                 action.setCheckable(True)
                 action.setChecked(choice.chosen)
-                action.triggered.connect(partial(self._take, choice, key, at))
+                action.triggered.connect(partial(self._apply_choice, choice, key, at))
                 submenu.addAction(action)
 
     def _offer_charts(self, menu: QMenu, key: str) -> None:
@@ -202,16 +208,18 @@ class ChartControls(QObject):
             for chart in others:
                 submenu.addAction(strip_markup(chart.title), partial(self.open_menu, chart.key))
 
-    def _take(self, choice: ChartChoice, key: str, at: QPoint, _checked: bool = True) -> None:
+    def _apply_choice(
+        self, choice: ChartChoice, key: str, at: QPoint, _checked: bool = True
+    ) -> None:
         if not choice.asks:
-            self.put(choice.after)
+            self.apply_settings(choice.after)
             return
-        chart = self._chart(key)
+        chart = self._find_chart(key)
         if chart is None:
             return
 
         def take(limits: Range) -> None:
-            self.put(settings_with_range(choice, limits))
+            self.apply_settings(settings_with_range(choice, limits))
 
         name = strip_markup(chart.title)
         if chart.matrix is not None:
@@ -221,19 +229,19 @@ class ChartControls(QObject):
         window = self.view.window()
         for open_popup in window.findChildren(RangePopup):
             open_popup.close()
-        RangePopup(title, limits, log, take, window).open(at)
+        RangePopup(title, limits, log, take, window).open_at(at)
 
-    def _strayed(self, key: str) -> bool:
+    def _is_zoomed(self, key: str) -> bool:
         charts = self.view.charts
         return key in charts.shown_keys() and not charts.items[key].following
 
-    def _reset(self, key: str) -> None:
-        self.put({key: PLAIN})
+    def _reset_settings(self, key: str) -> None:
+        self.apply_settings({key: PLAIN})
 
     def _copy_image(self, key: str) -> None:
-        QGuiApplication.clipboard().setImage(self.view.picture(key))
+        QGuiApplication.clipboard().setImage(self.view.grab_chart(key))
 
     def _copy_values(self, key: str) -> None:
-        chart = self._chart(key)
+        chart = self._find_chart(key)
         if chart is not None:
             QGuiApplication.clipboard().setText(csv_text(chart, between="\t"))

@@ -31,7 +31,7 @@ class _TabGroup:
     order: tuple[str, ...] = ()
 
 
-def described(window: QMainWindow, docks: Docks) -> dict[str, Any]:
+def describe_layout(window: QMainWindow, docks: Docks) -> dict[str, Any]:
     """Return the layout as {'tree': node or None, 'floating': {panel: [x, y, width, height]}}.
 
     A node is either {'tabs': [panel, …]}, the front tab first, plus 'order': [panel, …] if the tabs
@@ -43,41 +43,41 @@ def described(window: QMainWindow, docks: Docks) -> dict[str, Any]:
         for name, dock in docks.items()
         if dock.isFloating() and not dock.isHidden() and (geometry := dock.geometry()).isValid()
     }
-    groups = _places(window, docks)
-    return {"tree": _node(groups) if groups else None, "floating": floating}
+    groups = _find_tab_groups(window, docks)
+    return {"tree": _build_node(groups) if groups else None, "floating": floating}
 
 
-def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
+def apply_layout(window: QMainWindow, docks: Docks, layout: Any) -> bool:
     """Arrange the docks; return False and change nothing if the layout is invalid."""
-    tree = _checked(layout.get("tree"), set(docks), 0) if isinstance(layout, dict) else None
+    tree = _validate_node(layout.get("tree"), set(docks), 0) if isinstance(layout, dict) else None
     if tree is None:
         return False
     floating = layout.get("floating")
     for dock in docks.values():
         dock.setFloating(False)
         window.removeDockWidget(dock)
-    first = docks[_head(tree)]
+    first = docks[_head_panel(tree)]
     window.addDockWidget(_AREA, first)
-    open_panels = _names(tree)
+    open_panels = _panel_names(tree)
     for name, dock in docks.items():
         # Closed docks get a position for later, by a split: Qt loses docks added next to tabs.
         if name not in open_panels:
             window.splitDockWidget(first, dock, Qt.Orientation.Vertical)
             dock.hide()
             if isinstance(floating, dict) and _is_rect(floating.get(name)):
-                _float(dock, floating[name])
-    _place(window, docks, tree)
+                _restore_floating(dock, floating[name])
+    _place_node(window, docks, tree)
     for name in open_panels:
         docks[name].show()
     if (window_layout := window.layout()) is not None:
         window_layout.activate()  # resizing has no effect before the docks are laid out
-    share_out(window, docks, tree)
-    for head in _fronts(tree):
+    resize_to_shares(window, docks, tree)
+    for head in _front_panels(tree):
         docks[head].raise_()
     return True
 
 
-def _places(window: QMainWindow, docks: Docks) -> list[_TabGroup]:
+def _find_tab_groups(window: QMainWindow, docks: Docks) -> list[_TabGroup]:
     remaining = [n for n, dock in docks.items() if not (dock.isHidden() or dock.isFloating())]
     groups: list[_TabGroup] = []
     while remaining:
@@ -110,30 +110,30 @@ def _tabs_at(window: QMainWindow, rect: QRect) -> QTabBar | None:
     return None
 
 
-def _node(groups: list[_TabGroup]) -> dict[str, Any]:
+def _build_node(groups: list[_TabGroup]) -> dict[str, Any]:
     if len(groups) == 1:
         names, order = list(groups[0].names), list(groups[0].order)
         return {"tabs": names} | ({"order": order} if order and order != names else {})
     for across in (True, False):
-        parts = _cut(groups, across)
+        parts = _split_groups(groups, across)
         if len(parts) > 1:
-            sizes = [_extent(part, across) for part in parts]
+            sizes = [_total_extent(part, across) for part in parts]
             return {
                 "across": across,
                 "shares": [round(size / max(1, sum(sizes)), 4) for size in sizes],
-                "parts": [_node(part) for part in parts],
+                "parts": [_build_node(part) for part in parts],
             }
     # Not separable by straight lines, which QMainWindow should never produce.
     everything = tuple(name for group in groups for name in group.names)
     return {"tabs": list(everything)}
 
 
-def _cut(places: list[_TabGroup], across: bool) -> list[list[_TabGroup]]:
+def _split_groups(places: list[_TabGroup], across: bool) -> list[list[_TabGroup]]:
     """Split the groups along every straight line that crosses none of them."""
     parts: list[list[_TabGroup]] = []
     covered_to = None
-    for group in sorted(places, key=lambda item: _span(item.rect, across)):
-        begin, end = _span(group.rect, across)
+    for group in sorted(places, key=lambda item: _rect_span(item.rect, across)):
+        begin, end = _rect_span(group.rect, across)
         if covered_to is None or begin >= covered_to:
             parts.append([])
         parts[-1].append(group)
@@ -141,18 +141,18 @@ def _cut(places: list[_TabGroup], across: bool) -> list[list[_TabGroup]]:
     return parts
 
 
-def _span(rect: QRect, across: bool) -> tuple[int, int]:
+def _rect_span(rect: QRect, across: bool) -> tuple[int, int]:
     if across:
         return rect.x(), rect.x() + rect.width()
     return rect.y(), rect.y() + rect.height()
 
 
-def _extent(groups: list[_TabGroup], across: bool) -> int:
-    spans = [_span(group.rect, across) for group in groups]
+def _total_extent(groups: list[_TabGroup], across: bool) -> int:
+    spans = [_rect_span(group.rect, across) for group in groups]
     return max(end for _, end in spans) - min(begin for begin, _ in spans)
 
 
-def _checked(node: Any, free: set[str], depth: int) -> dict[str, Any] | None:
+def _validate_node(node: Any, free: set[str], depth: int) -> dict[str, Any] | None:
     """Return the valid part of a node: known panels, each at most once."""
     if not isinstance(node, dict) or depth > _DEEPEST:
         return None
@@ -172,7 +172,7 @@ def _checked(node: Any, free: set[str], depth: int) -> dict[str, Any] | None:
         (part, float(share))
         for inner, share in zip(parts, shares, strict=True)
         if isinstance(share, (int, float)) and 0 < share <= 1
-        if (part := _checked(inner, free, depth + 1)) is not None
+        if (part := _validate_node(inner, free, depth + 1)) is not None
     ]
     if not valid_parts:
         return None
@@ -183,42 +183,44 @@ def _checked(node: Any, free: set[str], depth: int) -> dict[str, Any] | None:
     }
 
 
-def _names(node: dict[str, Any]) -> list[str]:
+def _panel_names(node: dict[str, Any]) -> list[str]:
     tabs: list[str] = node.get("tabs", [])
-    return tabs + [name for part in node.get("parts", ()) for name in _names(part)]
+    return tabs + [name for part in node.get("parts", ()) for name in _panel_names(part)]
 
 
-def _fronts(node: dict[str, Any]) -> list[str]:
+def _front_panels(node: dict[str, Any]) -> list[str]:
     fronts: list[str] = node.get("tabs", [])[:1]
-    return fronts + [name for part in node.get("parts", ()) for name in _fronts(part)]
+    return fronts + [name for part in node.get("parts", ()) for name in _front_panels(part)]
 
 
-def _head(node: dict[str, Any]) -> str:
+def _head_panel(node: dict[str, Any]) -> str:
     """Return the panel that represents a node: the first tab of its first part."""
     while parts := node.get("parts"):
         node = parts[0]
-    return str(_ordered(node)[0])
+    return str(_tab_order(node)[0])
 
 
-def _ordered(node: dict[str, Any]) -> list[str]:
+def _tab_order(node: dict[str, Any]) -> list[str]:
     """Return the panels of a tab group in the order of their tabs."""
     order: list[str] = node.get("order", node.get("tabs", []))
     return order
 
 
-def _place(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
+def _place_node(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
     """Place a whole node at the position of its head panel."""
-    head = docks[_head(node)]
-    for name in _ordered(node)[1:]:
+    head = docks[_head_panel(node)]
+    for name in _tab_order(node)[1:]:
         window.tabifyDockWidget(head, docks[name])
     parts = node.get("parts", ())
     for before, part in itertools.pairwise(parts):
-        window.splitDockWidget(docks[_head(before)], docks[_head(part)], _direction(node))
+        window.splitDockWidget(
+            docks[_head_panel(before)], docks[_head_panel(part)], _split_direction(node)
+        )
     for part in parts:
-        _place(window, docks, part)
+        _place_node(window, docks, part)
 
 
-def share_out(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
+def resize_to_shares(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
     """Resize the open docks of a node according to their shares.
 
     Qt distributes the available space in the ratio of the requested sizes.
@@ -227,17 +229,17 @@ def share_out(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
     open_parts = [
         (part, share, open_panels[0])
         for part, share in zip(node.get("parts", ()), shares, strict=True)
-        if (open_panels := [name for name in _names(part) if not docks[name].isHidden()])
+        if (open_panels := [name for name in _panel_names(part) if not docks[name].isHidden()])
     ]
     heads = [docks[head] for _, _, head in open_parts]
     sizes = [math.ceil(_WHOLE * share) for _, share, _ in open_parts]
     if len(heads) > 1:
-        window.resizeDocks(heads, sizes, _direction(node))
+        window.resizeDocks(heads, sizes, _split_direction(node))
     for part, _, _ in open_parts:
-        share_out(window, docks, part)
+        resize_to_shares(window, docks, part)
 
 
-def _direction(node: dict[str, Any]) -> Qt.Orientation:
+def _split_direction(node: dict[str, Any]) -> Qt.Orientation:
     return Qt.Orientation.Horizontal if node["across"] else Qt.Orientation.Vertical
 
 
@@ -249,7 +251,7 @@ def _is_rect(rect: Any) -> bool:
     )
 
 
-def _float(dock: QDockWidget, numbers: list[int]) -> None:
+def _restore_floating(dock: QDockWidget, numbers: list[int]) -> None:
     """Float a dock at its saved geometry, moved onto the window's screen if needed."""
     if isinstance(dock, PanelFrame):
         dock.float_at(QRect(*numbers))

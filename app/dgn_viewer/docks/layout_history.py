@@ -44,13 +44,13 @@ class LayoutHistory(QObject):
         self._undone: list[_Arrangement] = []
         self._putting = False
         self._quiet = QTimer(self, singleShot=True, interval=QUIET)
-        self._quiet.timeout.connect(self.take)
-        docks.changed.connect(self._stir)
-        docks.arrangement.arranged.connect(self._stir)
-        docks.steps.changed.connect(self._stir)
-        docks.steps.zoomed.connect(self._stir)
-        on_event = {kind: lambda _event: self._stir() for kind in _MOVES}
-        self._filter = EventFilter(self, on_event, *docks.docks())
+        self._quiet.timeout.connect(self.record_layout)
+        docks.changed.connect(self._schedule_record)
+        docks.arrangement.arranged.connect(self._schedule_record)
+        docks.steps.changed.connect(self._schedule_record)
+        docks.steps.zoomed.connect(self._schedule_record)
+        on_event = {kind: lambda _event: self._schedule_record() for kind in _MOVES}
+        self._filter = EventFilter(self, on_event, *docks.dock_frames())
 
     @property
     def can_undo(self) -> bool:
@@ -61,25 +61,25 @@ class LayoutHistory(QObject):
         return bool(self._undone)
 
     def undo(self) -> None:
-        self.take()
-        self._go(self._done, self._undone)
+        self.record_layout()
+        self._step_history(self._done, self._undone)
 
     def redo(self) -> None:
-        self.take()
-        self._go(self._undone, self._done)
+        self.record_layout()
+        self._step_history(self._undone, self._done)
 
-    def take(self) -> None:
+    def record_layout(self) -> None:
         """Record the current layout if it has changed.
 
         Panels that a comparison opens or closes and a maximised panel do not count as changes.
         """
         self._quiet.stop()
         if QApplication.mouseButtons() != Qt.MouseButton.NoButton:
-            self._stir()  # still dragging
+            self._schedule_record()  # still dragging
             return
-        if not self._window.isVisible() or self._docks.arrangement.maximised:
+        if not self._window.isVisible() or self._docks.arrangement.maximised_name:
             return
-        layout = self._docks.arrangement.layout()
+        layout = self._docks.arrangement.current_layout()
         if layout["tree"] is None:
             return
         zoom = self._docks.steps.zoom
@@ -101,11 +101,11 @@ class LayoutHistory(QObject):
         self._quiet.stop()
         self._filter.stop()
 
-    def _stir(self) -> None:
+    def _schedule_record(self) -> None:
         if not self._putting:
             self._quiet.start()
 
-    def _go(self, source: list[_Arrangement], target: list[_Arrangement]) -> None:
+    def _step_history(self, source: list[_Arrangement], target: list[_Arrangement]) -> None:
         if not source or self._now is None:
             return
         self._putting = True
@@ -113,17 +113,17 @@ class LayoutHistory(QObject):
             target.append(self._now)
             self._now = source.pop()
             if not is_same(self._now.layout, target[-1].layout):
-                self._docks.arrangement.put_layout(self._now.layout, self._now.preset)
-                QTimer.singleShot(0, self, self._settle)
-            self._docks.steps.put(self._now.zoom)
+                self._docks.arrangement.restore_layout(self._now.layout, self._now.preset)
+                QTimer.singleShot(0, self, self._restore_sizes)
+            self._docks.steps.restore_zoom(self._now.zoom)
         finally:
             self._putting = False
         self.changed.emit()
 
-    def _settle(self) -> None:
+    def _restore_sizes(self) -> None:
         """Resize again once all panels are shown: closed ones accept no size before that."""
         if self._now is not None and self._window.isVisible():
-            self._docks.arrangement.sizes.put(self._now.layout)
+            self._docks.arrangement.sizes.apply_layout_shares(self._now.layout)
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -28,40 +28,40 @@ class LinkedSelection(QObject):
         self.pinned = NOTHING
         self._views: list[SceneView] = []
 
-    def join(self, view: SceneView) -> None:
+    def link_view(self, view: SceneView) -> None:
         self._views.append(view)
-        view.links.pointed.connect(self._point)
-        view.links.pinned.connect(lambda selection: self._pin(view, selection))
-        view.links.light(self.lit)
+        view.links.pointed.connect(self._on_pointed)
+        view.links.pinned.connect(lambda selection: self._set_pinned(view, selection))
+        view.links.outline_selection(self.lit)
 
-    def show(self, examples: tuple[int, ...]) -> None:
+    def outline_examples(self, examples: tuple[int, ...]) -> None:
         """Outline these probe examples until the cursor moves to others."""
-        self._point(make_selection(example=examples))
+        self._on_pointed(make_selection(example=examples))
 
     def unpin(self) -> bool:
         """Clear the pin; return whether anything was pinned."""
         if self.pinned == NOTHING:
             return False
-        self._pin(None, NOTHING)
+        self._set_pinned(None, NOTHING)
         return True
 
-    def _point(self, selection: Selection) -> None:
-        self._light(self.pinned.merged_over(selection))
+    def _on_pointed(self, selection: Selection) -> None:
+        self._outline_selection(self.pinned.merged_over(selection))
 
-    def _pin(self, source: SceneView | None, selection: Selection) -> None:
+    def _set_pinned(self, source: SceneView | None, selection: Selection) -> None:
         """Pin the selection that was clicked in `source`; `NOTHING` unpins."""
         changed, self.pinned = self.pinned != selection, selection
-        self._light(selection)
+        self._outline_selection(selection)
         for view in self._views:
             if view is not source or selection == NOTHING:
-                view.pointer.let_go()
+                view.pointer.clear_pin()
         if changed:
             self.changed.emit()
 
-    def _light(self, selection: Selection) -> None:
+    def _outline_selection(self, selection: Selection) -> None:
         if selection == self.lit:
             return
         self.lit = selection
         for view in self._views:
-            view.links.light(selection)
+            view.links.outline_selection(selection)
         self.lighted.emit(selection)

@@ -46,60 +46,60 @@ class LinkedSteps(QObject):
         self._views: list[SceneView] = []
         self._first: _OfCharts = ()  # the ranges before the axes were first linked
 
-    def join(self, view: SceneView) -> None:
+    def link_view(self, view: SceneView) -> None:
         self._views.append(view)
         view.step_wanted.connect(lambda step: self.wanted.emit(round(step)))
-        view.step_marked.connect(lambda step: self.mark(round(step)))
-        view.steps_zoomed.connect(lambda low, high: self._go((low, high)))
-        view.steps_followed.connect(self.follow)
+        view.step_marked.connect(lambda step: self.mark_step(round(step)))
+        view.steps_zoomed.connect(lambda low, high: self._share_zoom((low, high)))
+        view.steps_followed.connect(self.show_all_steps)
 
-    def mark(self, step: int) -> None:
+    def mark_step(self, step: int) -> None:
         """Add a mark; if there are two already, start over with this one."""
         first_mark = self.marks if len(self.marks) == 1 else ()
         self.marks = (*first_mark, max(step, 0))
         self.changed.emit()
 
-    def clear(self) -> None:
+    def clear_marks(self) -> None:
         if self.marks:
             self.marks = ()
             self.changed.emit()
 
     @property
-    def linked(self) -> bool:
+    def is_linked(self) -> bool:
         return self.zoom.linked
 
-    def toggle(self) -> None:
+    def toggle_link(self) -> None:
         """Link or unlink the zoom of the time axes."""
-        ranges = tuple(view.steps.shown() for view in self._views)
+        ranges = tuple(view.steps.shown_ranges() for view in self._views)
         if self.zoom.own is None:
             self._first = ranges
-        self.zoom = StepZoom(not self.linked, own=ranges)
+        self.zoom = StepZoom(not self.is_linked, own=ranges)
         self.changed.emit()
 
-    def follow(self) -> None:
+    def show_all_steps(self) -> None:
         """Show all steps in all charts, if the axes are linked."""
-        self._go(None)
+        self._share_zoom(None)
 
-    def put(self, zoom: StepZoom) -> None:
+    def restore_zoom(self, zoom: StepZoom) -> None:
         """Restore an earlier `StepZoom`."""
         before, self.zoom = self.zoom, zoom
         followed = zoom.linked and before.linked and zoom.own != before.own
         if zoom.steps != before.steps or followed:
-            self._show()
+            self._apply_zoom()
         if zoom != before:
             self.changed.emit()
 
-    def _go(self, steps: Steps) -> None:
+    def _share_zoom(self, steps: Steps) -> None:
         """Apply the zoom of one chart to all, if the axes are linked."""
-        if self.linked:
+        if self.is_linked:
             self.zoom = StepZoom(True, steps, ())
-            self._show()
+            self._apply_zoom()
             self.zoomed.emit()
 
-    def _show(self) -> None:
+    def _apply_zoom(self) -> None:
         own = self._first if self.zoom.own is None else self.zoom.own
         for index, view in enumerate(self._views):
             if self.zoom.steps is not None:
-                view.steps.zoom(*self.zoom.steps)
+                view.steps.zoom_steps(*self.zoom.steps)
             else:
-                view.steps.put(own[index] if index < len(own) else {})
+                view.steps.restore_ranges(own[index] if index < len(own) else {})

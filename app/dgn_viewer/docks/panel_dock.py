@@ -26,7 +26,13 @@ from dgn_engine.views.reading_age import Age, ReadingAges
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps
-from dgn_viewer.docks.panel_message import PanelMessage, State, footer, is_pending, message
+from dgn_viewer.docks.panel_message import (
+    PanelMessage,
+    State,
+    compose_footer,
+    compose_message,
+    is_pending,
+)
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
@@ -64,7 +70,7 @@ class PanelHeader:
         self.about = self._make_button("What am I seeing?")
         self.export = self._make_button("Export this panel")
 
-    def layout(self) -> QHBoxLayout:
+    def make_layout(self) -> QHBoxLayout:
         parts = (*self._combos.values(), self.dial, self.about, self.export)
         return row((self.facts, 1), *parts, spacing=4)
 
@@ -90,7 +96,7 @@ class PanelHeader:
             combo.setCurrentIndex(combo.findData(chosen_value(view, option)))
             combo.setVisible(len(new_items) > 1)
 
-    def fit(self, width: int) -> None:
+    def fit_width(self, width: int) -> None:
         """Hide the buttons in a narrow panel: the context menu has the same entries."""
         buttons = (self.about, self.export)
         needed = self.width_of(ElidedBox.sizeHint)
@@ -142,22 +148,22 @@ class PictureAge(QObject):
         self._shown: Age | None = None
         self._shown_at = 0.0  # time of the last report
 
-    def follow(self, run: object) -> None:
+    def reset_for_run(self, run: object) -> None:
         """Forget all readings if this is another run than before."""
         self._ages.track_run(run)
 
-    def reach(self, step: int) -> None:
+    def set_run_step(self, step: int) -> None:
         self._ages.record_step(step, self._clock())
 
-    def take(self, read: Mapping[str, int]) -> None:
+    def set_reading_steps(self, read: Mapping[str, int]) -> None:
         """Set the steps of the readings that are drawn, by probe."""
         self._read = read
         self._ages.record_readings(read)
 
-    def now(self, paused: bool) -> Age | None:
+    def current_age(self, paused: bool) -> Age | None:
         return self._ages.stale_age(self._read.values(), self._clock(), paused)
 
-    def show(self, age: Age | None) -> None:
+    def report_age(self, age: Age | None) -> None:
         """Report an age, at most once a second while the charts stay at the same step."""
         before, now = self._shown, self._clock()
         same = age is not None and before is not None and age.step == before.step
@@ -200,7 +206,7 @@ class PanelDock(QWidget):
         self.drawn = DrawnPanel(spec)
         self._linked = linked or LinkedSelection(self)
         self._steps = steps or LinkedSteps(self)
-        self._linked.changed.connect(self._follow)
+        self._linked.changed.connect(self._apply_pin)
         self._steps.changed.connect(self._mark_steps)
         self._shown: Shown | None = None
         self._made_of: tuple[object, ...] = ()  # the inputs of `_shown`
@@ -233,7 +239,7 @@ class PanelDock(QWidget):
         self._progress.cancelled.connect(lambda: self.command_wanted.emit(cancel))
         self._progress.resumed.connect(lambda: self.command_wanted.emit(go_on))
         below = row((self._footer, 1), self._progress)
-        parts = (self._header.layout(), (self._pages, 1), below)
+        parts = (self._header.make_layout(), (self._pages, 1), below)
         column(*parts, into=self, margins=(8, 2, 8, 2), spacing=0)
         self.set_theme(theme)
         self.show_view(View())
@@ -249,26 +255,26 @@ class PanelDock(QWidget):
         """
         self._every = every
         before = self.drawn.view
-        if view.run is not before.run and self.charts.made is not None:
-            self.charts.made.steps.follow()  # a zoom makes no sense for another run's steps
-            self._steps.follow()
-        self.age.follow(view.run)
+        if view.run is not before.run and self.charts.existing_view is not None:
+            self.charts.existing_view.steps.show_all_steps()  # a zoom makes no sense for another run's steps
+            self._steps.show_all_steps()
+        self.age.reset_for_run(view.run)
         if view.run is not before.run or view.pictures is not before.pictures:
             self._linked.unpin()  # the same indices now mean other examples or layers
         self.drawn.view = view = self.drawn.with_choices(view, self._linked.pinned)
         if view.cursor is None:
-            self.age.reach(view.step)
+            self.age.set_run_step(view.step)
         try:
             self._header.fill_combos()
-            content = self._draw()
+            content = self._draw_content()
         except Exception as error:  # last line of defence: one panel must not stop the window
-            self._fail(error)
+            self._show_failure(error)
             return
         self._last_fault = ""
         self._shown = content
         if view.cursor is None and isinstance(content, Scene):
             readings = available_readings(self.spec, view)
-            self.age.take(
+            self.age.set_reading_steps(
                 {reading.probe: reading.step for reading in readings} or {"": content.step}
             )
         self._state = self._state_of(content)
@@ -281,18 +287,18 @@ class PanelDock(QWidget):
             case Empty():
                 self._header.facts.set_facts(())
                 self._footer.set_text("")
-                self.age.show(None)
-                texts = message(self._state, self.spec, view, content)
-                self.message.say(*texts[:2], offer=texts[2])
+                self.age.report_age(None)
+                texts = compose_message(self._state, self.spec, view, content)
+                self.message.show_message(*texts[:2], offer=texts[2])
                 self._pages.setCurrentWidget(self.message)
         self._header.dial.show_view(view)
         self._progress.show_view(view, isinstance(content, Scene))
         self._header.export.setEnabled(isinstance(content, Scene))
 
-    def reach(self, step: int) -> None:
+    def update_staleness(self, step: int) -> None:
         """Update the age after the run has reached a step; dim charts that lag far behind."""
         if self._state in ("live", "paused", "stale") and isinstance(self._shown, Scene):
-            self.age.reach(step)
+            self.age.set_run_step(step)
             before, self._state = self._state, self._state_of(self._shown)
             if "stale" in (before, self._state):
                 self._show_age(self._shown)
@@ -304,30 +310,30 @@ class PanelDock(QWidget):
             ValueError: The panel has no such option. `CHART` is valid for every panel.
         """
         if option_id == CHART:
-            if self.charts.made is not None:
-                self.charts.made.charts.choose(value)
+            if self.charts.existing_view is not None:
+                self.charts.existing_view.charts.choose_chart(value)
         elif not self._header.has_option(option_id):
             raise ValueError(f"panel {self.panel_id!r} has no option {option_id!r}")
         if self.drawn.choose_value(option_id, value):
             self.show_view(self.drawn.view, self._every)
             self.choices_changed.emit()
 
-    def shown(self) -> Shown | None:
+    def shown_content(self) -> Shown | None:
         """Return what is displayed, with the user's chart settings; None after an error."""
         return self._shown
 
-    def state(self) -> State:
+    def panel_state(self) -> State:
         return self._state
 
-    def footer(self) -> str:
+    def footer_text(self) -> str:
         return self._footer.text()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
         for part in (self._header, self._footer, self._progress):
             part.set_theme(theme)
-        if self.charts.made is not None:
-            self.charts.made.set_theme(theme)
+        if self.charts.existing_view is not None:
+            self.charts.existing_view.set_theme(theme)
         self.setAutoFillBackground(True)
         palette = self.palette()
         palette.setColor(self.backgroundRole(), theme.panel)
@@ -343,7 +349,7 @@ class PanelDock(QWidget):
         """Handle arrow keys (move the cursor over entries), Return (pin) and Esc (unpin)."""
         if press_focused_button(event):
             return
-        scene_view, key = self.charts.made, event.key()
+        scene_view, key = self.charts.existing_view, event.key()
         unmodified = event.modifiers() in (
             Qt.KeyboardModifier.NoModifier,
             Qt.KeyboardModifier.KeypadModifier,
@@ -362,14 +368,14 @@ class PanelDock(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._header.fit(self.width())
+        self._header.fit_width(self.width())
 
     def minimumSizeHint(self) -> QSize:
         return QSize(self._header.width_of(ElidedBox.minimumSizeHint), LEAST_HEIGHT)
 
     # Private
 
-    def _draw(self) -> Shown:
+    def _draw_content(self) -> Shown:
         """Return the drawn content, or the current one if none of its inputs has changed."""
         drawn = self.drawn.draw(self.drawn.view)
         if not isinstance(drawn, Scene):
@@ -383,7 +389,9 @@ class PanelDock(QWidget):
             return self._shown
         self._made_of = ()
         scene = with_delta(with_step_cursor(drawn, cursor), marks)
-        content = self.charts.show(scene, self.drawn.draw_with, self.drawn.other_choices)
+        content = self.charts.show_adjusted_scene(
+            scene, self.drawn.draw_with, self.drawn.other_choices
+        )
         self._made_of = made_of
         return content
 
@@ -393,10 +401,10 @@ class PanelDock(QWidget):
         scene = SceneView(self._theme)
         scene.chosen.connect(self.set_choice)
         scene.chart_chosen.connect(lambda key: self.set_choice(CHART, key))
-        scene.charts.choose(self.drawn.choices.get(CHART, ""))
+        scene.charts.choose_chart(self.drawn.choices.get(CHART, ""))
         scene.links.explain = lambda chart, x, y: example_readout(self.drawn.view, chart, x, y)
-        self._linked.join(scene)
-        self._steps.join(scene)
+        self._linked.link_view(scene)
+        self._steps.link_view(scene)
         self._pages.addWidget(scene)
         return scene
 
@@ -410,22 +418,24 @@ class PanelDock(QWidget):
             return "past"
         run = self.drawn.view.run
         trains = run is not None and not run.inspected and self.drawn.view.diverged is None
-        if trains and self.age.now(self.drawn.view.paused):
+        if trains and self.age.current_age(self.drawn.view.paused):
             return "stale"  # also while paused, until the last step has been read
         return "paused" if self.drawn.view.paused else "live"
 
     def _show_age(self, shown: Scene) -> None:
         """Dim charts that do not show the current network, and display their step."""
         state = self._state
-        self._footer.set_text(footer(state, self.spec, self.drawn.view, shown, self._every))
+        self._footer.set_text(compose_footer(state, self.spec, self.drawn.view, shown, self._every))
         diverged = (
             self.drawn.view.diverged is not None and state != "past" and bool(self.spec.probes)
         )
-        self.charts.view.dim(diverged or state == "stale")
+        self.charts.view.set_dimmed(diverged or state == "stale")
         self._header.facts.set_dimmed(diverged or state == "stale")
-        self.age.show(self.age.now(self.drawn.view.paused) if state == "stale" else None)
+        self.age.report_age(
+            self.age.current_age(self.drawn.view.paused) if state == "stale" else None
+        )
 
-    def _follow(self) -> None:
+    def _apply_pin(self) -> None:
         """Select the pinned subject, or go back to the choice before the pin."""
         self.drawn.follow_pin()
         view = self.drawn.view
@@ -440,7 +450,7 @@ class PanelDock(QWidget):
         ):
             self.show_view(self.drawn.view, self._every)
 
-    def _fail(self, error: Exception) -> None:
+    def _show_failure(self, error: Exception) -> None:
         details = "".join(traceback.format_exception(error))
         self._shown = None
         self._state = "failed"
@@ -449,8 +459,8 @@ class PanelDock(QWidget):
             f"({type(error).__name__}). The next frame will retry."
         )
         self._header.facts.set_facts(())
-        self.age.show(None)
-        self.message.say("This panel failed", sentence, details)
+        self.age.report_age(None)
+        self.message.show_message("This panel failed", sentence, details)
         self._pages.setCurrentWidget(self.message)
         self._header.export.setEnabled(False)
         self._footer.set_text("")

@@ -21,7 +21,7 @@ from dgn_engine.views.layout_presets import (
     preset_tree,
 )
 from dgn_engine.views.reading_age import ReadingAges
-from dgn_viewer.docks.dock_layout import arranged, described, share_out
+from dgn_viewer.docks.dock_layout import apply_layout, describe_layout, resize_to_shares
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.panel_dock import PanelDock
@@ -43,11 +43,11 @@ class MaximisedPanel:
         self.open: frozenset[str] = frozenset()  # panels open before
         self.layout: dict[str, Any] = {}  # layout before, as from `describe_layout`
 
-    def enter(self, name: str) -> None:
+    def fill_window(self, name: str) -> None:
         """Dock this panel and hide all others."""
-        self.leave()
+        self.restore_window()
         self.open = frozenset(n for n, dock in self._docks.items() if not dock.isHidden())
-        self.layout = described(self._window, self._docks)
+        self.layout = describe_layout(self._window, self._docks)
         self._state = self._window.saveState()
         self.name = name
         for other, dock in self._docks.items():
@@ -56,7 +56,7 @@ class MaximisedPanel:
         self._docks[name].setFloating(False)
         self._docks[name].show()
 
-    def leave(self) -> None:
+    def restore_window(self) -> None:
         """Restore the layout before, but keep other docks and toolbars as they are now."""
         if not self.name:
             return
@@ -87,45 +87,47 @@ class PanelSizes:
         self._window, self._docks, self._specs, self._large = window, docks, specs, large
         self._known: dict[frozenset[str], Node] = {}  # last layout of each set of panels
 
-    def open(self) -> frozenset[str]:
+    def docked_panels(self) -> frozenset[str]:
         """Return the panels that are docked in the window."""
         docks = self._docks.items()
         return frozenset(n for n, dock in docks if not (dock.isHidden() or dock.isFloating()))
 
-    def keep(self) -> None:
+    def remember_sizes(self) -> None:
         """Remember the sizes of the docked panels, for when one of them is reopened."""
         if self._large.name:
             return
-        if (tree := described(self._window, self._docks)["tree"]) is not None:
-            self._known[self.open()] = tree
+        if (tree := describe_layout(self._window, self._docks)["tree"]) is not None:
+            self._known[self.docked_panels()] = tree
 
-    def give(self, usual: Node | None) -> None:
+    def apply_known_sizes(self, usual: Node | None) -> None:
         """Apply the remembered sizes of the docked panels, or those of `usual`."""
-        self.activate()
-        names = self.open()
+        self.activate_layout()
+        names = self.docked_panels()
         tree, current_tree = (
             self._known.get(names, usual),
-            described(self._window, self._docks)["tree"],
+            describe_layout(self._window, self._docks)["tree"],
         )
         if tree is not None and layout_outline(tree, names) == layout_outline(current_tree, names):
-            share_out(self._window, self._docks, tree)
+            resize_to_shares(self._window, self._docks, tree)
 
-    def put(self, layout: dict[str, Any]) -> None:
+    def apply_layout_shares(self, layout: dict[str, Any]) -> None:
         """Apply the shares of a layout that the docks are already arranged in."""
-        self.activate()
-        share_out(self._window, self._docks, layout["tree"])
+        self.activate_layout()
+        resize_to_shares(self._window, self._docks, layout["tree"])
 
-    def activate(self) -> None:
+    def activate_layout(self) -> None:
         """Make the window process pending layout changes now."""
         if (window_layout := self._window.layout()) is not None:
             window_layout.activate()
 
-    def give_place(self, name: str) -> None:
+    def tabify_in_column(self, name: str) -> None:
         """Add a panel that is closed by default as a tab of the last panel of its column."""
         spec, dock = self._specs[name], self._docks[name]
         if spec.opened or spec.compares or dock.isFloating():
             return
-        others = [n for n in self.open() if self._specs[n].area == spec.area] or [*self.open()]
+        others = [n for n in self.docked_panels() if self._specs[n].area == spec.area] or [
+            *self.docked_panels()
+        ]
         if others:
             last = max(others, key=lambda n: self._docks[n].geometry().bottom())
             self._window.tabifyDockWidget(self._docks[last], dock)
@@ -169,23 +171,23 @@ class PanelArrangement(QObject):
         self._large = MaximisedPanel(window, docks)
         self.sizes = PanelSizes(window, docks, specs, self._large)
         self._refitting = QTimer(self, singleShot=True, interval=0)
-        self._refitting.timeout.connect(self._refit)
+        self._refitting.timeout.connect(self._refit_preset)
 
     @property
-    def maximised(self) -> str:
+    def maximised_name(self) -> str:
         """The maximised panel, or ''."""
         return self._large.name
 
-    def maximise(self, name: str) -> None:
+    def maximise_panel(self, name: str) -> None:
         with self._settled():
-            self._large.enter(name)
+            self._large.fill_window(name)
 
-    def restore(self) -> None:
+    def restore_panels(self) -> None:
         """Restore the layout from before a panel was maximised."""
         name = self._large.name
         if name:
             with self._settled():
-                self._large.leave()
+                self._large.restore_window()
             self.restored.emit(name)
             self.arranged.emit()
 
@@ -193,23 +195,23 @@ class PanelArrangement(QObject):
         """Return whether the panel is open, possibly behind another tab."""
         return name in self._large.open if self._large.name else not self._docks[name].isHidden()
 
-    def open(self, name: str) -> None:
+    def open_panel(self, name: str) -> None:
         """Bring a panel to the front, and dock it first if it is closed."""
         if self._large.name != name:
-            self.restore()
+            self.restore_panels()
         closed = self._docks[name].isHidden()
         if closed:
-            self.sizes.give_place(name)
+            self.sizes.tabify_in_column(name)
         self._docks[name].come_to_front()
         if closed:
-            self.sizes.give(self._tree)
+            self.sizes.apply_known_sizes(self._tree)
 
     @property
     def preset(self) -> str:
         """The name of the current preset; '' once the user has changed the layout."""
         return self._preset if self._is_preset() else ""
 
-    def stands_as(self, preset: str) -> bool:
+    def is_showing_preset(self, preset: str) -> bool:
         return self._preset == preset and self._is_preset()
 
     def comparing_changed(self) -> bool:
@@ -217,44 +219,48 @@ class PanelArrangement(QObject):
         before, self._told_comparing = self._told_comparing, self._comparing
         return before != self._comparing
 
-    def arrange(self, preset: str = OVERVIEW) -> None:
+    def arrange_preset(self, preset: str = OVERVIEW) -> None:
         """Arrange the panels in a preset, for the current size of the window."""
-        self.restore()
-        tree = preset_tree(PRESETS[preset], self._specs, self._wanted(preset), self._height())
+        self.restore_panels()
+        tree = preset_tree(
+            PRESETS[preset], self._specs, self._preset_panels(preset), self._docks_height()
+        )
         if tree is None:
             return
         front = self._front()
         with self._settled():
-            arranged(self._window, self._docks, {"tree": tree})
+            apply_layout(self._window, self._docks, {"tree": tree})
             for name, spec in self._specs.items():
                 if spec.compares and not self._comparing:
                     self._docks[name].hide()
         self._preset, self._tree, self._before = preset, tree, None
-        share_out(self._window, self._docks, tree)
+        resize_to_shares(self._window, self._docks, tree)
         if front and not self._docks[front].isHidden():
             self._docks[front].raise_()
         self.arranged.emit()
 
-    def adopt(self, preset: str) -> bool:
+    def adopt_preset(self, preset: str) -> bool:
         """Treat the current layout as this preset; return False if there is no such preset."""
         if preset not in PRESETS:
             return False
         self._preset, self._adopting = preset, True
-        self._tree = preset_tree(PRESETS[preset], self._specs, self._wanted(preset), self._height())
+        self._tree = preset_tree(
+            PRESETS[preset], self._specs, self._preset_panels(preset), self._docks_height()
+        )
         self._refitting.start()
         return True
 
-    def compare(self, on: bool) -> None:
+    def set_comparing(self, on: bool) -> None:
         """Open the panels of a comparison, or close them and restore the layout before."""
         if on == self._comparing:
             return
-        self.restore()
+        self.restore_panels()
         self._comparing = on
         if on:
             self._before = self._window.saveState(), self._preset, self._tree
             for name, dock in self._docks.items():
                 dock.setVisible(self._specs[name].compares or not dock.isHidden())
-            self.share_out()
+            self.resize_panels()
             if self._preset:  # again, once the rows for A and B have taken their height
                 self._refitting.start()
         elif self._before is not None:
@@ -265,40 +271,42 @@ class PanelArrangement(QObject):
             for name, dock in self._docks.items():
                 dock.setVisible(not self._specs[name].compares and not dock.isHidden())
 
-    def share_out(self) -> None:
+    def resize_panels(self) -> None:
         """Resize columns and panels to their shares, tabbing panels in a low window."""
-        self.sizes.activate()
-        self._refit()
+        self.sizes.activate_layout()
+        self._refit_preset()
         if self._tree is not None:
-            share_out(self._window, self._docks, self._tree)
+            resize_to_shares(self._window, self._docks, self._tree)
         self.arranged.emit()
 
-    def layout(self) -> dict[str, Any]:
+    def current_layout(self) -> dict[str, Any]:
         """Return the layout as `describe_layout` does, ignoring a maximised panel."""
-        return self._large.layout if self._large.name else described(self._window, self._docks)
+        return (
+            self._large.layout if self._large.name else describe_layout(self._window, self._docks)
+        )
 
-    def put_layout(self, layout: Any, preset: str = "") -> bool:
+    def restore_layout(self, layout: Any, preset: str = "") -> bool:
         """Restore a layout; return False and change nothing if it is invalid.
 
         Args:
             layout: A layout from `current_layout`, possibly from an untrusted file.
             preset: The name of its preset, or ''.
         """
-        self.restore()
-        applied = arranged(self._window, self._docks, layout)
+        self.restore_panels()
+        applied = apply_layout(self._window, self._docks, layout)
         if applied:
             self._preset, self._tree = "", None
-            self.adopt(preset)
+            self.adopt_preset(preset)
             self.arranged.emit()
         return applied
 
-    def resize(self, _event: object = None) -> None:
+    def schedule_refit(self, _event: object = None) -> None:
         if self._preset:
             self._refitting.start()
 
     # Private
 
-    def _wanted(self, preset: str) -> tuple[str, ...]:
+    def _preset_panels(self, preset: str) -> tuple[str, ...]:
         """Return the panels that the preset would show now."""
         specs = self._specs.items()
         known = {name for name, spec in specs if not spec.compares or self._comparing}
@@ -310,7 +318,7 @@ class PanelArrangement(QObject):
             n for n in self._specs if n in known and (n in preset_panels or self.is_open(n))
         )
 
-    def _height(self) -> float:
+    def _docks_height(self) -> float:
         """Return the height available to docked panels, in pixels."""
         rects = [
             dock.geometry()
@@ -324,31 +332,32 @@ class PanelArrangement(QObject):
     def _is_preset(self) -> bool:
         if not self._preset or self._tree is None:
             return False
-        layout, specs = self.layout(), self._specs.items()
+        layout, specs = self.current_layout(), self._specs.items()
         preset_panels = {name for name, spec in specs if not spec.compares or self._comparing}
         same = layout_outline(layout["tree"], self._specs) == layout_outline(
             self._tree, preset_panels
         )
         return same and not layout["floating"]
 
-    def _refit(self) -> None:
+    def _refit_preset(self) -> None:
         """Arrange the same preset again if the window's new size asks for another tree."""
         if self._large.name or not self._preset:
             return
-        panels = self._wanted(self._preset)
+        panels = self._preset_panels(self._preset)
         if self._adopting and self._visible():  # the panels have their geometry only now
             self._adopting, preset = False, PRESETS[self._preset]
             self._tree = (
-                find_matching_tree(self.layout()["tree"], preset, self._specs, panels) or self._tree
+                find_matching_tree(self.current_layout()["tree"], preset, self._specs, panels)
+                or self._tree
             )
-        tree = preset_tree(PRESETS[self._preset], self._specs, panels, self._height())
+        tree = preset_tree(PRESETS[self._preset], self._specs, panels, self._docks_height())
         if (
             layout_outline(tree, panels) == layout_outline(self._tree, panels)
             or not self._is_preset()
         ):
             return
         before = self._before
-        self.arrange(self._preset)
+        self.arrange_preset(self._preset)
         self._before = before
 
 
@@ -375,13 +384,18 @@ class PanelDocks(QObject):
         self._docks: dict[str, PanelFrame] = {}
         self._titles: dict[str, DockTitle] = {}
         self.arrangement = PanelArrangement(
-            window, self._docks, self._specs, self.visible, self.front, self._settled
+            window,
+            self._docks,
+            self._specs,
+            self.visible_panels,
+            self.front_panel,
+            self._batch_changes,
         )
         self.arrangement.restored.connect(lambda name: self._titles[name].show_maximised(False))
         for name, spec in specs.items():
-            self._add(name, spec, theme)
+            self._add_panel(name, spec, theme)
         callbacks = {
-            QEvent.Type.Resize: self.arrangement.resize,
+            QEvent.Type.Resize: self.arrangement.schedule_refit,
             QEvent.Type.WindowActivate: self._raise_floating,
         }
         EventFilter(self, callbacks, window)
@@ -389,7 +403,7 @@ class PanelDocks(QObject):
         assert isinstance(application, QApplication)
         application.focusChanged.connect(self._on_focus)
 
-    def _add(self, name: str, spec: PanelSpec, theme: Theme) -> None:
+    def _add_panel(self, name: str, spec: PanelSpec, theme: Theme) -> None:
         dock = PanelFrame(spec.title, self.window)
         dock.setObjectName(f"panel.{name}")
         linked, steps, ages = self.linked, self.steps, self.ages
@@ -397,48 +411,48 @@ class PanelDocks(QObject):
         dock.setWidget(host)
         title = DockTitle(dock)
         dock.setTitleBarWidget(title)
-        title.pressed.connect(lambda: self.choose(name))
+        title.pressed.connect(lambda: self.set_front_panel(name))
         host.age.changed.connect(title.show_age)
-        host.age.became_stale.connect(lambda words: self._say_stale(name, words))
+        host.age.became_stale.connect(lambda words: self._announce_stale(name, words))
         title.maximised.connect(lambda: self.toggle_maximised(name))
         self._titles[name] = title
-        dock.closing.connect(self.arrangement.sizes.keep)
+        dock.closing.connect(self.arrangement.sizes.remember_sizes)
         dock.visibilityChanged.connect(lambda seen, name=name: self._on_visibility(name, seen))
         self.hosts[name] = host
         self._docks[name] = dock
 
-    def docks(self) -> tuple[PanelFrame, ...]:
+    def dock_frames(self) -> tuple[PanelFrame, ...]:
         """Return the dock widgets, for observers of their geometry."""
         return tuple(self._docks.values())
 
     # Visibility
 
-    def visible(self) -> tuple[str, ...]:
+    def visible_panels(self) -> tuple[str, ...]:
         """Return the panels that are open and not hidden by another tab."""
         return tuple(name for name in self.hosts if name in self._seen)
 
-    def toggle(self, name: str) -> None:
+    def toggle_panel(self, name: str) -> None:
         """Close a visible panel, or bring it to the front if it is hidden."""
         dock = self._docks[name]
         covered = dock.isFloating() and not dock.isActiveWindow()
-        if name in self._seen and not covered and not self.arrangement.maximised:
+        if name in self._seen and not covered and not self.arrangement.maximised_name:
             dock.close()
         else:
-            self.show(name)
+            self.show_panel(name)
 
-    def show(self, name: str) -> None:
-        self.arrangement.open(name)
-        self.choose(name)
+    def show_panel(self, name: str) -> None:
+        self.arrangement.open_panel(name)
+        self.set_front_panel(name)
 
-    def front(self) -> str:
+    def front_panel(self) -> str:
         """Return the panel that commands apply to.
 
         This is the one last clicked or focused, or else the first visible one.
         """
-        visible_names = self.visible()
+        visible_names = self.visible_panels()
         return self._front if self._front in visible_names else next(iter(visible_names), "")
 
-    def choose(self, name: str) -> None:
+    def set_front_panel(self, name: str) -> None:
         """Apply commands to this panel from now on, and mark its title."""
         self._front = name
         self._mark_front()
@@ -450,18 +464,18 @@ class PanelDocks(QObject):
 
     def go_to_step(self, step: int) -> bool:
         """Show a step on all visible time axes; return False if there are none."""
-        scenes = [self.hosts[name].charts.view for name in self.visible()]
+        scenes = [self.hosts[name].charts.view for name in self.visible_panels()]
         results = [scene.steps.go_to(step, step, back=False) for scene in scenes]
         return any(results)
 
     def toggle_maximised(self, name: str = "") -> None:
         """Maximise a panel (by default the front one), or restore the layout before."""
-        name = name or self.front()
-        if self.arrangement.maximised or not name:
-            self.arrangement.restore()
+        name = name or self.front_panel()
+        if self.arrangement.maximised_name or not name:
+            self.arrangement.restore_panels()
             return
-        self.arrangement.maximise(name)
-        self.choose(name)
+        self.arrangement.maximise_panel(name)
+        self.set_front_panel(name)
         self._titles[name].show_maximised(True)
 
     def set_theme(self, theme: Theme) -> None:
@@ -481,7 +495,7 @@ class PanelDocks(QObject):
                 dock.raise_()
 
     @contextmanager
-    def _settled(self) -> Iterator[None]:
+    def _batch_changes(self) -> Iterator[None]:
         """Emit `changed` only once for everything that happens in this context."""
         before = set(self._seen)
         self._settling = True
@@ -494,33 +508,35 @@ class PanelDocks(QObject):
                 self.changed.emit()
 
     def _on_visibility(self, name: str, seen: bool) -> None:
-        if seen == (name in self._seen) or not self._lives():
+        if seen == (name in self._seen) or not self._is_alive():
             return
         (self._seen.add if seen else self._seen.discard)(name)
         if self._settling:
             return
-        if name == self.arrangement.maximised and self._docks[name].isHidden():  # it was closed
-            self.arrangement.restore()
+        if (
+            name == self.arrangement.maximised_name and self._docks[name].isHidden()
+        ):  # it was closed
+            self.arrangement.restore_panels()
             self._docks[name].hide()
         self._mark_front()
         self.changed.emit()
 
     def _on_focus(self, _before: QWidget | None, now: QWidget | None) -> None:
-        if (name := self._panel_of(now)) and self._lives():
-            self.choose(name)
+        if (name := self._panel_of(now)) and self._is_alive():
+            self.set_front_panel(name)
 
-    def _say_stale(self, name: str, words: str) -> None:
-        if name == self.front():
+    def _announce_stale(self, name: str, words: str) -> None:
+        if name == self.front_panel():
             announce(self.hosts[name], f"{self._specs[name].title}: {words}", urgent=False)
 
-    def _lives(self) -> bool:
+    def _is_alive(self) -> bool:
         """Return False while the window is deleted, when panels also hide and lose focus."""
         return isValid(self.window) and all(map(isValid, self._titles.values()))
 
     def _mark_front(self) -> None:
-        front = self.front()
+        front = self.front_panel()
         for name, title in self._titles.items():
-            title.mark(name == front)
+            title.mark_front(name == front)
 
     def _panel_of(self, widget: QWidget | None) -> str:
         while widget is not None:

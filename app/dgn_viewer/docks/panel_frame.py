@@ -36,13 +36,13 @@ class DockTitle(QFrame):
         self._theme = LIGHT
         self._large = False
         self._name = name = ElidedLabel(title, role="heading")
-        self._maximise = self._button(f"Maximise or restore {title} (double-click)")
+        self._maximise = self._make_button(f"Maximise or restore {title} (double-click)")
         self._maximise.clicked.connect(self.maximised)
         self._maximise.setHidden(not fills)
         self._fills = fills
-        self._float = self._button(f"Float or dock {title}")
+        self._float = self._make_button(f"Float or dock {title}")
         self._float.clicked.connect(lambda: _toggle_floating(dock))
-        self._close = self._button(f"Close {title}")
+        self._close = self._make_button(f"Close {title}")
         self._close.clicked.connect(dock.close)
         self._age = age = ElidedLabel(mode=Qt.TextElideMode.ElideRight, role="small")
         age.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -56,7 +56,7 @@ class DockTitle(QFrame):
         self._close.setIcon(icon("close", theme, colour=theme.muted))
         self.show_maximised(self._large)
 
-    def mark(self, front: bool) -> None:
+    def mark_front(self, front: bool) -> None:
         """Highlight the title if commands apply to this panel."""
         if front != self.property("front"):
             self.setProperty("front", front)
@@ -89,7 +89,7 @@ class DockTitle(QFrame):
         elif event.button() == Qt.MouseButton.LeftButton:
             self.maximised.emit()
 
-    def _button(self, tip: str) -> QToolButton:
+    def _make_button(self, tip: str) -> QToolButton:
         button = QToolButton(self)
         button.setToolTip(plain_tip(tip))
         button.setAccessibleName(tip)

@@ -33,7 +33,9 @@ def is_pending(spec: PanelSpec, view: View) -> bool:
     return any(reading.pending for reading in available_readings(spec, view))
 
 
-def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[str, str, str]:
+def compose_message(
+    state: State, spec: PanelSpec, view: View, empty: Empty
+) -> tuple[str, str, str]:
     """Return the heading, the sentence, and the label of the button ('' for no button)."""
     if state == "reading":
         return "In progress", empty.reason, ""
@@ -62,7 +64,7 @@ def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[st
     return "Waiting for the first frame", empty.reason, ""
 
 
-def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float) -> str:
+def compose_footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float) -> str:
     """Return the footer: state, step, drawing interval, omissions, and the scene's note.
 
     `every` is the time between two drawings, in seconds.
@@ -73,14 +75,14 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
     if view.diverged is not None:
         parts = [describe_divergence(view)]
     parts.append(", ".join(filter(None, (f"step {scene.step:,}", describe_outdated(spec, view)))))
-    parts.extend(_pace(spec, view, every))
+    parts.extend(_describe_pace(spec, view, every))
     parts.extend(list_remarks(spec, view))
     parts.extend(describe_left_out(spec, view, scene))
-    parts.extend(_gaps(spec, view, scene))
+    parts.extend(_describe_gaps(spec, view, scene))
     return " · ".join([*parts, scene.note] if scene.note else parts)
 
 
-def _pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:
+def _describe_pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:
     """Return the update interval while the charts update regularly, else nothing.
 
     They do not when the run is stopped, at a past step, or for a reading that was cancelled or is
@@ -94,7 +96,7 @@ def _pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:
     return (f"every {format_duration(longest)}",) if longest > 0 else ()
 
 
-def _gaps(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
+def _describe_gaps(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
     """Return the last gap in the traces, from steps at which no open panel requested them."""
     gaps = [gap for probe in spec.probes for gap in view.gaps.get(probe, ())]
     if not gaps or not any(chart.has_step_axis for chart in scene.charts):
@@ -136,9 +138,9 @@ class PanelMessage(QWidget):
         page.setAccessibleName("Panel message")
         page.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         column((page, 1), (self._details, 2), into=self)
-        self.say("", "")
+        self.show_message("", "")
 
-    def say(self, heading: str, sentence: str, details: str = "", offer: str = "") -> None:
+    def show_message(self, heading: str, sentence: str, details: str = "", offer: str = "") -> None:
         """Show a message.
 
         Args:
@@ -157,7 +159,7 @@ class PanelMessage(QWidget):
         self._copy.setVisible(bool(details))
         self._details.setVisible(bool(details) and self._more.isChecked())
 
-    def words(self) -> tuple[str, str, str]:
+    def displayed_text(self) -> tuple[str, str, str]:
         return self._heading.text(), self._sentence.text(), self._details.toPlainText()
 
     def _copy_details(self) -> None:

@@ -61,76 +61,76 @@ class PanelScheduler(QObject):
         self._rearranged = False  # visibility changed since probes were last requested
         self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self.take_turn)
-        docks.changed.connect(self._look_elsewhere)
+        docks.changed.connect(self._on_panels_changed)
         for name, host in docks.hosts.items():
-            host.choices_changed.connect(partial(self._chosen_in, name))
+            host.choices_changed.connect(partial(self._on_panel_choice, name))
 
-    def refresh(self) -> None:
+    def schedule_refresh(self) -> None:
         """Draw the panels that are due, and the others when their interval has elapsed."""
         if not self._asked:
             self._asked = True
             self._timer.start(0)
 
     @property
-    def waits(self) -> int | None:
+    def wait_ms(self) -> int | None:
         """Milliseconds between the last turn and the next; None if none is scheduled."""
         return self._timer.interval() if self._timer.isActive() else None
 
     def stop(self) -> None:
         self._timer.stop()
 
-    def follow(self, watching: Watching | None) -> None:
+    def update_pace(self, watching: Watching | None) -> None:
         """Adapt to the engine's pace, and report the window's own cost to it."""
         self._pace.update_interval(watching)
         settings = self._history.state.settings
         self._back.update_share(watching, settings is not None and settings.pace > 0.0)
         if self._history.past is None:
-            for name in self._docks.visible():
-                self._docks.hosts[name].reach(self._history.step)
+            for name in self._docks.visible_panels():
+                self._docks.hosts[name].update_staleness(self._history.step)
         if watching is not None:
             report = self._pace.report_costs(self._clock(), self._busy())
             if report is not None:
                 self._send(report)
 
-    def stale(self) -> tuple[str, ...]:
+    def stale_panels(self) -> tuple[str, ...]:
         """Return the visible panels that do not show the newest data, in drawing order."""
-        names = [name for name in self._docks.visible() if self._is_stale(name)]
+        names = [name for name in self._docks.visible_panels() if self._is_stale(name)]
         specs = self._specs
         return tuple(
             sorted(names, key=lambda name: (not specs[name].prompt, self._when.get(name, 0.0)))
         )
 
-    def charge(self, seconds: float) -> None:
+    def charge_seconds(self, seconds: float) -> None:
         """Add CPU time that another thread spent on drawing, in seconds."""
         self._pace.record_other_thread(seconds)
 
-    def look_back_in(self) -> float:
+    def seconds_until_look_back(self) -> float:
         """Return the seconds until another past step may be drawn; 0 for immediately."""
         return self._back.seconds_until_next(self._clock())
 
     def draw_now(self) -> None:
-        for name in self.stale():
-            self._draw(name)
-        self._watch()
+        for name in self.stale_panels():
+            self._draw_panel(name)
+        self._request_probes()
 
     def watch_again(self) -> None:
         self._watched = None
-        self._watch()
+        self._request_probes()
 
-    def _look_elsewhere(self) -> None:
+    def _on_panels_changed(self) -> None:
         """Request probes on the next turn.
 
         Restoring a layout hides all panels for a moment, which must not interrupt their traces.
         """
         self._rearranged = True
-        self.refresh()
+        self.schedule_refresh()
 
-    def _chosen_in(self, name: str) -> None:
+    def _on_panel_choice(self, name: str) -> None:
         self._when.pop(name, None)  # draw a user's choice immediately
-        self._watch()
-        self.refresh()
+        self._request_probes()
+        self.schedule_refresh()
 
-    def _due(self, name: str) -> float:
+    def _due_time(self, name: str) -> float:
         """Return the time at which a panel may be drawn again; 0 if it was never drawn."""
         if name not in self._when:
             return 0.0
@@ -146,7 +146,7 @@ class PanelScheduler(QObject):
 
         These do not wait for the regular interval: the engine has budgeted for them already.
         """
-        before, after = self._drawn[name][0], self._key(name)[0]
+        before, after = self._drawn[name][0], self._drawing_key(name)[0]
         if [revision[:2] for revision in before] != [revision[:2] for revision in after]:
             return True
         if not self._specs[name].probes or before == after:
@@ -163,34 +163,36 @@ class PanelScheduler(QObject):
         """Draw the next panel that is due, if any, and schedule the next turn."""
         self._asked = False
         if self._rearranged:
-            self._watch()
-        waiting = self.stale()
+            self._request_probes()
+        waiting = self.stale_panels()
         if not waiting or self._docks.window.isMinimized():
             return
         now = self._clock()
-        due = {name: self._due(name) for name in waiting}
+        due = {name: self._due_time(name) for name in waiting}
         name = next((name for name in waiting if due[name] <= now), None)
         if name is not None:
-            self._draw(name)
-            self._watch()
+            self._draw_panel(name)
+            self._request_probes()
             # Let Qt paint and handle input before the next panel.
             self._timer.start(0)
         else:
             wait = min(min(due.values()) - now, LONGEST_WAIT)
             self._timer.start(max(1, math.ceil(1000 * wait)))
 
-    def _draw(self, name: str) -> None:
+    def _draw_panel(self, name: str) -> None:
         host = self._docks.hosts[name]
         now, began = self._clock(), self._busy()
-        painting = host.charts.painting()
+        painting = host.charts.painting_seconds()
         painted = painting - self._painting.get(name, painting)
         before = self._drawn.get(name)
-        key = self._drawn[name] = self._key(name)  # before drawing, so that a failure does not loop
-        self._owe(name, before[0] if before is not None else (), key[0])
+        key = self._drawn[name] = self._drawing_key(
+            name
+        )  # before drawing, so that a failure does not loop
+        self._flag_changed_panel(name, before[0] if before is not None else (), key[0])
         self._when[name] = now
         self._painting[name] = painting
         host.show_view(self._history.view(host.drawn.choices), self._pace.redraw_interval)
-        if self._history.past is None and isinstance(content := host.shown(), Scene):
+        if self._history.past is None and isinstance(content := host.shown_content(), Scene):
             self.drawn.emit(content.step)
         cost = self._busy() - began + painted
         if self._history.past is None:
@@ -198,7 +200,9 @@ class PanelScheduler(QObject):
         else:  # not caused by a reading
             self._back.record_drawing(cost, self._clock())
 
-    def _owe(self, name: str, before: tuple[Revision, ...], now: tuple[Revision, ...]) -> None:
+    def _flag_changed_panel(
+        self, name: str, before: tuple[Revision, ...], now: tuple[Revision, ...]
+    ) -> None:
         """After a change that affects all panels, mark the next reading as urgent."""
         if [revision[:2] for revision in before] != [revision[:2] for revision in now]:
             self._owed.add(name)
@@ -206,17 +210,17 @@ class PanelScheduler(QObject):
             self._owed.discard(name)
 
     def _is_stale(self, name: str) -> bool:
-        return self._drawn.get(name) != self._key(name)
+        return self._drawn.get(name) != self._drawing_key(name)
 
-    def _key(self, name: str) -> tuple[tuple[Revision, ...], Hashable]:
+    def _drawing_key(self, name: str) -> tuple[tuple[Revision, ...], Hashable]:
         sources = self._specs[name].probes or (TRAINING,)
         revisions = tuple(self._history.revision(source) for source in sources)
         return revisions, tuple(sorted(self._docks.hosts[name].drawn.choices.items()))
 
-    def _watch(self) -> None:
+    def _request_probes(self) -> None:
         self._rearranged = False
         merged: dict[str, dict[str, OptionValue]] = {}
-        for name in self._docks.visible():
+        for name in self._docks.visible_panels():
             for request in self._docks.hosts[name].drawn.probe_requests():
                 merged.setdefault(request.probe, {}).update(request.options)
         requests = tuple(

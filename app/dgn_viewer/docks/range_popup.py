@@ -45,9 +45,9 @@ class RangePopup(QFrame):
         self._layout = column(*parts, into=self, margins=(12, 8, 12, 8), spacing=8)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
 
-    def open(self, place: QPoint) -> None:
+    def open_at(self, place: QPoint) -> None:
         """Show the popup near a screen position, inside the window."""
-        self._fit()
+        self._fit_size()
         over = self._over
         self.move(over.mapFromGlobal(place))
         self._keep_inside()
@@ -81,7 +81,7 @@ class RangePopup(QFrame):
 
     def _make_room(self) -> None:
         if self.isVisible():
-            self._fit()
+            self._fit_size()
             self._keep_inside()
 
     def _keep_inside(self) -> None:
@@ -89,7 +89,7 @@ class RangePopup(QFrame):
         max_position = self._over.width() - self.width(), self._over.height() - self.height()
         self.move(max(min(self.x(), max_position[0]), 0), max(min(self.y(), max_position[1]), 0))
 
-    def _fit(self) -> None:
+    def _fit_size(self) -> None:
         self.setFixedWidth(2 * _FIELD + 72)
         self._layout.activate()
         self.setFixedHeight(self._layout.totalHeightForWidth(self.width()))

@@ -59,7 +59,7 @@ class RefinementBar(QWidget):
     def show_view(self, view: View, picture: bool) -> None:
         """Update the bar; `picture` is False if the panel's message offers to resume."""
         ours, theirs = available_readings(self._spec, view), compared_readings(self._spec, view)
-        busy = _slowest(ours) or _slowest(theirs)
+        busy = _slowest_reading(ours) or _slowest_reading(theirs)
         cancelled = any(reading.cancelled for reading in (*ours, *theirs))
         button = self.focusWidget()
         focused = button is not None and button.hasFocus()
@@ -71,14 +71,14 @@ class RefinementBar(QWidget):
             # Qt would focus the next button, whichever that is.
             self.window().setFocus(Qt.FocusReason.OtherFocusReason)
         if busy is not None:
-            whose = "" if _slowest(ours) else "B: "
+            whose = "" if _slowest_reading(ours) else "B: "
             time_text = f"{time_left(busy.left)} left" if busy.left > 0.0 else ""
             self._left.setText(whose + time_text)
             self._bar.setValue(round(1000 * busy.progress))
             done = f"{format_percent(busy.progress, 0)} of the next estimate computed"
             self._bar.setToolTip(plain_tip(done))
 
-    def words(self) -> str:
+    def time_left_text(self) -> str:
         """Return the displayed time left, or ''."""
         return "" if self._left.isHidden() else self._left.text()
 
@@ -86,7 +86,7 @@ class RefinementBar(QWidget):
         self._cancel.setIcon(icon("close", theme, colour=theme.muted))
 
 
-def _slowest(readings: tuple[Reading, ...]) -> Reading | None:
+def _slowest_reading(readings: tuple[Reading, ...]) -> Reading | None:
     """Return the reading in progress with the most time left; None if there is none."""
     under_way = [reading for reading in readings if reading.progress < 1.0]
     return max(under_way, key=lambda reading: (reading.left, -reading.progress), default=None)

@@ -40,16 +40,16 @@ class TextLine(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(120, round(self._type().height) + 4)
+        return QSize(120, round(self._text_style().height) + 4)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        style = self._type()
+        style = self._text_style()
         painter = QPainter(self)
-        text = style.shortened(self._text, self.width())
+        text = style.shorten_label(self._text, self.width())
         baseline = QPointF(0.0, (self.height() - style.height) / 2 + style.ascent)
         style.paint(painter, baseline, text, QColor(self._theme.muted))
 
-    def _type(self) -> TextStyle:
+    def _text_style(self) -> TextStyle:
         return TextStyle(self.font().family(), 11, numbers=self._theme.numbers)
 
 
@@ -84,44 +84,46 @@ class FactsLine(QWidget):
         return QSize(120, 24)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        names, values = self._types()
+        names, values = self._text_styles()
         painter = QPainter(self)
         painter.setOpacity(DIMMED if self._dimmed else 1.0)
         base = (self.height() - values.height) / 2 + values.ascent
-        positions = self._places()
+        positions = self._fact_positions()
         for fact, left, _ in positions:
             name_position = QPointF(left, base)
             names.paint(painter, name_position, fact.name, QColor(self._theme.muted))
             value_position = QPointF(left + names.width(fact.name) + 5, base)
             values.paint(painter, value_position, fact.value, QColor(self._theme.text))
         ellipsis_x = positions[-1][2] + _GAP / 2 if positions else 0.0
-        if self.rest() and ellipsis_x + names.width(_MORE) <= self.width():
+        if self.hidden_facts_text() and ellipsis_x + names.width(_MORE) <= self.width():
             names.paint(painter, QPointF(ellipsis_x, base), _MORE, QColor(self._theme.muted))
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             x = event.pos().x()
-            hovered = [fact for fact, left, right in self._places() if left <= x <= right]
-            QToolTip.showText(event.globalPos(), hovered[0].about if hovered else self.rest(), self)
+            hovered = [fact for fact, left, right in self._fact_positions() if left <= x <= right]
+            QToolTip.showText(
+                event.globalPos(), hovered[0].about if hovered else self.hidden_facts_text(), self
+            )
             return True
         return super().event(event)
 
-    def shown(self) -> tuple[str, ...]:
-        return tuple(fact.name for fact, _, _ in self._places())
+    def shown_facts(self) -> tuple[str, ...]:
+        return tuple(fact.name for fact, _, _ in self._fact_positions())
 
-    def rest(self) -> str:
+    def hidden_facts_text(self) -> str:
         """Return the facts that do not fit, as rich text; '' if all are shown."""
-        hidden = self._facts[len(self._places()) :]
+        hidden = self._facts[len(self._fact_positions()) :]
         return "<br>".join(
             f"{label_html(fact.name)} <b>{label_html(fact.value)}</b>" for fact in hidden
         )
 
-    def _types(self) -> tuple[TextStyle, TextStyle]:
+    def _text_styles(self) -> tuple[TextStyle, TextStyle]:
         family, numbers = self.font().family(), self._theme.numbers
         return TextStyle(family, 12), TextStyle(family, 13, True, numbers)
 
-    def _places(self) -> list[tuple[Fact, float, float]]:
-        names, values = self._types()
+    def _fact_positions(self) -> list[tuple[Fact, float, float]]:
+        names, values = self._text_styles()
         left = 0.0
         positions = []
         for fact in self._facts:

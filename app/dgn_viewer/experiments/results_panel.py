@@ -109,7 +109,7 @@ class ResultsPanel(QFrame):
     def show_document(self, document: Document, trouble: str = "") -> None:
         """Show a result, possibly of an interrupted experiment."""
         if self._document is None or self._document.name != document.name:
-            self._charts.put_all({})  # chart settings belong to the previous experiment
+            self._charts.replace_settings({})  # chart settings belong to the previous experiment
         self._document = document
         source = (document.paper, document.name, document.scale, document.protocol)
         self._head(document.title, " · ".join(filter(None, source)))
@@ -130,8 +130,8 @@ class ResultsPanel(QFrame):
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
-        if self._charts.made is not None:
-            self._charts.made.set_theme(theme)
+        if self._charts.existing_view is not None:
+            self._charts.existing_view.set_theme(theme)
         self.setStyleSheet(
             f"#results, #results_body {{ background: {theme.panel}; }}"
             f"#results QTableWidget {{ border: none; border-top: 1px solid {theme.line}; }}"
@@ -178,7 +178,7 @@ class ResultsPanel(QFrame):
 
     def _show_figures(self) -> None:
         figures = self._document.figures if self._document is not None else ()
-        self._charts.show(scene_of(figures))
+        self._charts.show_adjusted_scene(scene_of(figures))
 
     @property
     def figures(self) -> SceneView:
@@ -194,7 +194,7 @@ class ResultsPanel(QFrame):
     @property
     def _parts(self) -> tuple[QWidget, ...]:
         """Widgets below the buttons, top to bottom."""
-        figures = () if self._charts.made is None else (self._charts.made,)
+        figures = () if self._charts.existing_view is None else (self._charts.existing_view,)
         return (self.running, self.answer, self.rows, self.claims, *figures, self.notes)
 
     def _lay_out(self) -> None:

@@ -22,7 +22,7 @@ class FormulaView(QWidget):
         self._tex, self._theme = tex, LIGHT
         self._image: QImage | None = None
         self._drawn_for: tuple[float, str] | None = None
-        mask = typeset(tex, 1.0)
+        mask = render_coverage(tex, 1.0)
         self._natural = QSize(mask.shape[1], mask.shape[0])
         self.setAccessibleName(formula_to_text(tex))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -43,7 +43,7 @@ class FormulaView(QWidget):
         shrink = min(1.0, self.width() / self._natural.width())
         key = (ratio * shrink, self._theme.text)
         if key != self._drawn_for or self._image is None:
-            self._image = tinted(typeset(self._tex, ratio * shrink), self._theme.text)
+            self._image = tint_mask(render_coverage(self._tex, ratio * shrink), self._theme.text)
             self._drawn_for = key
         painter = QPainter(self)
         width, height = self._image.width() / ratio, self._image.height() / ratio
@@ -52,7 +52,7 @@ class FormulaView(QWidget):
         painter.end()
 
 
-def typeset(tex: str, scale: float) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+def render_coverage(tex: str, scale: float) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
     """Render a formula.
 
     Args:
@@ -75,7 +75,7 @@ def typeset(tex: str, scale: float) -> np.ndarray[tuple[int, int], np.dtype[np.u
     return np.asarray(parsed.image, dtype=np.uint8)
 
 
-def tinted(mask: np.ndarray[tuple[int, int], np.dtype[np.uint8]], colour: str) -> QImage:
+def tint_mask(mask: np.ndarray[tuple[int, int], np.dtype[np.uint8]], colour: str) -> QImage:
     """Return an image in one colour with a coverage of shape (height, width) as alpha."""
     height, width = mask.shape
     rgb = QColor(colour)

@@ -88,7 +88,7 @@ class Inspector(QFrame):
         self._close.setIconSize(QSize(16, 16))
         self._close.setToolTip("Close (Esc)")
         self._close.setAccessibleName("Close the inspector")
-        self._close.clicked.connect(self.leave)
+        self._close.clicked.connect(self.close_page)
         self._place = scrolling()
         self._lay_out()
         self.set_theme(LIGHT)
@@ -97,7 +97,7 @@ class Inspector(QFrame):
     def run_page(self) -> RunPage:
         """The form of a new run, kept so that its fields stay filled in."""
         page = RunPage(self._send)
-        self._keep(page)
+        self._add_cached_page(page)
         return page
 
     @cached_property
@@ -106,15 +106,15 @@ class Inspector(QFrame):
         page = RunsPage(self._send, self.theme)
         page.export_wanted.connect(self.run_export_wanted)
         page.trash_wanted.connect(self.run_trash_wanted)
-        self._keep(page)
+        self._add_cached_page(page)
         return page
 
-    def _keep(self, page: RunPage | RunsPage) -> None:
+    def _add_cached_page(self, page: RunPage | RunsPage) -> None:
         page.set_theme(self.theme)
         page.setParent(self)
         page.hide()
 
-    def _kept(self) -> list[RunPage | RunsPage]:
+    def _cached_pages(self) -> list[RunPage | RunsPage]:
         """Return the cached pages that exist already."""
         return [vars(self)[name] for name in ("run_page", "runs_page") if name in vars(self)]
 
@@ -123,10 +123,10 @@ class Inspector(QFrame):
         _ = self.run_page, self.runs_page
 
     def show_run_settings(self) -> None:
-        self.open(self.run_page)
+        self.open_page(self.run_page)
 
     def show_runs(self) -> None:
-        self.open(self.runs_page)
+        self.open_page(self.runs_page)
         self.runs_page.await_list(self.state.working)
 
     def show_page(self, page: Page) -> None:
@@ -134,10 +134,10 @@ class Inspector(QFrame):
         if isinstance(page, (ChangesPage, ComparePage)):
             page.on_event(UndoChanged(), self.state)
             page.set_theme(self.theme)
-        self.open(page)
+        self.open_page(page)
 
     def show_about(self, spec: PanelSpec) -> None:
-        self.open(AboutPage(spec, self.theme, self._view, self._send))
+        self.open_page(AboutPage(spec, self.theme, self._view, self._send))
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
         """Show a state, the current one or that of step `past`."""
@@ -146,7 +146,7 @@ class Inspector(QFrame):
         if isinstance(self.page, (ChangesPage, ComparePage)):
             self.page.on_event(UndoChanged(), state)
         if isinstance(self.page, AboutPage):
-            self.page.refresh()
+            self.page.refresh_trials()
 
     def on_event(self, event: Event, state: RunState) -> None:
         """Pass an event to the pages, open the page of a listed file, close finished pages.
@@ -161,7 +161,7 @@ class Inspector(QFrame):
         if isinstance(self.page, (ChangesPage, ComparePage)):
             self.page.on_event(event, state)
         if isinstance(self.page, AboutPage):
-            self.page.refresh()
+            self.page.refresh_trials()
         match event:
             case RunsListed():
                 self.runs_page.show_runs(event)
@@ -174,9 +174,9 @@ class Inspector(QFrame):
             case RunShown() if isinstance(self.page, RunsPage):
                 self._send(ListRuns())  # the previous run has ended
             case RunContinued() if isinstance(self.page, RunsPage):
-                self.put_away()
+                self.dismiss_page()
             case RunStarted() if own_run_started and self.page is self.run_page:
-                self.put_away()
+                self.dismiss_page()
             case _:
                 self.files.on_event(event)
 
@@ -184,29 +184,29 @@ class Inspector(QFrame):
         self.theme = theme
         self._close.setIcon(icon("close", theme))
         self.setStyleSheet(f"#inspector, #inspector_page {{ background: {theme.panel}; }}")
-        cached = self._kept()
+        cached = self._cached_pages()
         for page in cached if self.page is None or self.page in cached else (*cached, self.page):
             page.set_theme(theme)
 
-    def leave(self) -> None:
+    def close_page(self) -> None:
         """Close the page, after it has saved notes or released its file."""
         if isinstance(self.page, (FilePage, RunsPage)):
-            self.page.leave()
-        self.put_away()
+            self.page.prepare_to_close()
+        self.dismiss_page()
 
     def sizeHint(self) -> QSize:
         return QSize(WIDTH, 600)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
-            self.leave()
+            self.close_page()
         else:
             super().keyPressEvent(event)
 
-    def open(self, page: Page) -> None:
+    def open_page(self, page: Page) -> None:
         if isinstance(self.page, FilePage) and page is not self.page:
             self._send(CloseFile(self.page.listed.ticket))
-        self._take_down()
+        self._detach_page()
         page.setObjectName("inspector_page")
         self.page = page
         self._title.say(page.title)
@@ -214,17 +214,17 @@ class Inspector(QFrame):
         page.show()
         self.page_opened.emit()
 
-    def put_away(self) -> None:
-        self._take_down()
+    def dismiss_page(self) -> None:
+        self._detach_page()
         self.closed.emit()
 
-    def _take_down(self) -> None:
+    def _detach_page(self) -> None:
         """Remove the page from the column, and delete it unless it is cached."""
         widget = self._place.takeWidget()
         self.page = None
         if widget is not None:
             widget.hide()
-            if widget in self._kept():
+            if widget in self._cached_pages():
                 widget.setParent(self)
             else:
                 widget.deleteLater()
@@ -246,21 +246,21 @@ class ListedFiles:
         self._expected = False  # a requested file has not been listed yet
         self.said: dict[str, FileReading] = {}
 
-    def expect(self) -> None:
+    def expect_file(self) -> None:
         """Expect the listing of a newly requested file, which replaces the current page."""
         self._expected = True
 
-    def leave(self) -> None:
+    def close_file_page(self) -> None:
         """Close the page if it shows a file."""
         if isinstance(self._inspector.page, FilePage):
-            self._inspector.leave()
+            self._inspector.close_page()
 
     def on_event(self, event: Event) -> None:
         page = self._inspector.page
         match event:
             case Refused() | Failed() if self._expected:
                 self._expected = False
-                self.leave()
+                self.close_file_page()
             case FileListed():
                 self._expected = False
                 self._on_listed(event)
@@ -268,14 +268,14 @@ class ListedFiles:
                 isinstance(page, FilePage)
             ):
                 page.on_event(event)
-            case FileClosed(ticket=ticket) if _shows(page, ticket):
-                self._inspector.put_away()
+            case FileClosed(ticket=ticket) if _shows_file(page, ticket):
+                self._inspector.dismiss_page()
 
     def _on_listed(self, listed: FileListed) -> None:
         """Open a page, or start a comparison right away, which changes nothing in the run."""
         self.said[listed.path] = listed.reading
         page, state = self._inspector.page, self._inspector.state
-        if isinstance(page, FilePage) and _shows(page, listed.ticket):
+        if isinstance(page, FilePage) and _shows_file(page, listed.ticket):
             page.show_listing(listed)
         elif listed.purpose == "compare" and listed.network.fits:
             self._send(CompareFile(listed.ticket))
@@ -283,10 +283,10 @@ class ListedFiles:
             known = state.catalogue.data if state.catalogue is not None else ()
             data_now = state.run.config.data if state.run is not None else None
             theme = self._inspector.theme
-            self._inspector.open(FilePage(self._send, listed, theme, known, data_now))
+            self._inspector.open_page(FilePage(self._send, listed, theme, known, data_now))
 
 
-def _shows(page: Page | None, ticket: int) -> bool:
+def _shows_file(page: Page | None, ticket: int) -> bool:
     return isinstance(page, FilePage) and page.listed.ticket == ticket
 
 
@@ -312,8 +312,8 @@ class InspectorDock(QDockWidget):
         self._drawing = False
         self._inspector = inspector
         on_event = {
-            QEvent.Type.Resize: lambda _event: self.fit(),
-            QEvent.Type.Show: lambda _event: self.fit(),
+            QEvent.Type.Resize: lambda _event: self.fit_to_page(),
+            QEvent.Type.Show: lambda _event: self.fit_to_page(),
             QEvent.Type.MouseButtonPress: self._on_press,
             QEvent.Type.MouseButtonRelease: lambda _event: self._on_release(),
         }
@@ -328,22 +328,22 @@ class InspectorDock(QDockWidget):
         if self.isHidden():
             self.opening.emit()
         self.show()
-        self.fit()
+        self.fit_to_page()
 
     def _on_press(self, event: QMouseEvent) -> None:
         """Let the user drag the splitter left of the column."""
         distance = self.x() - event.position().x()
         if self.isVisible() and 0 < distance <= _SPLITTER:
             self._drawing = True
-            self.setMaximumWidth(self._most())
+            self.setMaximumWidth(self._max_width())
 
     def _on_release(self) -> None:
         if self._drawing:
             self._drawing = False
             self._drawn[self._wanted] = self.width()
-            self.fit()
+            self.fit_to_page()
 
-    def _most(self) -> int:
+    def _max_width(self) -> int:
         """Return the maximum width, which leaves the panels their share and minimum width."""
         panels_width = self._window.minimumSizeHint().width() - self.minimumWidth()
         window_width = self._window.width()
@@ -352,7 +352,7 @@ class InspectorDock(QDockWidget):
             min(round(_SHARE * window_width), window_width - panels_width),
         )
 
-    def fit(self) -> None:
+    def fit_to_page(self) -> None:
         """Set the width of the column.
 
         `resizeDocks` depends on sizes that may not be laid out yet, but Qt always respects minimum
@@ -361,7 +361,7 @@ class InspectorDock(QDockWidget):
         if not self.isVisible() or self._drawing:
             return
         min_width = self.minimumWidth()
-        self.setFixedWidth(min(self._drawn.get(self._wanted, self._wanted), self._most()))
+        self.setFixedWidth(min(self._drawn.get(self._wanted, self._wanted), self._max_width()))
         if (window_layout := self._window.layout()) is not None:
             window_layout.activate()
         self.setMinimumWidth(min_width)  # let the user shrink the window

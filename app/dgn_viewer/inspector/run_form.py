@@ -37,7 +37,7 @@ class RunForm(QWidget):
         self._catalogue = Catalogue((), (), (), (), ())
         self._wiring: tuple[int, ...] = ()
         self.keep_wiring = QCheckBox()
-        rows = {part: _rows(part, advanced=False) for part in _TITLES}
+        rows = {part: _setting_rows(part, advanced=False) for part in _TITLES}
         self.data = DataSection(_TITLES["data"], rows["data"])
         self.net = PlugInSection(_TITLES["net"], rows["net"][:1])
         weights = SettingSection("", rows["net"][1:])
@@ -47,9 +47,9 @@ class RunForm(QWidget):
             self._basic[part] = SettingSection(_TITLES[part], rows[part])
         self._basic["gating"].add("", self.keep_wiring)
         self._folded = {
-            part: SettingSection(title, _rows(part, advanced=True))
+            part: SettingSection(title, _setting_rows(part, advanced=True))
             for part, title in (_TITLES | {"gating": "Gates"}).items()
-            if _rows(part, advanced=True)
+            if _setting_rows(part, advanced=True)
         }
         self._sections = [*self._basic.items(), ("net", weights), *self._folded.items()]
         self.fields = {
@@ -58,25 +58,29 @@ class RunForm(QWidget):
             for name, field in section.fields.items()
         }
         self.advanced = self._lay_out()
-        for compared_place in {"data.name", "gating.regime", *_compared()} & self.fields.keys():
+        for compared_place in {
+            "data.name",
+            "gating.regime",
+            *_condition_places(),
+        } & self.fields.keys():
             changes_of(self.fields[compared_place]).connect(self._show_rows)
-        self.advanced.button.toggled.connect(self._say_unusual)
+        self.advanced.button.toggled.connect(self._show_unusual)
         options = (self.data.options, self.net.options)
         for section in (*(section for _, section in self._sections), *options):
             section.changed.connect(self.changed)
         self.keep_wiring.toggled.connect(self.changed)
         self._show_rows()
 
-    def offer(self, catalogue: Catalogue) -> None:
+    def offer_catalogue(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self.data.offer_entries(catalogue.data)
         self.net.offer_entries(catalogue.nets)
         regimes = catalogue.regimes
-        self._box("gating.regime").offer(
+        self._pick_box("gating.regime").offer(
             [(entry.id, entry.title) for entry in regimes], [entry.group for entry in regimes]
         )
         devices = dict.fromkeys(("auto", *catalogue.devices))
-        self._box("device").offer([(name, name) for name in devices])
+        self._pick_box("device").offer([(name, name) for name in devices])
         self._show_rows()
 
     def set_theme(self, theme: Theme) -> None:
@@ -84,15 +88,15 @@ class RunForm(QWidget):
             if isinstance(field, (PathField, Collapsible)):
                 field.set_theme(theme)
 
-    def fill(self, config: RunConfig) -> None:
+    def show_config(self, config: RunConfig) -> None:
         """Show a configuration, and unfold the advanced rows if any differs from its default."""
         for part, section in self._sections:
             section.show_values(vars(getattr(config, part) if part else config))
         self._show_wiring(config.gating.wiring)
-        self.advanced.open(bool(self._unusual()))
+        self.advanced.open(bool(self._unusual_settings()))
         self._show_rows()
 
-    def config(self) -> RunConfig:
+    def read_run_config(self) -> RunConfig:
         """Return the configuration in the form.
 
         Raises:
@@ -100,7 +104,7 @@ class RunForm(QWidget):
         """
         values: dict[str, dict[str, Any]] = {part: {} for part in SETTINGS}
         for part, section in self._sections:
-            values[part] |= section.values(self._holds)
+            values[part] |= section.values(self._meets_conditions)
         values["gating"]["wiring"] = self._wiring if self.keep_wiring.isChecked() else ()
         parts = {part: kind(**values[part]) for part, kind in PARTS.items()}
         return RunConfig(**parts, **values[""])
@@ -112,21 +116,22 @@ class RunForm(QWidget):
 
     def _show_rows(self) -> None:
         for _, section in self._sections:
-            section.show_rows(self._holds)
-        wired = bool(self._wiring) and self._holds({"regime.own_gates": False})
+            section.show_rows(self._meets_conditions)
+        wired = bool(self._wiring) and self._meets_conditions({"regime.own_gates": False})
         self._basic["gating"].show_row(self.keep_wiring, wired)
 
-    def _holds(self, conditions: Conditions) -> bool:
+    def _meets_conditions(self, conditions: Conditions) -> bool:
         return all(
-            meets_condition(self._fact(place), expected) for place, expected in conditions.items()
+            meets_condition(self._condition_value(place), expected)
+            for place, expected in conditions.items()
         )
 
-    def _fact(self, place: str) -> object:
+    def _condition_value(self, place: str) -> object:
         subject, _, name = place.partition(".")
         if subject == "dataset":
             return getattr(self.data.entry, name, False)
         if subject == "regime":
-            chosen = self._box("gating.regime").value()
+            chosen = self._pick_box("gating.regime").value()
             regime = next((e for e in self._catalogue.regimes if e.id == chosen), None)
             return getattr(regime, name, False)
         return value_of(self.fields[place])
@@ -138,15 +143,15 @@ class RunForm(QWidget):
         order = " ".join(str(layer + 1) for layer in wiring)
         self.keep_wiring.setText(f"keep the gate order {order}")
 
-    def _unusual(self) -> list[str]:
+    def _unusual_settings(self) -> list[str]:
         return [name for section in self._folded.values() for name in section.unusual()]
 
-    def _say_unusual(self) -> None:
-        names = self._unusual()
+    def _show_unusual(self) -> None:
+        names = self._unusual_settings()
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         self.advanced.say(f"{names[0]}{more}" if names else "")
 
-    def _box(self, place: str) -> PickBox:
+    def _pick_box(self, place: str) -> PickBox:
         box = self.fields[place]
         assert isinstance(box, PickBox)
         return box
@@ -241,13 +246,13 @@ class DataSection(PlugInSection):
         self.show_row(self.folder, isinstance(entry, DataEntry) and entry.takes_path)
 
 
-def _rows(part: str, *, advanced: bool) -> list[Setting]:
+def _setting_rows(part: str, *, advanced: bool) -> list[Setting]:
     """Return the settings of a part that have a row, in order."""
     rows = [s for s in SETTINGS[part].values() if s.label and s.advanced == advanced]
     return sorted(rows, key=lambda setting: setting.order)
 
 
-def _compared() -> set[str]:
+def _condition_places() -> set[str]:
     """Return the places that conditions of other settings refer to."""
     settings = [setting for part in SETTINGS.values() for setting in part.values()]
     return {place for setting in settings for place in (*setting.when, *setting.shown)}

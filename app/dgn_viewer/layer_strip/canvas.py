@@ -22,8 +22,8 @@ from dgn_viewer.layer_strip.geometry import HEIGHT, StripGrid
 from dgn_viewer.layer_strip.painting import (
     Brushes,
     gate_colour,
+    paint_highlight,
     paint_link,
-    paint_lit,
     paint_origin,
     paint_reason,
     paint_rows,
@@ -66,25 +66,25 @@ class StripCanvas(QWidget):
             self._make_chips(len(state.layers))
         self._state = state
         if not state.can_rewire:
-            self._let_go()
-        self.setMinimumWidth(int(self._grid().least_width) if state.layers else 0)
-        self._refresh()
+            self._cancel_drag()
+        self.setMinimumWidth(int(self._make_grid().least_width) if state.layers else 0)
+        self._refresh_chips()
 
-    def light(self, selection: Selection) -> None:
+    def outline_layer(self, selection: Selection) -> None:
         """Outline the layer that is hovered or pinned in a panel."""
         if (lit := selection.single_id("layer")) != self._lit:
             self._lit = lit
             self.update()
 
-    def answered(self) -> None:
+    def clear_pending(self) -> None:
         """Forget the pending order, once the engine has answered."""
         self._pending = None
-        self._refresh()
+        self._refresh_chips()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
         self._brushes = self._make_brushes()
-        self._refresh()
+        self._refresh_chips()
 
     @property
     def chips(self) -> tuple[GateChip, ...]:
@@ -104,65 +104,65 @@ class StripCanvas(QWidget):
         """The reason why the current drag or the last key has no effect, or ''."""
         return self._reason[1] if self._reason else ""
 
-    def place_of(self, column: int) -> QPointF:
+    def slot_centre(self, column: int) -> QPointF:
         """Return the centre of a value layer's gate slot, in widget coordinates."""
-        return self._grid().chip(column).center()
+        return self._make_grid().chip_rect(column).center()
 
     def sizeHint(self) -> QSize:
         return QSize(640, HEIGHT)
 
     # Dragging
 
-    def _grab(self, feature: int) -> None:
+    def _start_drag(self, feature: int) -> None:
         self._held = self.shown_order.index(feature)
         self._clear_reason()
 
-    def _drag(self, feature: int, centre: QPointF) -> None:
+    def _drag_chip(self, feature: int, centre: QPointF) -> None:
         if self._held is None:
             return
-        self._over = self._grid().column_at(centre)
+        self._over = self._make_grid().column_at(centre)
         self._reason = None
         if self._over is not None:
-            reason = self._why_not(self._held, self._over)
+            reason = self._reason_blocked(self._held, self._over)
             self._reason = (self._over, reason) if reason else None
-        self._refresh()
+        self._refresh_chips()
         chip = self._chips[feature]
         top_left = centre - QPointF(chip.width() / 2, chip.height() / 2)
         left = min(max(top_left.x(), 0), self.width() - chip.width())
         top = min(max(top_left.y(), 0), self.height() - chip.height())
         chip.move(round(left), round(top))
 
-    def _drop(self, feature: int, centre: QPointF) -> None:
+    def _drop_chip(self, feature: int, centre: QPointF) -> None:
         if self._held is not None:
-            self._drag(feature, centre)
+            self._drag_chip(feature, centre)
             order, previous = self.shown_order, self._pending or self._state.order
-            self._let_go()
+            self._cancel_drag()
             if order != previous:
-                self._ask(order)
-        self._refresh()
+                self._request_order(order)
+        self._refresh_chips()
 
-    def _let_go(self, _feature: int = -1) -> None:
+    def _cancel_drag(self, _feature: int = -1) -> None:
         self._held = self._over = self._reason = None
-        self._refresh()
+        self._refresh_chips()
 
     # Keyboard
 
-    def _move(self, feature: int, places: int) -> None:
+    def _move_chip(self, feature: int, places: int) -> None:
         order = self._pending or self._state.order
         origin = order.index(feature)
         target = origin + places
         if self._held is not None or not 0 <= target < len(order):
             return
-        reason = self._why_not(origin, target)
+        reason = self._reason_blocked(origin, target)
         if reason:
             self._reason = (target, reason)
             self._forget.start()
             self.update()
         else:
             self._clear_reason()
-            self._ask(swap_layers(order, origin, target))
+            self._request_order(swap_layers(order, origin, target))
 
-    def _walk(self, feature: int, places: int) -> None:
+    def _move_focus(self, feature: int, places: int) -> None:
         order = self.shown_order
         target = order.index(feature) + places
         if 0 <= target < len(order):
@@ -170,14 +170,14 @@ class StripCanvas(QWidget):
 
     def reset_order(self) -> None:
         if self._state.can_rewire and self.shown_order != identity_order(len(self._state.layers)):
-            self._ask(identity_order(len(self._state.layers)))
+            self._request_order(identity_order(len(self._state.layers)))
 
-    def _ask(self, order: Order) -> None:
+    def _request_order(self, order: Order) -> None:
         self._pending = None if order == self._state.order else order
-        self._refresh()
+        self._refresh_chips()
         self.wanted.emit(order)
 
-    def _why_not(self, origin: int, target: int) -> str:
+    def _reason_blocked(self, origin: int, target: int) -> str:
         return reason_not_swappable(
             self._state.layers, self._pending or self._state.order, origin, target
         )
@@ -190,33 +190,33 @@ class StripCanvas(QWidget):
     # Building and painting
 
     def _make_chips(self, count: int) -> None:
-        self._let_go()
+        self._cancel_drag()
         self._pending = None
         for chip in self._chips:
             chip.hide()
             chip.deleteLater()
         self._chips = [GateChip(feature, self) for feature in range(count)]
         for chip in self._chips:
-            chip.grabbed.connect(self._grab)
-            chip.dragged.connect(self._drag)
-            chip.released.connect(self._drop)
-            chip.cancelled.connect(self._let_go)
-            chip.moved.connect(self._move)
-            chip.walked.connect(self._walk)
+            chip.grabbed.connect(self._start_drag)
+            chip.dragged.connect(self._drag_chip)
+            chip.released.connect(self._drop_chip)
+            chip.cancelled.connect(self._cancel_drag)
+            chip.moved.connect(self._move_chip)
+            chip.walked.connect(self._move_focus)
             chip.homed.connect(self.homed)
             chip.turned.connect(self.turned)
             chip.menu_wanted.connect(self.menu_wanted)
             chip.show()
 
-    def _refresh(self) -> None:
-        grid, order = self._grid(), self.shown_order
+    def _refresh_chips(self) -> None:
+        grid, order = self._make_grid(), self.shown_order
         if len(order) != len(self._chips):
             return
         for column, feature in enumerate(order):
             chip = self._chips[feature]
             chip.show_content(self._chip_content(feature, column), self._theme)
-            if not chip.dragging:
-                ringed = grid.chip(column).adjusted(-RING, -RING, RING, RING)
+            if not chip.is_dragging:
+                ringed = grid.chip_rect(column).adjusted(-RING, -RING, RING, RING)
                 chip.setGeometry(ringed.toRect())
         in_order = [self._chips[feature] for feature in order]
         for before, after in pairwise(in_order):
@@ -237,21 +237,21 @@ class StripCanvas(QWidget):
         )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        self._refresh()
+        self._refresh_chips()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         order = self.shown_order
         if self._state.layers and len(order) == len(self._state.layers):
-            self._paint(painter, self._grid(), order)
+            self._paint_strip(painter, self._make_grid(), order)
         else:
             paint_waiting(painter, QRectF(self.rect()), self._brushes)
         painter.end()
 
-    def _paint(self, painter: QPainter, grid: StripGrid, order: Order) -> None:
+    def _paint_strip(self, painter: QPainter, grid: StripGrid, order: Order) -> None:
         if self._lit is not None and self._lit < grid.count and self._held is None:
-            paint_lit(painter, grid.slot(self._lit), self._brushes)
+            paint_highlight(painter, grid.slot_rect(self._lit), self._brushes)
         paint_rows(painter, grid, self._state, self._brushes)
         if self._held is not None:
             self._paint_slots(painter, grid)
@@ -259,34 +259,36 @@ class StripCanvas(QWidget):
             self._paint_links(painter, grid, order)
         if self._reason:
             column, text = self._reason
-            paint_reason(painter, grid.middle(column), QRectF(self.rect()), text, self._brushes)
+            paint_reason(painter, grid.middle_x(column), QRectF(self.rect()), text, self._brushes)
 
     def _paint_slots(self, painter: QPainter, grid: StripGrid) -> None:
         assert self._held is not None
         for column in range(grid.count):
             if column != self._held:
-                legal = not self._why_not(self._held, column)
-                paint_slot(painter, grid.slot(column), self._brushes, legal, column == self._over)
+                legal = not self._reason_blocked(self._held, column)
+                paint_slot(
+                    painter, grid.slot_rect(column), self._brushes, legal, column == self._over
+                )
         if self.shown_order == (self._pending or self._state.order):
             feature = self.shown_order[self._held]
             colour = gate_colour(self._theme, feature, grid.count)
-            paint_origin(painter, grid.chip(self._held), colour)
+            paint_origin(painter, grid.chip_rect(self._held), colour)
 
     def _paint_links(self, painter: QPainter, grid: StripGrid, order: Order) -> None:
         for feature in order:
             chip = self._chips[feature]
-            box = grid.chip(order.index(feature))
-            if chip.dragging:
+            box = grid.chip_rect(order.index(feature))
+            if chip.is_dragging:
                 box = QRectF(chip.geometry()).adjusted(RING, RING, -RING, -RING)
             colour = gate_colour(self._theme, feature, grid.count)
             end = QPointF(box.center().x(), box.top())
-            if end.y() < grid.node(feature).bottom():
+            if end.y() < grid.node_rect(feature).bottom():
                 end = QPointF(box.center().x(), box.center().y())
             requested_order = self._pending or self._state.order
             pending = requested_order.index(feature) != self._state.order.index(feature)
-            paint_link(painter, grid.node(feature), end, colour, pending, chip.dragging)
+            paint_link(painter, grid.node_rect(feature), end, colour, pending, chip.is_dragging)
 
-    def _grid(self) -> StripGrid:
+    def _make_grid(self) -> StripGrid:
         return StripGrid(len(self._state.layers), self.width())
 
     def _make_brushes(self) -> Brushes:

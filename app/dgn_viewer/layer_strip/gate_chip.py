@@ -71,7 +71,7 @@ class GateChip(QWidget):
         self._content, self._theme = content, theme
         movable = content.movable
         if not movable:
-            self._finish(None)
+            self._finish_press(None)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if movable else Qt.FocusPolicy.NoFocus)
         self.setCursor(Qt.CursorShape.OpenHandCursor if movable else Qt.CursorShape.ArrowCursor)
         self.setToolTip(tip(content.about))
@@ -80,7 +80,7 @@ class GateChip(QWidget):
         self.update()
 
     @property
-    def dragging(self) -> bool:
+    def is_dragging(self) -> bool:
         return self._dragging
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -101,11 +101,11 @@ class GateChip(QWidget):
             self.setCursor(Qt.CursorShape.ClosedHandCursor)
             self.raise_()
             self.grabbed.emit(self.feature)
-        self.dragged.emit(self.feature, self._centre_wanted(event))
+        self.dragged.emit(self.feature, self._dragged_centre(event))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self._pressed_at is not None:
-            self._finish(self._centre_wanted(event))
+            self._finish_press(self._dragged_centre(event))
 
     def event(self, event: QEvent) -> bool:
         """Claim the arrow keys before the window's shortcuts (Alt+→ is 'Next step')."""
@@ -135,7 +135,7 @@ class GateChip(QWidget):
         if not self._content.movable:
             super().keyPressEvent(event)
         elif key == Qt.Key.Key_Escape and self._pressed_at is not None:
-            self._finish(None)
+            self._finish_press(None)
         elif key == Qt.Key.Key_Home:
             self.homed.emit()
         elif key in turns and modified and not self._dragging:
@@ -168,7 +168,7 @@ class GateChip(QWidget):
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         """Cancel a drag when the focus is lost, for example to another window."""
-        self._finish(None)
+        self._finish_press(None)
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -201,7 +201,7 @@ class GateChip(QWidget):
         text_box = box.adjusted(5, 0, 0, 0) if narrow else box.adjusted(12, 0, -16, 0)
         painter.setFont(font(self, 12 if narrow else 13, bold=True))
         painter.setPen(QColor(theme.text if content.wired else theme.muted))
-        name = self._name_that_fits(painter, text_box.width())
+        name = self._fitting_name(painter, text_box.width())
         if narrow:
             painter.drawText(text_box, Qt.AlignmentFlag.AlignCenter, name)
             return
@@ -223,7 +223,7 @@ class GateChip(QWidget):
         if content.movable:
             self._paint_grip(painter, box)
 
-    def _name_that_fits(self, painter: QPainter, width: float) -> str:
+    def _fitting_name(self, painter: QPainter, width: float) -> str:
         """Return 'G2 ↻3', or 'G2 ↻' if the amount does not fit."""
         content = self._content
         full_name = f"{content.name} {content.turn}".rstrip()
@@ -239,12 +239,12 @@ class GateChip(QWidget):
                 point = QPointF(box.right() - 10 + 4 * column, box.center().y() + 4 * row)
                 painter.drawEllipse(point, 0.9, 0.9)
 
-    def _centre_wanted(self, event: QMouseEvent) -> QPointF:
+    def _dragged_centre(self, event: QMouseEvent) -> QPointF:
         assert self._pressed_at is not None
         shift = event.position() - self._pressed_at
         return QPointF(self.geometry().center()) + shift
 
-    def _finish(self, at: QPointF | None) -> None:
+    def _finish_press(self, at: QPointF | None) -> None:
         """End a press; a drag is released at `at`, or cancelled if that is None."""
         was_dragging, self._dragging, self._pressed_at = self._dragging, False, None
         if not was_dragging:

@@ -31,32 +31,32 @@ class StripGrid:
         between = 28 if self.pitch > 100 else 14 if self.pitch >= 48 else 7
         return min(self.pitch - between, _WIDEST_BOX)
 
-    def middle(self, column: int) -> float:
+    def middle_x(self, column: int) -> float:
         return LABELS + TERMINAL + self.pitch * (column + 0.5)
 
-    def node(self, column: int) -> QRectF:
-        return QRectF(self.middle(column) - 12, 6, 24, 18)
+    def node_rect(self, column: int) -> QRectF:
+        return QRectF(self.middle_x(column) - 12, 6, 24, 18)
 
-    def chip(self, column: int) -> QRectF:
-        return QRectF(self.middle(column) - self.box_width / 2, 40, self.box_width, 24)
+    def chip_rect(self, column: int) -> QRectF:
+        return QRectF(self.middle_x(column) - self.box_width / 2, 40, self.box_width, 24)
 
-    def value(self, column: int) -> QRectF:
-        return QRectF(self.middle(column) - self.box_width / 2, 69, self.box_width, 24)
+    def value_rect(self, column: int) -> QRectF:
+        return QRectF(self.middle_x(column) - self.box_width / 2, 69, self.box_width, 24)
 
-    def slot(self, column: int) -> QRectF:
+    def slot_rect(self, column: int) -> QRectF:
         """Return the drop area of a column: its gate and its value layer."""
-        return self.chip(column).united(self.value(column)).adjusted(-4, -4, 4, 4)
+        return self.chip_rect(column).united(self.value_rect(column)).adjusted(-4, -4, 4, 4)
 
     def column_at(self, point: QPointF) -> int | None:
         """Return the column that contains a chip's centre, with a margin above and below."""
         for column in range(self.count):
-            area = QRectF(self.middle(column) - self.pitch / 2, 26, self.pitch, HEIGHT - 26)
+            area = QRectF(self.middle_x(column) - self.pitch / 2, 26, self.pitch, HEIGHT - 26)
             if area.contains(point):
                 return column
         return None
 
     def output_end(self) -> QPointF:
-        return QPointF(LABELS + TERMINAL + self.pitch * self.count, self.value(0).center().y())
+        return QPointF(LABELS + TERMINAL + self.pitch * self.count, self.value_rect(0).center().y())
 
     @property
     def least_width(self) -> float:

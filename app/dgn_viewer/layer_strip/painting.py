@@ -42,12 +42,12 @@ class Brushes:
 
 
 def paint_rows(painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes) -> None:
-    _row_names(painter, grid, state, brushes)
+    _paint_row_names(painter, grid, state, brushes)
     if state.own_gates:
-        _own_gates(painter, grid, state, brushes)
+        _paint_own_gates(painter, grid, state, brushes)
     else:
-        _feature_network(painter, grid, brushes, state.drawn_gates)
-    _value_network(painter, grid, state, brushes)
+        _paint_feature_network(painter, grid, brushes, state.drawn_gates)
+    _paint_value_network(painter, grid, state, brushes)
 
 
 def paint_waiting(painter: QPainter, room: QRectF, brushes: Brushes) -> None:
@@ -93,7 +93,7 @@ def paint_slot(painter: QPainter, area: QRectF, brushes: Brushes, legal: bool, u
     painter.drawRoundedRect(area, 6, 6)
 
 
-def paint_lit(painter: QPainter, area: QRectF, brushes: Brushes) -> None:
+def paint_highlight(painter: QPainter, area: QRectF, brushes: Brushes) -> None:
     """Paint the outline of the layer that is selected in a panel, in the same colour."""
     background = QColor(brushes.theme.accent)
     background.setAlphaF(0.18)
@@ -124,13 +124,15 @@ def paint_reason(
     return box
 
 
-def _row_names(painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes) -> None:
+def _paint_row_names(
+    painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes
+) -> None:
     painter.setFont(brushes.small)
     painter.setPen(QColor(brushes.theme.muted))
     left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-    rows = {"gates": grid.chip(0), "value": grid.value(0)}
+    rows = {"gates": grid.chip_rect(0), "value": grid.value_rect(0)}
     if not state.own_gates:
-        rows["random" if state.drawn_gates else "feature"] = grid.node(0)
+        rows["random" if state.drawn_gates else "feature"] = grid.node_rect(0)
     for name, area in rows.items():
         painter.drawText(QRectF(12, area.y(), LABELS - 12, area.height()), left, name)
     frozen = {
@@ -144,10 +146,12 @@ def _row_names(painter: QPainter, grid: StripGrid, state: StripState, brushes: B
             painter.drawPixmap(QPointF(end, area.center().y() - 7), brushes.lock)
 
 
-def _own_gates(painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes) -> None:
+def _paint_own_gates(
+    painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes
+) -> None:
     painter.setFont(brushes.small)
     painter.setPen(QColor(brushes.theme.muted))
-    area = QRectF(grid.chip(0).left(), 12, grid.width - grid.chip(0).left(), 22)
+    area = QRectF(grid.chip_rect(0).left(), 12, grid.width - grid.chip_rect(0).left(), 22)
     description = "uses its own pre-activations as gates"
     description = "keeps every gate open" if state.open_gates else description
     text = f"{state.regime} {description}; there is no feature network."
@@ -155,24 +159,26 @@ def _own_gates(painter: QPainter, grid: StripGrid, state: StripState, brushes: B
     painter.drawText(area, left, text)
     painter.setPen(QPen(QColor(mixed(brushes.theme.muted, brushes.theme.line, 0.4)), 1))
     for column in range(grid.count):
-        chip, value = grid.chip(column), grid.value(column)
+        chip, value = grid.chip_rect(column), grid.value_rect(column)
         x = round(chip.center().x()) + 0.5
         painter.drawLine(QLineF(x, chip.bottom(), x, value.top()))
 
 
-def _feature_network(painter: QPainter, grid: StripGrid, brushes: Brushes, drawn: bool) -> None:
+def _paint_feature_network(
+    painter: QPainter, grid: StripGrid, brushes: Brushes, drawn: bool
+) -> None:
     """Paint the feature layers, as a chain from x unless the gates are drawn at random."""
     theme = brushes.theme
-    middle = round(grid.node(0).center().y()) + 0.5
+    middle = round(grid.node_rect(0).center().y()) + 0.5
     start = LABELS + TERMINAL - 24.0
     painter.setFont(brushes.bold)
     painter.setPen(QColor(theme.text))
     right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
     painter.drawText(QRectF(start - 20, middle - 11, 20, 20), right, "" if drawn else "x")
     for column in range(grid.count):
-        node = grid.node(column)
+        node = grid.node_rect(column)
         if not drawn:
-            _arrow(painter, start + 4, node.left() - 3, middle, theme)
+            _paint_flow_arrow(painter, start + 4, node.left() - 3, middle, theme)
         colour = gate_colour(theme, column, grid.count)
         painter.setPen(QPen(QColor(colour), 1.5))
         painter.setBrush(QColor(theme.panel))
@@ -183,9 +189,11 @@ def _feature_network(painter: QPainter, grid: StripGrid, brushes: Brushes, drawn
         start = node.right()
 
 
-def _value_network(painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes) -> None:
+def _paint_value_network(
+    painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes
+) -> None:
     theme = brushes.theme
-    middle = round(grid.value(0).center().y()) + 0.5
+    middle = round(grid.value_rect(0).center().y()) + 0.5
     painter.setFont(brushes.bold)
     painter.setPen(QColor(theme.text))
     right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -194,19 +202,19 @@ def _value_network(painter: QPainter, grid: StripGrid, state: StripState, brushe
         painter.setFont(brushes.small)
     painter.drawText(entry, right, state.input_name)
     start = entry.right()
-    for column, name in enumerate(_names(state.layers, grid.box_width - 12, brushes)):
-        box = grid.value(column)
-        _arrow(painter, start + 4, box.left() - 3, middle, theme)
-        _value_layer(painter, box, name, brushes)
+    for column, name in enumerate(_layer_names(state.layers, grid.box_width - 12, brushes)):
+        box = grid.value_rect(column)
+        _paint_flow_arrow(painter, start + 4, box.left() - 3, middle, theme)
+        _paint_value_layer(painter, box, name, brushes)
         start = box.right()
     out = min(start + max(grid.pitch - grid.box_width, 24), grid.output_end().x() + 24)
-    _arrow(painter, start + 4, out, middle, theme)
+    _paint_flow_arrow(painter, start + 4, out, middle, theme)
     painter.setFont(brushes.bold)
     painter.setPen(QColor(theme.text))
     painter.drawText(QRectF(out + 3, middle - 11, 16, 20), _CENTRE, "ŷ")
 
 
-def _value_layer(painter: QPainter, box: QRectF, text: str, brushes: Brushes) -> None:
+def _paint_value_layer(painter: QPainter, box: QRectF, text: str, brushes: Brushes) -> None:
     theme = brushes.theme
     painter.setPen(QPen(QColor(mixed(theme.line, theme.muted, 0.45)), 1))
     painter.setBrush(QColor(theme.panel))
@@ -216,23 +224,23 @@ def _value_layer(painter: QPainter, box: QRectF, text: str, brushes: Brushes) ->
     painter.drawText(box, _CENTRE, text)
 
 
-def _names(layers: Sequence[LayerInfo], room: float, brushes: Brushes) -> list[str]:
+def _layer_names(layers: Sequence[LayerInfo], room: float, brushes: Brushes) -> list[str]:
     """Return the names of the value layers, in the longest form that fits all of them."""
     metrics = QFontMetricsF(brushes.font)
     numbers = [str(layer.index + 1) for layer in layers]
     short = [f"{n} · {layer.shape[0]}" for n, layer in zip(numbers, layers, strict=True)]
-    full = [f"{n} · {_size(layer.shape)}" for n, layer in zip(numbers, layers, strict=True)]
+    full = [f"{n} · {_shape_text(layer.shape)}" for n, layer in zip(numbers, layers, strict=True)]
     for names in (full, short):
         if all(metrics.horizontalAdvance(name) <= room for name in names):
             return names
     return numbers
 
 
-def _size(shape: Sequence[int]) -> str:
+def _shape_text(shape: Sequence[int]) -> str:
     return f"{shape[0]} units" if len(shape) == 1 else "×".join(str(side) for side in shape)
 
 
-def _arrow(painter: QPainter, start: float, end: float, y: float, theme: Theme) -> None:
+def _paint_flow_arrow(painter: QPainter, start: float, end: float, y: float, theme: Theme) -> None:
     if end - start < 6:
         return
     painter.setPen(QPen(QColor(mixed(theme.muted, theme.line, 0.3)), 1))

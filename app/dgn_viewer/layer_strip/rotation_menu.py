@@ -22,16 +22,16 @@ class RotationRequests:
         self._ask = ask
         self._asked: dict[int, Turn] = {}  # by feature layer
 
-    def shown(self, state: StripState) -> StripState:
+    def apply_pending_turns(self, state: StripState) -> StripState:
         """Return the state with pending rotations instead of the confirmed ones."""
         self._asked = {f: turn for f, turn in self._asked.items() if turn != state.turn_of(f)}
         return state.with_turns(self._asked)
 
-    def forget(self) -> None:
+    def forget_turns(self) -> None:
         """Drop all pending rotations, after a refusal or a new run."""
         self._asked = {}
 
-    def turn(self, state: StripState, order: Order, feature: int, to: Turn) -> None:
+    def request_turn(self, state: StripState, order: Order, feature: int, to: Turn) -> None:
         """Request a rotation of one gate layer.
 
         Args:
@@ -41,14 +41,14 @@ class RotationRequests:
             to: Its rotation in units and its shift in rows and columns.
         """
         self._asked[feature] = state.shortest_turn(feature, to)
-        self._send(state, order)
+        self._send_turns(state, order)
 
-    def straighten(self, state: StripState, order: Order) -> None:
-        if self.shown(state).is_turned:
+    def reset_turns(self, state: StripState, order: Order) -> None:
+        if self.apply_pending_turns(state).is_turned:
             self._asked = dict.fromkeys(order, (0, 0))
-            self._send(state, order)
+            self._send_turns(state, order)
 
-    def _send(self, state: StripState, order: Order) -> None:
+    def _send_turns(self, state: StripState, order: Order) -> None:
         requested = state.with_turns(self._asked)
         turns = [requested.turn_of(feature) for feature in order]
         rotation, shift = tuple(turn[0] for turn in turns), tuple(turn[1] for turn in turns)
@@ -64,14 +64,14 @@ class RotationMenu(QMenu):
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._ask = ask
-        self.rotation, self.shift = _field(turn[0]), _field(turn[1])
-        self.addAction(self._form(name, is_map))
+        self.rotation, self.shift = _make_turn_field(turn[0]), _make_turn_field(turn[1])
+        self.addAction(self._make_form(name, is_map))
         self.addSeparator()
         self.back = self.addAction("Reset")
         self.back.setEnabled(turn != (0, 0))
         self.back.triggered.connect(lambda: ask((0, 0)))
         for field in (self.rotation, self.shift):
-            field.valueChanged.connect(self._changed)
+            field.valueChanged.connect(self._on_turn_edited)
             field.lineEdit().returnPressed.connect(self.close)
 
     def open_at(self, place: QPoint) -> None:
@@ -80,7 +80,7 @@ class RotationMenu(QMenu):
         self.rotation.setFocus()
         self.rotation.selectAll()
 
-    def _form(self, name: str, is_map: bool) -> QWidgetAction:
+    def _make_form(self, name: str, is_map: bool) -> QWidgetAction:
         page = QWidget()
         rows = QFormLayout(page)
         rows.setContentsMargins(12, 8, 12, 8)
@@ -99,13 +99,13 @@ class RotationMenu(QMenu):
         action.setDefaultWidget(page)
         return action
 
-    def _changed(self) -> None:
+    def _on_turn_edited(self) -> None:
         turn = (self.rotation.value(), self.shift.value())
         self.back.setEnabled(turn != (0, 0))
         self._ask(turn)
 
 
-def _field(value: int) -> IntegerField:
+def _make_turn_field(value: int) -> IntegerField:
     field = IntegerField(-_MOST, _MOST)
     field.setKeyboardTracking(False)
     field.setValue(value)

@@ -43,28 +43,28 @@ class LayersStrip(QFrame):
         self._theme = LIGHT
         self.canvas = StripCanvas()
         self.canvas.wanted.connect(lambda order: send(Rewire(order)))
-        self.canvas.turned.connect(self._turn_by)
+        self.canvas.turned.connect(self._rotate_by)
         self.canvas.menu_wanted.connect(self._open_menu)
         self.canvas.homed.connect(self.reset_wiring)
         self._turning = RotationRequests(send)
-        self._headline = _label("heading")
-        self._sentence = _label("small")
+        self._headline = _make_side_label("heading")
+        self._sentence = _make_side_label("small")
         self._sentence.setWordWrap(True)
         tooltip = "Give each value layer its own gates again, unrotated (Home)"
         self.reset = push_button("Reset order", self.reset_wiring, "small", tooltip)
         self._lay_out()
         self.set_theme(LIGHT)
-        self._show()
+        self._update_strip()
 
     def on_event(self, event: Event, state: RunState) -> None:
         match event:
             case Rewired():
-                self.canvas.answered()
+                self.canvas.clear_pending()
             case Refused() | RunStarted() | RegimeSwapped() | Failed():
-                self._turning.forget()
-                self.canvas.answered()
+                self._turning.forget_turns()
+                self.canvas.clear_pending()
         self.show_state(state, self._state.past)
-        self._show()
+        self._update_strip()
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
         before = self._state
@@ -72,11 +72,11 @@ class LayersStrip(QFrame):
         if self._state != before:
             # Pending requests do not apply to the past.
             if past is not None and before.past is None:
-                self._turning.forget()
-                self.canvas.answered()
-            self._show()
+                self._turning.forget_turns()
+                self.canvas.clear_pending()
+            self._update_strip()
         if past != before.past:
-            self._tint()
+            self._update_background()
 
     @property
     def headline(self) -> str:
@@ -89,9 +89,9 @@ class LayersStrip(QFrame):
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
         self.canvas.set_theme(theme)
-        self._tint()
+        self._update_background()
 
-    def _tint(self) -> None:
+    def _update_background(self) -> None:
         past, theme = self._state.past, self._theme
         self.setAccessibleName("Layers strip" if past is None else f"Layers strip at step {past:,}")
         self.setStyleSheet(
@@ -108,29 +108,29 @@ class LayersStrip(QFrame):
     def reset_wiring(self) -> None:
         if self._state.can_rewire:
             self.canvas.reset_order()
-            self._turning.straighten(self._state, self.canvas.shown_order)
-            self._show()
+            self._turning.reset_turns(self._state, self.canvas.shown_order)
+            self._update_strip()
 
-    def _turn_by(self, feature: int, units: int) -> None:
-        rotation, shift = self._turning.shown(self._state).turn_of(feature)
-        self._turn(feature, (rotation + units, shift))
+    def _rotate_by(self, feature: int, units: int) -> None:
+        rotation, shift = self._turning.apply_pending_turns(self._state).turn_of(feature)
+        self._rotate_gates(feature, (rotation + units, shift))
 
-    def _turn(self, feature: int, to: Turn) -> None:
+    def _rotate_gates(self, feature: int, to: Turn) -> None:
         if self._state.can_rewire:
-            self._turning.turn(self._state, self.canvas.shown_order, feature, to)
-            self._show()
+            self._turning.request_turn(self._state, self.canvas.shown_order, feature, to)
+            self._update_strip()
 
     def _open_menu(self, feature: int, place: QPoint) -> None:
-        state = self._turning.shown(self._state)
+        state = self._turning.apply_pending_turns(self._state)
         is_map = len(state.layers[feature].shape) > 1
         turn = state.turn_of(feature)
         self.menu = RotationMenu(
-            self, f"G{feature + 1}", turn, is_map, lambda to: self._turn(feature, to)
+            self, f"G{feature + 1}", turn, is_map, lambda to: self._rotate_gates(feature, to)
         )
         self.menu.open_at(place)
 
-    def _show(self) -> None:
-        state = self._turning.shown(self._state)
+    def _update_strip(self) -> None:
+        state = self._turning.apply_pending_turns(self._state)
         self.canvas.show_state(state)
         self._sentence.setText(state.describe_actions())
         both = state.is_permuted and state.is_turned
@@ -139,7 +139,7 @@ class LayersStrip(QFrame):
         self.reset.setVisible((state.is_permuted or state.is_turned) and state.can_rewire)
         self._fit_height()
 
-    def _say(self, label: QLabel, text: str, more: str, side: int) -> None:
+    def _set_side_text(self, label: QLabel, text: str, more: str, side: int) -> None:
         short = QFontMetricsF(label.font()).elidedText(
             text, Qt.TextElideMode.ElideMiddle, side - 24 if side == _SIDE else 1.7 * side
         )
@@ -175,7 +175,7 @@ class LayersStrip(QFrame):
             label.setFixedWidth(side - 12)
         self._sentence.setVisible(side == _SIDE and bool(self._sentence.text()))
         hidden = self._state.describe_actions() if side != _SIDE else ""
-        self._say(self._headline, self._state.headline(), hidden, side)
+        self._set_side_text(self._headline, self._state.headline(), hidden, side)
         scrolls = min_width > self.width() - side
         self.setFixedHeight(HEIGHT + 1 + (10 if scrolls else 0))
 
@@ -195,7 +195,7 @@ class StripBar(FixedBar):
         super().showEvent(event)
 
 
-def _label(role: str) -> QLabel:
+def _make_side_label(role: str) -> QLabel:
     label = PlainLabel(role=role)
     label.setFixedWidth(_SIDE - 12)
     return label

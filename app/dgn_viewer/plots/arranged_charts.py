@@ -21,7 +21,7 @@ from dgn_engine.scene.chart_layout import (
 from dgn_engine.scene.elements import Chart, deep_equal
 from dgn_engine.scene.mark_labels import Chip, steps_around
 from dgn_engine.scene.typeset import label_html
-from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, margins
+from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, measure_margins
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.chart_tabs import ChartTabs
 from dgn_viewer.plots.pointer_overlay import ChartCanvas
@@ -62,7 +62,7 @@ class ArrangedCharts(QObject):
         self._chosen = ""  # key of the chart to show if only one fits
         self.thumbnails = ThumbnailRow(style, view)
         self.tabs = ChartTabs(style, view)
-        self.tabs.picked.connect(self.choose)
+        self.tabs.picked.connect(self.choose_chart)
         self._across, self._down = (
             QScrollBar(orientation, view)
             for orientation in (Qt.Orientation.Horizontal, Qt.Orientation.Vertical)
@@ -71,9 +71,9 @@ class ArrangedCharts(QObject):
         for part in self._beside:
             part.hide()
         for bar in (self._across, self._down):
-            bar.valueChanged.connect(self.arrange)
+            bar.valueChanged.connect(self.arrange_items)
 
-    def show(self, scene: tuple[Chart, ...]) -> bool:
+    def set_charts(self, scene: tuple[Chart, ...]) -> bool:
         """Show these charts; return whether any of them has changed."""
         # Keep the old object of an unchanged chart: from here on, identity means equality.
         known = {chart.key: chart for chart in self.charts}
@@ -87,18 +87,18 @@ class ArrangedCharts(QObject):
         alone = sum(not chart.small for chart in charts) == 1
         self._untitled = tuple(c if c.small or not alone else replace(c, title="") for c in charts)
         for key in set(self.items) - {chart.key for chart in charts}:
-            self._remove(key)
+            self._remove_item(key)
         self.thumbnails.show_charts([chart for chart in charts if chart.small])
-        self.arrange()
+        self.arrange_items()
         return True
 
-    def choose(self, key: str) -> None:
+    def choose_chart(self, key: str) -> None:
         """Select the chart to show if only one fits; an unknown key selects the first."""
         if key != self._chosen:
             self._chosen = key
-            self.arrange()
+            self.arrange_items()
 
-    def dim(self, opacity: float) -> None:
+    def set_opacity(self, opacity: float) -> None:
         self._opacity = opacity
         for item in self.items.values():
             item.setOpacity(opacity)
@@ -111,48 +111,50 @@ class ArrangedCharts(QObject):
         for item in self.items.values():
             item.set_style(style)
 
-    def follow(self, key: str) -> None:
+    def follow_chart(self, key: str) -> None:
         """Reset the zoom of a chart, if it is shown."""
         if key in self.items:
-            self.items[key].follow()
+            self.items[key].follow_data()
 
-    def seen(self) -> list[ChartItem]:
+    def visible_items(self) -> list[ChartItem]:
         """Return the items of the large charts that are shown."""
         return [item for item in self.items.values() if item.isVisible()]
 
     def shown_keys(self) -> tuple[str, ...]:
         """Return the keys of the large charts that are shown."""
-        return tuple(item.chart.key for item in self.seen())
+        return tuple(item.chart.key for item in self.visible_items())
 
-    def area(self, key: str) -> QRectF:
+    def data_rect(self, key: str) -> QRectF:
         """Return the rectangle of a chart's data in the view, in pixels."""
         if key in self.items:
             return QRectF(self.items[key].box)
-        return self.thumbnails.area(key).translated(self.thumbnails.pos())
+        return self.thumbnails.picture_rect(key).translated(self.thumbnails.pos())
 
     def chart_at(self, point: QPointF) -> str:
         """Return the key of the chart at a point, including titles and colour bar, or ''."""
         for chart in self.charts:
-            if chart.small and self.area(chart.key).contains(point):
+            if chart.small and self.data_rect(chart.key).contains(point):
                 return chart.key
-        inside = [item.chart.key for item in self.seen() if item.box.contains(point)]
-        around = [item.chart.key for item in self.seen() if item.boundingRect().contains(point)]
+        inside = [item.chart.key for item in self.visible_items() if item.box.contains(point)]
+        around = [
+            item.chart.key for item in self.visible_items() if item.boundingRect().contains(point)
+        ]
         return next(iter((*inside, *around)), "")
 
     def item_at(self, point: QPointF) -> ChartItem | None:
-        return next((item for item in self.seen() if item.box.contains(point)), None)
+        return next((item for item in self.visible_items() if item.box.contains(point)), None)
 
     def chip_at(self, point: QPointF) -> Chip | None:
-        lanes = (item.lane() for item in self.seen())
+        lanes = (item.current_lane() for item in self.visible_items())
         chips = (lane.chip_at(point) for lane in lanes if lane is not None)
         return next((chip for chip in chips if chip is not None), None)
 
     def tip_at(self, point: QPointF) -> str:
         """Return the full text of the elided label at a point, as rich text, or ''."""
-        elided = (text for item in self.seen() for text in item.frame.cut)
+        elided = (text for item in self.visible_items() for text in item.frame.cut)
         return label_html(next((full_text for box, full_text in elided if box.contains(point)), ""))
 
-    def arrange(self) -> None:
+    def arrange_items(self) -> None:
         """Lay out all charts, or a single one below tabs, with scroll bars if needed."""
         width, height = float(self._view.width()), float(self._view.height())
         self._canvas.setGeometry(self._view.rect())
@@ -162,27 +164,27 @@ class ArrangedCharts(QObject):
             for item in self.items.values():
                 item.setVisible(False)
             return
-        layout, row_height = self._fitted(width, height)
+        layout, row_height = self._fit_charts(width, height)
         top = row_height + GAP if row_height else 0.0
         self.thumbnails.setFixedHeight(row_height or HEIGHT)
         self.thumbnails.setGeometry(0, 0, self._view.width(), row_height or HEIGHT)
         self.thumbnails.setVisible(row_height > 0)
         self._show_tabs(layout, round(top))
         top += TAB_ROW if layout.tabs else 0.0
-        left, up = self._scrolled(layout, top)
+        left, up = self._update_scroll_bars(layout, top)
         for key, item in self.items.items():
             item.setVisible(key in layout.places)
         for chart in layout.charts:
-            item = self._item(chart)
+            item = self._update_item(chart)
             chart_place = layout.places[chart.key]
             box = replace(
                 chart_place.box, x=chart_place.box.x - left, y=chart_place.box.y + top - up
             )
-            item.place(ChartPlace(box, chart_place.room))
+            item.set_place(ChartPlace(box, chart_place.room))
 
     # Private
 
-    def _remove(self, key: str) -> None:
+    def _remove_item(self, key: str) -> None:
         item = self.items.pop(key)
         del self._shown[key]
         self._room.pop((key, True), None)
@@ -192,7 +194,7 @@ class ArrangedCharts(QObject):
         item.field.close()
         item.deleteLater()
 
-    def _fitted(self, width: float, height: float) -> tuple[FittedCharts, int]:
+    def _fit_charts(self, width: float, height: float) -> tuple[FittedCharts, int]:
         """Return the layout of the charts and the height of the row of overviews, in pixels.
 
         To avoid scrolling, first reduce the row and drop the title of a single chart, which the row
@@ -200,24 +202,24 @@ class ArrangedCharts(QObject):
         full row.
         """
         if not any(chart.small for chart in self.charts):
-            return fit_charts(self.charts, self._wanted, width, height, self._chosen), 0
+            return fit_charts(self.charts, self._needed_margins, width, height, self._chosen), 0
         full_layout = fit_charts(
-            self.charts, self._wanted, width, height - HEIGHT - GAP, self._chosen
+            self.charts, self._needed_margins, width, height - HEIGHT - GAP, self._chosen
         )
         for row_height, charts in ((HEIGHT, self.charts), (LOW, self._untitled), (0, self.charts)):
             available = height - (row_height + GAP if row_height else 0.0)
-            layout = fit_charts(charts, self._wanted, width, available, self._chosen)
+            layout = fit_charts(charts, self._needed_margins, width, available, self._chosen)
             tolerance = 1.0 if row_height else _HARDLY_MORE
             if layout.height <= tolerance * (available - (TAB_ROW if layout.tabs else 0.0)):
                 return layout, row_height
         return full_layout, HEIGHT
 
-    def _item(self, chart: Chart) -> ChartItem:
+    def _update_item(self, chart: Chart) -> ChartItem:
         """Return the item for a chart, created or updated as needed."""
         item = self.items.get(chart.key)
         if item is None:
             item = self.items[chart.key] = ChartItem(chart, self._style)
-            item.changed.connect(self._canvas.changes)
+            item.changed.connect(self._canvas.discard_picture)
             item.setOpacity(self._opacity)
             self._connect(item)
             self._canvas.addItem(item)
@@ -227,10 +229,12 @@ class ArrangedCharts(QObject):
         item.setVisible(True)
         return item
 
-    def _wanted(self, chart: Chart) -> Margins:
+    def _needed_margins(self, chart: Chart) -> Margins:
         """Return the margins for labels, which never shrink, so that frames do not jump."""
         x, y = chart_range(chart)
-        needed = margins(chart, self._style, drawn_range(x, chart.x), drawn_range(y, chart.y))
+        needed = measure_margins(
+            chart, self._style, drawn_range(x, chart.x), drawn_range(y, chart.y)
+        )
         key = chart.key, bool(chart.title)
         known = self._room.get(key, Margins())
         left, right = max(needed.left, known.left), max(needed.right, known.right)
@@ -245,7 +249,7 @@ class ArrangedCharts(QObject):
             self.tabs.show_titles(pairs, layout.charts[0].key)
         self.tabs.setVisible(bool(layout.tabs))
 
-    def _scrolled(self, layout: FittedCharts, top: float) -> tuple[float, float]:
+    def _update_scroll_bars(self, layout: FittedCharts, top: float) -> tuple[float, float]:
         """Update the scroll bars; return how far the charts are scrolled to the left and up."""
         width, height, thickness = (
             self._view.width(),
@@ -282,16 +286,16 @@ class TimeAxes:
         self._charts, self._moved = charts, moved
         self._gone_to: tuple[float, float] | None = None  # steps of the events zoomed to
 
-    def follow(self) -> None:
+    def show_all_steps(self) -> None:
         """Show all steps on every time axis."""
-        self.put({})
+        self.restore_ranges({})
 
-    def zoom(self, low: float, high: float) -> None:
+    def zoom_steps(self, low: float, high: float) -> None:
         for item in self._charts.items.values():
             if item.chart.has_step_axis:
                 item.show_steps(low, high)
 
-    def shown(self) -> dict[str, Range | None]:
+    def shown_ranges(self) -> dict[str, Range | None]:
         """Return the range of each time axis by chart key; None stands for all steps."""
         return {
             key: item.shown_steps()
@@ -299,13 +303,13 @@ class TimeAxes:
             if item.chart.has_step_axis
         }
 
-    def put(self, steps: Mapping[str, Range | None]) -> None:
+    def restore_ranges(self, steps: Mapping[str, Range | None]) -> None:
         """Restore ranges from `shown_ranges`; a missing time axis shows all steps."""
         self._gone_to = None
         for key, item in self._charts.items.items():
             if item.chart.has_step_axis:
                 if (shown := steps.get(key)) is None:
-                    item.follow()
+                    item.follow_data()
                 else:
                     item.show_steps(*shown)
 
@@ -321,12 +325,12 @@ class TimeAxes:
         if not over_steps:
             return False
         if not set(over_steps) & set(self._charts.shown_keys()):  # behind a tab
-            self._charts.choose(over_steps[0])
+            self._charts.choose_chart(over_steps[0])
         timed = [item for key, item in self._charts.items.items() if key in over_steps]
         if back and self._gone_to == (first, last) and not any(item.following for item in timed):
             self._gone_to = None
             for item in timed:
-                item.follow()
+                item.follow_data()
             return True
         self._gone_to = (first, last)
         for item in timed:

@@ -50,7 +50,7 @@ def drawn_range(reach: Range, axis: Axis) -> Range:
     return (math.log10(reach[0]), math.log10(reach[1])) if axis.log else reach
 
 
-def undrawn(value: float, axis: Axis) -> float:
+def data_from_drawn(value: float, axis: Axis) -> float:
     """Return the value at a drawn coordinate, the inverse of `drawn_at`."""
     # Clamped, because 10**x overflows float64 beyond 308.
     return float(10.0 ** max(min(value, 300.0), -300.0)) if axis.log else value
@@ -90,19 +90,19 @@ class PlotArea:
     y: Range
     down: bool = False
 
-    def across(self, value: float) -> float:
+    def pixel_x(self, value: float) -> float:
         """Return the pixel position of a drawn x."""
         low, high = self.x
         return self.box.left() + (value - low) / ((high - low) or 1.0) * self.box.width()
 
-    def along(self, value: float) -> float:
+    def pixel_y(self, value: float) -> float:
         """Return the pixel position of a drawn y."""
         low, high = self.y
         fraction = (value - low) / ((high - low) or 1.0)
         return self.box.top() + (fraction if self.down else 1.0 - fraction) * self.box.height()
 
 
-def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
+def measure_margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
     """Return the margins around the data of a chart.
 
     Args:
@@ -126,7 +126,7 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
         left += max(*labels, style.label.width("0.00") if chart.y.ticks is None else 0.0) + PAD
     if chart.y.label:
         left += line + 2.0
-    left += _beside_rows(chart)
+    left += _row_pictures_width(chart)
     top = style.title.height + 8.0 if chart.title else 6.0
     bottom = line + PAD if axis_ticks(chart.x, x, 5) else PAD
     if chart.matrix is not None and chart.x.label:
@@ -161,12 +161,12 @@ def paint_frame(
         return cut
     painter.drawRect(box.adjusted(-1, -1, 0, 0))
     if chart.matrix.bar:
-        cut += _paint_bar(painter, chart, style, box)
+        cut += _paint_colour_bar(painter, chart, style, box)
     _paint_row_pictures(painter, chart, style, plot_area)
     return cut
 
 
-def _cut(displayed: str, full_text: str, box: QRectF) -> tuple[CutText, ...]:
+def _cut_text(displayed: str, full_text: str, box: QRectF) -> tuple[CutText, ...]:
     return ((box, full_text),) if displayed != full_text else ()
 
 
@@ -180,10 +180,10 @@ def _paint_title(
         colour = style.colour("muted")
     right = box.right() + room.right
     left = max(min(box.left(), right - type_.width(chart.title)), box.left() - room.left)
-    title = type_.shortened(chart.title, right - left)
+    title = type_.shorten_label(chart.title, right - left)
     top = box.top() - room.top + (0.0 if chart.small else 2.0)
     type_.paint(painter, QPointF(left, top + type_.ascent), title, colour)
-    return _cut(title, chart.title, QRectF(left, top, right - left, type_.height))
+    return _cut_text(title, chart.title, QRectF(left, top, right - left, type_.height))
 
 
 def _paint_rows(
@@ -192,24 +192,26 @@ def _paint_rows(
     type_, box = style.label, plot_area.box
     max_ticks = 5 if box.height() > 90 else 3
     ticks = axis_ticks(chart.y, plot_area.y, max_ticks)
-    positions = [plot_area.along(value) for value, _ in ticks]
+    positions = [plot_area.pixel_y(value) for value, _ in ticks]
     for index in select_spaced(ticks, positions, [type_.height * 0.5] * len(ticks)):
         row_y, text = positions[index], ticks[index][1]
         if chart.matrix is None:
             painter.setPen(QPen(style.colour("line", 0.7), 1))
             painter.drawLine(QPointF(box.left(), row_y), QPointF(box.right(), row_y))
         base = row_y + type_.ascent / 2 - 1.0
-        x = box.left() - PAD - type_.width(text) - _beside_rows(chart)
+        x = box.left() - PAD - type_.width(text) - _row_pictures_width(chart)
         type_.paint(painter, QPointF(x, base), text, style.colour("muted"))
     if not chart.y.label:
         return ()
     full_label = axis_label(chart.y)
-    label, left = type_.shortened(full_label, box.height() + 20), box.left() - room.left + 2.0
-    _paint_upright(painter, type_, label, left, box, style)
-    return _cut(label, full_label, QRectF(left, box.top() - 10, type_.height, box.height() + 20))
+    label, left = type_.shorten_label(full_label, box.height() + 20), box.left() - room.left + 2.0
+    _paint_vertical_label(painter, type_, label, left, box, style)
+    return _cut_text(
+        label, full_label, QRectF(left, box.top() - 10, type_.height, box.height() + 20)
+    )
 
 
-def _beside_rows(chart: Chart) -> float:
+def _row_pictures_width(chart: Chart) -> float:
     """Return the width of the example pictures next to the rows, in pixels."""
     has_images = chart.pictures is not None and chart.pictures.images is not None
     return PICTURE + PAD if has_images else 0.0
@@ -229,7 +231,7 @@ def _paint_row_pictures(
     rows = sorted(enumerate(matrix.row_examples), key=lambda row: row[1] < dataset_count)
     tops: list[float] = []
     for row, example in rows:
-        middle = plot_area.along(row)
+        middle = plot_area.pixel_y(row)
         top = min(max(middle - PICTURE / 2, box.top()), box.bottom() - PICTURE)
         is_free = all(abs(top - taken_top) >= PICTURE + 1.0 for taken_top in tops)
         if is_free and box.top() <= middle <= box.bottom():
@@ -249,7 +251,7 @@ def _paint_columns(
     # Keep labels inside their chart, clear of its neighbour's.
     left_limit, right_limit = box.left() - PAD, box.right() + PAD
     full_label = axis_label(chart.x)
-    label = type_.shortened(full_label, box.width() + 40)
+    label = type_.shorten_label(full_label, box.width() + 40)
     x = box.center().x() - type_.width(label) / 2
     label_point = QPointF(x, base + (type_.height if ticks else 0.0))
     if label and chart.matrix is None:  # at the end of the axis, to save a line
@@ -258,7 +260,7 @@ def _paint_columns(
     type_.paint(painter, label_point, label, style.colour("muted"))
     widths = [type_.width(text) for _, text in ticks]
     positions = [
-        min(max(plot_area.across(value), left_limit + width / 2), right_limit - width / 2)
+        min(max(plot_area.pixel_x(value), left_limit + width / 2), right_limit - width / 2)
         for (value, _), width in zip(ticks, widths, strict=True)
     ]
     for index in select_spaced(ticks, positions, [width / 2 + PAD for width in widths]):
@@ -267,10 +269,10 @@ def _paint_columns(
     around = QRectF(
         label_point.x(), label_point.y() - type_.ascent, type_.width(label), type_.height
     )
-    return _cut(label, full_label, around)
+    return _cut_text(label, full_label, around)
 
 
-def _paint_bar(
+def _paint_colour_bar(
     painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF
 ) -> tuple[CutText, ...]:
     matrix, type_ = chart.matrix, style.label
@@ -291,18 +293,18 @@ def _paint_bar(
     ticks = bar_ticks(chart)
     widest = 0.0
     positions = [
-        min(max(plot_area.along(value), bar.top() + 4), bar.bottom() - 3) for value, _ in ticks
+        min(max(plot_area.pixel_y(value), bar.top() + 4), bar.bottom() - 3) for value, _ in ticks
     ]
-    for index in _apart(positions, type_.height * 0.9):
+    for index in _labels_with_room(positions, type_.height * 0.9):
         text = ticks[index][1]
         point = QPointF(bar.right() + PAD, positions[index] + type_.ascent / 2 - 1.0)
         type_.paint(painter, point, text, style.colour("muted"))
         widest = max(widest, type_.width(text))
     left = bar.right() + PAD + widest + PAD
     label = bar_label(type_, matrix.bar, box.height())
-    _paint_upright(painter, type_, label, left, box, style)
+    _paint_vertical_label(painter, type_, label, left, box, style)
     bar_box = QRectF(bar.left(), box.top(), left + type_.height - bar.left(), box.height())
-    return _cut(label, matrix.bar, bar_box)
+    return _cut_text(label, matrix.bar, bar_box)
 
 
 def bar_label(type_: TextStyle, full_label: str, height: float) -> str:
@@ -315,7 +317,9 @@ def bar_label(type_: TextStyle, full_label: str, height: float) -> str:
         if type_.width(label) <= height + 8:
             return label
     return (
-        type_.shortened(full_label, height + 8) if type_.width(full_label) <= 1.5 * height else ""
+        type_.shorten_label(full_label, height + 8)
+        if type_.width(full_label) <= 1.5 * height
+        else ""
     )
 
 
@@ -329,7 +333,7 @@ def _paint_arrow(
     painter.setBrush(Qt.BrushStyle.NoBrush)
 
 
-def _apart(positions: Sequence[float], min_distance: float) -> list[int]:
+def _labels_with_room(positions: Sequence[float], min_distance: float) -> list[int]:
     """Return the indices of the labels that fit: all, the first and last, or the first."""
     chosen = list(range(len(positions)))
     for subset in (chosen, chosen[:1] + chosen[-1:]):
@@ -347,7 +351,7 @@ def _ramp_image(table: bytes) -> QImage:
     return image.flipped(Qt.Orientation.Vertical)
 
 
-def _paint_upright(
+def _paint_vertical_label(
     painter: QPainter, type_: TextStyle, label: str, left: float, box: QRectF, style: ChartStyle
 ) -> None:
     """Paint a label rotated by 90°, centred on the box, with its left edge at `left`."""

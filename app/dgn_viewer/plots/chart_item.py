@@ -23,15 +23,15 @@ from dgn_viewer.plots.chart_frame import (
     FramePicture,
     PlotArea,
     State,
+    data_from_drawn,
     drawn_at,
     drawn_range,
     frame_state,
-    undrawn,
 )
 from dgn_viewer.plots.chart_notes import cross_lines, follow_box, paint_follow, paint_notes
 from dgn_viewer.plots.data_items import CurveItems, PictureItem
 from dgn_viewer.plots.event_lane import EventLane
-from dgn_viewer.plots.lit_notes import lit_parts
+from dgn_viewer.plots.lit_notes import highlight_parts
 from dgn_viewer.plots.pointer_overlay import PointerPart
 
 _LEAST = 60.0  # pixels; minimum height of a chart for the card of the delta cursor
@@ -46,7 +46,7 @@ def paint_delta(painter: QPainter, chart: Chart, style: ChartStyle, area: PlotAr
     for step in chart.delta:
         drawn = drawn_at(step, chart.x)
         if low <= drawn <= high:
-            x = round(area.across(drawn))
+            x = round(area.pixel_x(drawn))
             painter.drawLine(QLineF(x, box.top(), x, box.bottom()))
     lines = delta_lines(chart)
     if not lines or box.height() < _LEAST:
@@ -95,7 +95,7 @@ class _Notes(QGraphicsObject):
     def paint(
         self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
-        self._chart.paint_over(painter)
+        self._chart.paint_annotations(painter)
 
 
 class ItemPointer:
@@ -107,12 +107,12 @@ class ItemPointer:
         self.lit = NOTHING  # the outlined selection
         self._outlines: tuple[tuple[object, ...], list[PointerPart]] = ((), [])
 
-    def parts(self) -> list[PointerPart]:
+    def pointer_parts(self) -> list[PointerPart]:
         """Return the outlines of the selection and the lines of the cursor."""
         chart, style, plot_area = self._item.chart, self._item.style, self._item.plot_area()
         state = self.lit, id(chart), plot_area, style
         if state != self._outlines[0]:
-            self._outlines = state, lit_parts(chart, style, plot_area, self.lit)
+            self._outlines = state, highlight_parts(chart, style, plot_area, self.lit)
         parts = [*self._outlines[1]]
         if self.place is not None and not chart.small:
             pen = QPen(style.colour("accent", 0.9), 1)
@@ -129,10 +129,10 @@ class ItemPointer:
         if selection != NOTHING or chart.matrix is not None:
             return selection
 
-        def along(value: float) -> float:
-            return area.along(drawn_at(value, chart.y))
+        def curve_pixel_y(value: float) -> float:
+            return area.pixel_y(drawn_at(value, chart.y))
 
-        return curve_at(chart, x, point.y(), along, _NEAR)
+        return curve_at(chart, x, point.y(), curve_pixel_y, _NEAR)
 
 
 class ChartItem(QGraphicsObject):
@@ -163,8 +163,8 @@ class ChartItem(QGraphicsObject):
         self.field = _Field(self.clicked.emit)
         self.field.setParentItem(self)
         self.field.setBorder(None)
-        self.field.sigRangeChangedManually.connect(self._moved_by_hand)
-        self.field.sigRangeChanged.connect(self._range_changed)
+        self.field.sigRangeChangedManually.connect(self._on_manual_zoom)
+        self.field.sigRangeChanged.connect(self._on_range_changed)
         self._curves = CurveItems(self.field)
         self._notes = _Notes(self)
         self.pointer = ItemPointer(self)
@@ -189,14 +189,14 @@ class ChartItem(QGraphicsObject):
             self.field.removeItem(self._picture)
             self._picture = None
         self.field.invertY(chart.matrix is not None)
-        self._limit()
+        self._limit_zoom()
         if self.following:
-            self._fit()
-        self._curves.show(self.chart, self.style)
+            self._fit_range()
+        self._curves.show_curves(self.chart, self.style)
         self._showing = False
-        self._repaint()
+        self._repaint_changed()
 
-    def place(self, place: ChartPlace) -> None:
+    def set_place(self, place: ChartPlace) -> None:
         """Set the data's rectangle in scene coordinates, and the margins around it."""
         box, room = place.box, place.room
         if (box, room) == self._place:
@@ -211,18 +211,18 @@ class ChartItem(QGraphicsObject):
         self._outer = QRectF(self.box.adjusted(*around).toAlignedRect())
         self.field.setGeometry(self.box)
         if self.following:
-            self._fit()
-        self._repaint()
+            self._fit_range()
+        self._repaint_changed()
 
     def set_style(self, style: ChartStyle) -> None:
         self.style = style
         self.show_chart(self.chart)
 
-    def follow(self) -> None:
+    def follow_data(self) -> None:
         """Reset the zoom, and show all data from now on."""
         self.following = True
-        self._fit()
-        self._repaint()
+        self._fit_range()
+        self._repaint_changed()
 
     # Coordinates
 
@@ -238,7 +238,7 @@ class ChartItem(QGraphicsObject):
         fraction = (point.y() - self.box.top()) / self.box.height()
         fraction = fraction if plot_area.down else 1.0 - fraction
         y = plot_area.y[0] + fraction * (plot_area.y[1] - plot_area.y[0])
-        return undrawn(x, self.chart.x), undrawn(y, self.chart.y)
+        return data_from_drawn(x, self.chart.x), data_from_drawn(y, self.chart.y)
 
     def boundingRect(self) -> QRectF:
         return self._outer
@@ -249,11 +249,11 @@ class ChartItem(QGraphicsObject):
         area = self._outer.toAlignedRect()
         self.frame.paint(painter, area, self.chart, self.style, self.plot_area(), self._room)
 
-    def paint_over(self, painter: QPainter) -> None:
+    def paint_annotations(self, painter: QPainter) -> None:
         """Paint the annotations above the data; called by the layer of annotations."""
         plot_area = self.plot_area()
         paint_notes(painter, self.chart, self.style, plot_area)
-        lane = self.lane()
+        lane = self.current_lane()
         if lane is not None:
             lane.paint(painter, self._pointed_steps)
         if self.chart.delta:
@@ -261,13 +261,13 @@ class ChartItem(QGraphicsObject):
         if not self.following:
             paint_follow(painter, self.style, plot_area)
 
-    def over_follow(self, point: QPointF) -> bool:
+    def is_over_follow(self, point: QPointF) -> bool:
         """Return whether a point is on the visible 'follow' button."""
         return not self.following and follow_box(self.plot_area(), self.style.label).contains(point)
 
     # Event lane
 
-    def lane(self) -> EventLane | None:
+    def current_lane(self) -> EventLane | None:
         """Return the event lane of this chart; None if another chart in its column has it."""
         below = self._room.bottom
         key = (self.chart.marks, self.chart.x, self.plot_area(), self.style, below)
@@ -289,21 +289,25 @@ class ChartItem(QGraphicsObject):
         self.following = False
         drawn = drawn_range((max(low, 1e-9) if self.chart.x.log else low, high), self.chart.x)
         self.field.setXRange(*drawn, padding=0)
-        self._repaint()
+        self._repaint_changed()
 
     def shown_steps(self) -> Range | None:
         """Return the visible range of the time axis; None if it shows all steps."""
         low, high = self.plot_area().x
-        return None if self.following else (undrawn(low, self.chart.x), undrawn(high, self.chart.x))
+        return (
+            None
+            if self.following
+            else (data_from_drawn(low, self.chart.x), data_from_drawn(high, self.chart.x))
+        )
 
     # Private
 
-    def _fit(self) -> None:
+    def _fit_range(self) -> None:
         x, y = self._full
         if [list(x), list(y)] != self.field.viewRange():
             self.field.setRange(xRange=x, yRange=y, padding=0)
 
-    def _limit(self) -> None:
+    def _limit_zoom(self) -> None:
         """Prevent zooming out beyond a matrix."""
         unlimited: tuple[None, None] = (None, None)
         (x0, x1), (y0, y1) = self._full if self.chart.matrix is not None else (unlimited, unlimited)
@@ -311,20 +315,20 @@ class ChartItem(QGraphicsObject):
             self._limits = (x0, x1, y0, y1)
             self.field.setLimits(xMin=x0, xMax=x1, yMin=y0, yMax=y1)
 
-    def _moved_by_hand(self, *_: object) -> None:
+    def _on_manual_zoom(self, *_: object) -> None:
         self.following = False
-        self._repaint()
+        self._repaint_changed()
         if self.chart.has_step_axis and (shown := self.shown_steps()) is not None:
             self.steps_zoomed.emit(*shown)
 
-    def _range_changed(self, *_: object) -> None:
+    def _on_range_changed(self, *_: object) -> None:
         if self._showing:
             return
         if self.chart.curves:
-            self._curves.show(self.chart, self.style)
-        self._repaint()
+            self._curves.show_curves(self.chart, self.style)
+        self._repaint_changed()
 
-    def _repaint(self) -> None:
+    def _repaint_changed(self) -> None:
         """Repaint frame and annotations if they have changed; the data items repaint themselves."""
         self.changed.emit()
         chart, plot_area = self.chart, self.plot_area()

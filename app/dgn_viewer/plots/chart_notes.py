@@ -22,13 +22,13 @@ def paint_notes(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
     """Paint all annotations except the cursor."""
     painter.save()
     painter.setClipRect(plot_area.box)
-    _paint_lines(painter, chart, style, plot_area)
+    _paint_class_boundaries(painter, chart, style, plot_area)
     paint_dead(painter, chart, style, plot_area)
     paint_estimated(painter, chart, style, plot_area)
     painter.restore()
     _paint_marks(painter, chart, style, plot_area)
     _paint_step(painter, chart, style, plot_area)
-    _paint_ends(painter, chart, style, plot_area)
+    _paint_curve_names(painter, chart, style, plot_area)
     if chart.chosen:
         painter.setPen(QPen(style.colour("accent"), 2))
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -62,12 +62,14 @@ def paint_follow(painter: QPainter, style: ChartStyle, plot_area: PlotArea) -> N
     style.label.paint(painter, base, FOLLOW, style.colour("accent"))
 
 
-def _paint_lines(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
+def _paint_class_boundaries(
+    painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea
+) -> None:
     """Paint class boundaries as thin lines in the colour of the panel, to look like gaps."""
     if chart.small:
         return
     box = plot_area.box
-    rows, columns = map(plot_area.along, chart.y.lines), map(plot_area.across, chart.x.lines)
+    rows, columns = map(plot_area.pixel_y, chart.y.lines), map(plot_area.pixel_x, chart.x.lines)
     lines = [QLineF(box.left(), position, box.right(), position) for position in rows]
     lines += [QLineF(position, box.top(), position, box.bottom()) for position in columns]
     painter.setPen(QPen(style.colour("panel"), 1))
@@ -81,7 +83,7 @@ def paint_dead(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: Pl
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QBrush(style.colour("muted", 0.75), Qt.BrushStyle.BDiagPattern))
     for column in chart.matrix.dead_columns:
-        left, right = plot_area.across(column - 0.5), plot_area.across(column + 0.5)
+        left, right = plot_area.pixel_x(column - 0.5), plot_area.pixel_x(column + 0.5)
         painter.drawRect(QRectF(left, plot_area.box.top(), right - left, plot_area.box.height()))
 
 
@@ -114,7 +116,7 @@ def _paint_marks(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: 
     painter.setPen(QPen(style.colour("muted", 0.55), 1, Qt.PenStyle.DotLine))
     positions = (drawn_at(mark.x, chart.x) for mark in chart.marks)
     for pixel in {
-        round(plot_area.across(position)) for position in positions if low <= position <= high
+        round(plot_area.pixel_x(position)) for position in positions if low <= position <= high
     }:
         painter.drawLine(QLineF(pixel, box.top() - 3, pixel, box.bottom()))
 
@@ -126,7 +128,7 @@ def _paint_step(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
     drawn, (low, high) = drawn_at(chart.cursor, chart.x), plot_area.x
     if not low <= drawn <= high:
         return
-    box, pixel = plot_area.box, round(plot_area.across(drawn))
+    box, pixel = plot_area.box, round(plot_area.pixel_x(drawn))
     painter.setPen(QPen(style.colour("accent"), 1.5))
     painter.drawLine(QLineF(pixel, box.top() - 3, pixel, box.bottom()))
     foot = QPolygonF([QPointF(pixel + dx, box.bottom() + dy) for dx, dy in _FOOT])
@@ -135,10 +137,12 @@ def _paint_step(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
     painter.drawPolygon(foot)
 
 
-def _paint_ends(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
+def _paint_curve_names(
+    painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea
+) -> None:
     """Paint the name of each curve right of the frame, at the height of its last value."""
     ends = [
-        (curve, _end(curve, chart, plot_area))
+        (curve, _end_pixel_y(curve, chart, plot_area))
         for curve in chart.curves
         if curve.name and not curve.faint
     ]
@@ -154,9 +158,11 @@ def _paint_ends(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
         type_.paint(painter, base, curve.name, style.colour(curve.role))
 
 
-def _end(curve: Curve, chart: Chart, plot_area: PlotArea) -> float | None:
+def _end_pixel_y(curve: Curve, chart: Chart, plot_area: PlotArea) -> float | None:
     """Return the pixel position of the curve's last visible value, or None."""
-    inside = np.flatnonzero((curve.x <= _data(plot_area.x[1], chart.x.log)) & np.isfinite(curve.y))
+    inside = np.flatnonzero(
+        (curve.x <= _data_value(plot_area.x[1], chart.x.log)) & np.isfinite(curve.y)
+    )
     if inside.size == 0:
         return None
     value = float(curve.y[inside[-1]])
@@ -165,8 +171,8 @@ def _end(curve: Curve, chart: Chart, plot_area: PlotArea) -> float | None:
             return None
         value = math.log10(value)
     low, high = plot_area.y
-    return plot_area.along(value) if low <= value <= high else None
+    return plot_area.pixel_y(value) if low <= value <= high else None
 
 
-def _data(drawn: float, log: bool) -> float:
+def _data_value(drawn: float, log: bool) -> float:
     return float(10.0 ** min(drawn, 300.0)) if log else drawn

@@ -53,7 +53,7 @@ class ChartTabs(QTabBar):
         self.update()
 
     def tabSizeHint(self, index: int) -> QSize:
-        widths = [self._wanted(title) for _, title in self._titles]
+        widths = [self._wanted_width(title) for _, title in self._titles]
         available, total = float(self.width()), sum(widths)
         if total > available and total > 0:  # shrink all alike, so that none is hidden
             widths = [max(width * available / total, _LEAST) for width in widths]
@@ -77,8 +77,8 @@ class ChartTabs(QTabBar):
         painter.end()
 
     def _paint_tab(self, painter: QPainter, box: QRectF, title: str, chosen: bool) -> None:
-        type_ = self._type(chosen)
-        label = type_.shortened(title, box.width() - _AROUND)
+        type_ = self._title_style(chosen)
+        label = type_.shorten_label(title, box.width() - _AROUND)
         left = box.left() + (box.width() - type_.width(label)) / 2
         base = box.top() + (box.height() - 2 - type_.height) / 2 + type_.ascent
         colour = self._style.colour("text" if chosen else "muted")
@@ -90,10 +90,10 @@ class ChartTabs(QTabBar):
                 painter.setPen(QPen(self._style.colour("accent"), 1))
                 painter.drawRect(box.adjusted(1, 2, -2, -4))
 
-    def _wanted(self, title: str) -> float:
-        return max(self._type(True).width(title) + 2 * _AROUND, _LEAST)
+    def _wanted_width(self, title: str) -> float:
+        return max(self._title_style(True).width(title) + 2 * _AROUND, _LEAST)
 
-    def _type(self, chosen: bool) -> TextStyle:
+    def _title_style(self, chosen: bool) -> TextStyle:
         return self._style.title if chosen else TextStyle(self._style.family, 12)
 
     def _on_current(self, place: int) -> None:

@@ -12,7 +12,7 @@ from dgn_engine.scene import ramps
 from dgn_engine.scene.axes import thin_curve
 from dgn_engine.scene.elements import Array, Chart, Curve, Matrix
 from dgn_engine.scene.theme import PALE, Theme
-from dgn_viewer.plots.chart_frame import ChartStyle, drawn_values, undrawn
+from dgn_viewer.plots.chart_frame import ChartStyle, data_from_drawn, drawn_values
 
 _DASHES = {
     "solid": Qt.PenStyle.SolidLine,
@@ -33,29 +33,29 @@ class CurveItems:
         self._lines: dict[str, pg.PlotCurveItem] = {}
         self._dots: dict[str, pg.ScatterPlotItem] = {}
 
-    def show(self, chart: Chart, style: ChartStyle) -> None:
+    def show_curves(self, chart: Chart, style: ChartStyle) -> None:
         """Show the visible part of the chart's curves."""
-        names = {_key(index, curve) for index, curve in enumerate(chart.curves)}
+        names = {_curve_key(index, curve) for index, curve in enumerate(chart.curves)}
         for store in (self._lines, self._dots):
             for key in set(store) - names:
                 self._field.removeItem(store.pop(key))
         for index, curve in enumerate(chart.curves):
-            self._show_one(_key(index, curve), curve, chart, style)
-            self._lines[_key(index, curve)].setZValue(index)  # the last is in front
+            self._show_curve(_curve_key(index, curve), curve, chart, style)
+            self._lines[_curve_key(index, curve)].setZValue(index)  # the last is in front
 
-    def _show_one(self, key: str, curve: Curve, chart: Chart, style: ChartStyle) -> None:
+    def _show_curve(self, key: str, curve: Curve, chart: Chart, style: ChartStyle) -> None:
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = pg.PlotCurveItem(connect="finite")
             self._field.addItem(line, ignoreBounds=True)
         (low, high), _ = self._field.viewRange()
-        visible_range = undrawn(low, chart.x), undrawn(high, chart.x)
+        visible_range = data_from_drawn(low, chart.x), data_from_drawn(high, chart.x)
         x, y = curve.x, curve.y
         if not curve.segments:  # thinning needs ascending x, which segments do not have
             x, y = thin_curve(x, y, *visible_range, _MOST_POINTS, chart.x.log)
         x, y = drawn_values(x, chart.x), drawn_values(y, chart.y)
         colour = style.colour(curve.role, FAINT if curve.faint else 1.0)
-        width = (2 if curve.thick else 1) * self._pixels()
+        width = (2 if curve.thick else 1) * self._pixel_ratio()
         pen = pg.mkPen(colour, width=width, style=_DASHES[curve.dash])
         if curve.filled:
             area = pg.mkBrush(style.colour(curve.role, PALE))
@@ -77,14 +77,14 @@ class CurveItems:
         elif key in self._dots:
             self._field.removeItem(self._dots.pop(key))
 
-    def _pixels(self) -> float:
+    def _pixel_ratio(self) -> float:
         """Return the device pixel ratio: the widths of cosmetic pens are in device pixels."""
         view = self._field.getViewWidget()  # None until the chart is laid out
         screen = QGuiApplication.primaryScreen()
         return float(screen.devicePixelRatio() if view is None else view.devicePixelRatioF())
 
 
-def _key(index: int, curve: Curve) -> str:
+def _curve_key(index: int, curve: Curve) -> str:
     return f"{curve.name or f'#{index}'}{' ~' if curve.smoothed else ''}"
 
 

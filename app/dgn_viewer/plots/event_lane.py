@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor, QPainter, QPen
 
 from dgn_engine.scene.elements import Chart, Mark
 from dgn_engine.scene.mark_labels import LANE, Chip, EpochTick, epoch_ticks, lane_chips
-from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, drawn_at, undrawn
+from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, data_from_drawn, drawn_at
 
 _CHIP = 15.0  # height
 
@@ -21,15 +21,20 @@ class EventLane:
         self.box = QRectF(box.left(), box.bottom() + below - LANE, box.width(), LANE)
         self._style, self._chart, self._area = style, chart, plot_area
         width_of = style.label.width
-        offset_marks = [(self._place(mark.x), mark) for mark in chart.marks]
+        offset_marks = [(self._step_offset(mark.x), mark) for mark in chart.marks]
         inside: list[tuple[float, Mark]] = [
             (offset, mark) for offset, mark in offset_marks if -0.5 <= offset <= box.width() + 0.5
         ]
         self.chips: tuple[Chip, ...] = tuple(lane_chips(inside, width_of, box.width()))
-        low, high = (undrawn(value, chart.x) for value in plot_area.x)
+        low, high = (data_from_drawn(value, chart.x) for value in plot_area.x)
         self.epochs: tuple[EpochTick, ...] = tuple(
             epoch_ticks(
-                chart.x.epoch or 0, (low, high), self._place, self.chips, width_of, box.width()
+                chart.x.epoch or 0,
+                (low, high),
+                self._step_offset,
+                self.chips,
+                width_of,
+                box.width(),
             )
         )
 
@@ -63,7 +68,7 @@ class EventLane:
 
     def _paint_chip(self, painter: QPainter, chip: Chip, pointed: bool) -> None:
         style, box = self._style, self.chip_box(chip)
-        colour = style.colour(_token(chip))
+        colour = style.colour(_chip_token(chip))
         painter.setPen(QPen(colour, 1))
         painter.setBrush(style.colour("panel"))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -78,12 +83,12 @@ class EventLane:
         )
         text.paint(painter, base, chip.text, style.colour("text"))
 
-    def _place(self, step: float) -> float:
+    def _step_offset(self, step: float) -> float:
         """Return a step's distance from the lane's left edge; NaN if it is not on the axis."""
-        return self._area.across(drawn_at(step, self._chart.x)) - self._area.box.left()
+        return self._area.pixel_x(drawn_at(step, self._chart.x)) - self._area.box.left()
 
 
-def _token(chip: Chip) -> str:
+def _chip_token(chip: Chip) -> str:
     """Return the colour token of a chip by what it marks: divergence, dials, other changes."""
     kinds = {mark.kind for mark in chip.marks}
     if "diverged" in kinds:

@@ -36,7 +36,7 @@ def paint_example(painter: QPainter, style: ChartStyle, box: QRectF, example: Sh
     elif example.point is not None and example.points is not None:
         _paint_point(painter, style, box.adjusted(4, 4, -4, -4), example.points, example.point)
     else:
-        reason = style.label.shortened(example.why, box.width() - 4)
+        reason = style.label.shorten_label(example.why, box.width() - 4)
         base = QPointF(box.left() + 2, box.center().y() + style.label.ascent / 2)
         style.label.paint(painter, base, reason, style.colour("muted"))
 
@@ -47,25 +47,25 @@ def _paint_point(
     low, high = points.min(axis=0), points.max(axis=0)
     span = np.where(high > low, high - low, 1.0)
 
-    def place(coordinates: Array) -> QPointF:
+    def point_position(coordinates: Array) -> QPointF:
         x, y = (coordinates - low) / span
         return QPointF(box.left() + x * box.width(), box.bottom() - y * box.height())
 
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(style.colour("muted", 0.6))
     for background_point in points[:: max(len(points) // 128, 1)]:
-        painter.drawEllipse(place(background_point), 1.0, 1.0)
+        painter.drawEllipse(point_position(background_point), 1.0, 1.0)
     painter.setBrush(style.colour("accent"))
-    painter.drawEllipse(place(np.array(point)), 3.0, 3.0)
+    painter.drawEllipse(point_position(np.array(point)), 3.0, 3.0)
 
 
 def card_size(style: ChartStyle, readout: ExampleReadout, pinned: bool) -> QSizeF:
     """Return the size of the card if space is not limited."""
     type_ = style.label
     pictures_width = _pictures_width(readout)
-    text_width = max(_LEAST_STRIP, *(type_.width(line) for line in _words(readout, pinned)))
+    text_width = max(_LEAST_STRIP, *(type_.width(line) for line in _card_lines(readout, pinned)))
     gates = [_TAG + _LEAST_STRIP + 8.0 + type_.width(rows.words) for rows in readout.gates]
-    text_height = len(_words(readout, pinned)) * type_.height
+    text_height = len(_card_lines(readout, pinned)) * type_.height
     height = max(SIDE, text_height) + sum(
         _gates_height(rows, type_.height) for rows in readout.gates
     )
@@ -90,11 +90,11 @@ def paint_card(
         paint_example(painter, style, QRectF(left, inner.top(), SIDE, SIDE), example)
     left = inner.left() + _pictures_width(readout) + _GAP
     name_count = len(readout.examples)
-    lines = _words(readout, pinned)
+    lines = _card_lines(readout, pinned)
     for index, line in enumerate(lines):
         base = QPointF(left, inner.top() + type_.ascent + index * type_.height)
         colour = style.colour("text" if index < name_count + len(readout.lines) else "muted")
-        type_.paint(painter, base, type_.shortened(line, inner.right() - left), colour)
+        type_.paint(painter, base, type_.shorten_label(line, inner.right() - left), colour)
     top = inner.top() + max(SIDE, len(lines) * type_.height) + _GAP
     _paint_gates(
         painter,
@@ -104,7 +104,7 @@ def paint_card(
     )
 
 
-def _words(readout: ExampleReadout, pinned: bool) -> tuple[str, ...]:
+def _card_lines(readout: ExampleReadout, pinned: bool) -> tuple[str, ...]:
     names = tuple(example.name for example in readout.examples)
     pin_hint = (PINNED,) if pinned else ()
     details = (readout.examples[0].detail,) if len(names) == 1 else ()

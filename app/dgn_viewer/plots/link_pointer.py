@@ -45,19 +45,19 @@ class LinkPointer(QObject):
         self._found = NOTHING  # the selection under the cursor
         self._pin: tuple[str, int, int] | None = None  # (chart key, row, column)
 
-    def light(self, selection: Selection) -> None:
+    def outline_selection(self, selection: Selection) -> None:
         """Outline a selection, regardless of which panel the cursor is in."""
         self.lit = selection
         for item in self._items.values():
             item.pointer.lit = selection
-        self._row.light(selection)
+        self._row.outline_selection(selection)
         self.lighted.emit()
 
-    def let_go(self) -> None:
+    def clear_pin(self) -> None:
         """Clear the pin, so that the card follows the cursor again."""
         self._pin, self._found = None, NOTHING
 
-    def pin(self, item: ChartItem, place: QPointF) -> None:
+    def pin_at(self, item: ChartItem, place: QPointF) -> None:
         """Pin the selection at a point; clicking it again, or an empty point, unpins."""
         x, y = item.data_at(place)
         if item.chart.matrix is None:  # the height does not matter in a chart of curves
@@ -70,14 +70,14 @@ class LinkPointer(QObject):
         """Return whether the pin belongs to this chart."""
         return item is not None and self._pin is not None and self._pin[0] == item.chart.key
 
-    def tell(self, under: ChartItem | None, place: QPointF | None) -> bool:
+    def show_card(self, under: ChartItem | None, place: QPointF | None) -> bool:
         """Show the card of the pinned examples, or else of those under the cursor.
 
         Returns:
             Whether there are any examples to show.
         """
         selection, readout = NOTHING, None
-        if under is not None and place is not None and not under.over_follow(place):
+        if under is not None and place is not None and not under.is_over_follow(place):
             x, y = under.data_at(place)
             selection, readout = under.pointer.selection_at(place), self.explain(under.chart, x, y)
         key, row, column = self._pin or ("", 0, 0)
@@ -86,22 +86,22 @@ class LinkPointer(QObject):
         if pinned is not None and pinned.isVisible():
             pinned_readout = self.explain(pinned.chart, column, row)
         if pinned is not None and pinned_readout is not None:
-            readout, place = pinned_readout, _centre(pinned, row, column)
+            readout, place = pinned_readout, _entry_centre(pinned, row, column)
         # Report changes only: without a cursor here, another panel's selection must stay.
         if selection != self._found:
             self._found = selection
             self.pointed.emit(selection)
-        self._spoken.tell(readout.in_words if readout is not None else "")
+        self._spoken.describe_cursor(readout.in_words if readout is not None else "")
         if readout is not None and place is not None:
             self._card.show_examples(place, readout, pinned_readout is not None)
         return readout is not None
 
     @property
-    def told(self) -> ExampleReadout | None:
+    def shown_examples(self) -> ExampleReadout | None:
         """The examples on the card; None if it shows text or nothing."""
         return self._card.examples
 
-    def moved(self, place: QPointF | None, down: int, right: int) -> QPointF | None:
+    def cursor_after_move(self, place: QPointF | None, down: int, right: int) -> QPointF | None:
         """Return the cursor position after moving by matrix entries.
 
         Args:
@@ -127,16 +127,16 @@ class LinkPointer(QObject):
         assert item.chart.matrix is not None
         rows, columns = item.chart.matrix.values.shape
         column, row = min(max(round(x), 0), columns - 1), min(max(round(y), 0), rows - 1)
-        if not item.box.contains(_centre(item, row, column)):  # outside of the zoomed range
-            item.follow()
-        return _centre(item, row, column)
+        if not item.box.contains(_entry_centre(item, row, column)):  # outside of the zoomed range
+            item.follow_data()
+        return _entry_centre(item, row, column)
 
 
 def _has_entries(chart: Chart) -> bool:
     return chart.matrix is not None and bool(chart.matrix.row_examples or chart.y.subjects)
 
 
-def _centre(item: ChartItem, row: int, column: int) -> QPointF:
+def _entry_centre(item: ChartItem, row: int, column: int) -> QPointF:
     """Return the centre of a matrix entry in scene coordinates."""
     area = item.plot_area()
-    return QPointF(area.across(column), area.along(row))
+    return QPointF(area.pixel_x(column), area.pixel_y(row))

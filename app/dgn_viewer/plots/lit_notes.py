@@ -13,7 +13,13 @@ from dgn_engine.scene.axes import thin_curve
 from dgn_engine.scene.elements import Axis, Chart, Curve
 from dgn_engine.scene.linked_places import Box, selection_boxes
 from dgn_engine.scene.selection import Selection
-from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, drawn_at, drawn_values, undrawn
+from dgn_viewer.plots.chart_frame import (
+    ChartStyle,
+    PlotArea,
+    data_from_drawn,
+    drawn_at,
+    drawn_values,
+)
 from dgn_viewer.plots.pointer_overlay import PointerPart
 
 _LEAST = 4.0  # pixels; minimum size of an outline
@@ -21,20 +27,20 @@ _RING = 12.0  # pixels; size of the outline around a point in a chart without a 
 _POINTS = 600  # maximum number of points of a highlighted curve
 
 
-def lit_parts(
+def highlight_parts(
     chart: Chart, style: ChartStyle, plot_area: PlotArea, selection: Selection
 ) -> list[PointerPart]:
     """Return the outlines of the selection in a chart, and its highlighted curves."""
     inside = plot_area.box.adjusted(-3, -3, 3, 3)
     parts: list[PointerPart] = []
-    for box in outlines(chart, plot_area, selection):
+    for box in selection_outlines(chart, plot_area, selection):
         paint = partial(paint_outline, chart=chart, style=style, plot_area=plot_area, box=box)
         state = ("lit", box.getRect(), plot_area.box.getRect(), style)
         parts.append(PointerPart(state, box.adjusted(-4, -4, 4, 4) & inside, paint))
     layer = selection.single_id("layer")
     for index, curve in enumerate(chart.curves):
         if curve.layer is not None and curve.layer == layer:
-            line = _line(curve, chart, plot_area)
+            line = _visible_line(curve, chart, plot_area)
             paint = partial(_paint_curve, style=style, curve=curve, line=line, within=plot_area.box)
             area = plot_area.box.getRect(), plot_area.x, plot_area.y
             key = ("curve", index, id(chart), area, style)
@@ -44,11 +50,11 @@ def lit_parts(
     return parts
 
 
-def outlines(chart: Chart, plot_area: PlotArea, selection: Selection) -> list[QRectF]:
+def selection_outlines(chart: Chart, plot_area: PlotArea, selection: Selection) -> list[QRectF]:
     """Return the visible outlines of a selection in pixels, with a minimum size."""
     rects = []
     for box in selection_boxes(chart, selection):
-        rect = _rect(box, chart, plot_area)
+        rect = _box_rect(box, chart, plot_area)
         if chart.matrix is None and all(map(math.isfinite, box)):  # a point, not an entry
             rect = QRectF(0, 0, _RING, _RING).translated(rect.center() - QPointF(_RING, _RING) / 2)
         if rect.intersects(plot_area.box):
@@ -73,11 +79,15 @@ def paint_outline(
     painter.restore()
 
 
-def _rect(box: Box, chart: Chart, plot_area: PlotArea) -> QRectF:
+def _box_rect(box: Box, chart: Chart, plot_area: PlotArea) -> QRectF:
     x, y, to_x, to_y = box
     plot_box = plot_area.box
-    left, right = (_pixel(coordinate, chart.x, plot_area.across) for coordinate in (x, to_x))
-    top, bottom = (_pixel(coordinate, chart.y, plot_area.along) for coordinate in (y, to_y))
+    left, right = (
+        _pixel_position(coordinate, chart.x, plot_area.pixel_x) for coordinate in (x, to_x)
+    )
+    top, bottom = (
+        _pixel_position(coordinate, chart.y, plot_area.pixel_y) for coordinate in (y, to_y)
+    )
     return QRectF(
         QPointF(plot_box.left() if left is None else left, plot_box.top() if top is None else top),
         QPointF(
@@ -87,19 +97,19 @@ def _rect(box: Box, chart: Chart, plot_area: PlotArea) -> QRectF:
     ).normalized()
 
 
-def _pixel(value: float, axis: Axis, place: Callable[[float], float]) -> float | None:
+def _pixel_position(value: float, axis: Axis, place: Callable[[float], float]) -> float | None:
     """Return the pixel position of a value; None if the box is unbounded there."""
     return place(drawn_at(value, axis)) if math.isfinite(value) else None
 
 
-def _line(curve: Curve, chart: Chart, plot_area: PlotArea) -> QPolygonF:
+def _visible_line(curve: Curve, chart: Chart, plot_area: PlotArea) -> QPolygonF:
     """Return the visible part of a curve in pixels."""
-    low, high = (undrawn(end, chart.x) for end in plot_area.x)
+    low, high = (data_from_drawn(end, chart.x) for end in plot_area.x)
     x, y = thin_curve(curve.x, curve.y, low, high, _POINTS, chart.x.log)
     points = zip(drawn_values(x, chart.x), drawn_values(y, chart.y), strict=True)
     return QPolygonF(
         [
-            QPointF(plot_area.across(point_x), plot_area.along(point_y))
+            QPointF(plot_area.pixel_x(point_x), plot_area.pixel_y(point_y))
             for point_x, point_y in points
             if math.isfinite(point_y)
         ]

@@ -26,7 +26,7 @@ class PointerPart:
     bounds: QRectF
     paint: Callable[[QPainter], None] = field(compare=False)
 
-    def area(self) -> QRect:
+    def painted_rect(self) -> QRect:
         return self.bounds.toAlignedRect().adjusted(-_AROUND, -_AROUND, _AROUND, _AROUND)
 
 
@@ -45,41 +45,41 @@ class ChartCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untype
         self._picture = QPixmap()
         self._above = QRegion()
 
-    def moves_above(self, region: QRegion) -> None:
+    def expect_overlay_change(self, region: QRegion) -> None:
         """Paint this region from the saved picture: only the overlay changes in it."""
-        if self._picture.isNull() or self._picture.size() != self._pixels():
+        if self._picture.isNull() or self._picture.size() != self._pixel_size():
             self._above = QRegion()
-            self._picture = self._taken()
+            self._picture = self._grab_picture()
         self._above += region
 
-    def changes(self) -> None:
+    def discard_picture(self) -> None:
         """Discard the saved picture, before the charts change."""
         self._picture, self._above = QPixmap(), QRegion()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         began = time.thread_time()
         if event.region().subtracted(self._above).isEmpty() and not self._picture.isNull():
-            self._put_back(event.region())
+            self._paint_saved_picture(event.region())
         else:
-            self.changes()
+            self.discard_picture()
             self.painted += 1
             super().paintEvent(event)
         self.painting += time.thread_time() - began
 
-    def _pixels(self) -> QSize:
+    def _pixel_size(self) -> QSize:
         viewport: QWidget = self.viewport()
         return viewport.size() * viewport.devicePixelRatioF()
 
-    def _taken(self) -> QPixmap:
+    def _grab_picture(self) -> QPixmap:
         """Return a picture of the charts without the overlay."""
         viewport = self.viewport()
-        picture = QPixmap(self._pixels())
+        picture = QPixmap(self._pixel_size())
         picture.setDevicePixelRatio(viewport.devicePixelRatioF())
         flags = QWidget.RenderFlag.DrawWindowBackground
         viewport.render(picture, QPoint(), QRegion(viewport.rect()), flags)
         return picture
 
-    def _put_back(self, region: QRegion) -> None:
+    def _paint_saved_picture(self, region: QRegion) -> None:
         painter = QPainter(self.viewport())
         painter.setClipRegion(region)
         painter.drawPixmap(0, 0, self._picture)
@@ -106,14 +106,16 @@ class PointerOverlay(QWidget):
         self._parts = tuple(after.values())
         region = QRegion()
         for key in before.keys() ^ after.keys():
-            region += (before.get(key) or after[key]).area()
+            region += (before.get(key) or after[key]).painted_rect()
         region &= self.rect()
         if not region.isEmpty():
-            self._canvas.moves_above(region)
+            self._canvas.expect_overlay_change(region)
             self.update(region)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        damaged_parts = [part for part in self._parts if event.region().intersects(part.area())]
+        damaged_parts = [
+            part for part in self._parts if event.region().intersects(part.painted_rect())
+        ]
         if damaged_parts:
             painter = QPainter(self)
             for part in damaged_parts:

@@ -37,36 +37,36 @@ class ReadoutCard:
         self.place, self.lines, self.examples, self.pinned = place, lines, None, False
 
     @property
-    def letters(self) -> int:
+    def letters_per_line(self) -> int:
         """The approximate number of letters that fit in a line."""
         return int((self.room.width() - 2 * _PAD) // self.style.label.width("n"))
 
-    def parts(self) -> list[PointerPart]:
+    def pointer_parts(self) -> list[PointerPart]:
         style, room, examples, pinned = self.style, self.room, self.examples, self.pinned
         if examples is not None:
             size = card_size(style, examples, pinned).boundedTo(room.size())
-            card = _beside(self.place, size, room)
+            card = _place_card(self.place, size, room)
             state = ("examples", card.getRect(), id(examples), pinned, style)
             paint = partial(_paint_examples, style, card, examples, pinned)
             return [PointerPart(state, card, paint)]
         if self.lines:
-            lines = _fitting(self.lines, int((room.height() - 8) // style.label.height))
+            lines = _fit_lines(self.lines, int((room.height() - 8) // style.label.height))
             text_width = room.width() - 2 * _PAD  # a wider card would cut the start of its lines
-            lines = tuple(style.label.shortened(line, text_width) for line in lines)
-            card = _beside(self.place, _size(style, lines), room)
+            lines = tuple(style.label.shorten_label(line, text_width) for line in lines)
+            card = _place_card(self.place, _lines_size(style, lines), room)
             key = ("lines", card.getRect(), lines, style)
             return [PointerPart(key, card, partial(_paint_lines, style, card, lines))]
         return []
 
 
-def _fitting(lines: tuple[str, ...], most: int) -> tuple[str, ...]:
+def _fit_lines(lines: tuple[str, ...], most: int) -> tuple[str, ...]:
     """Return the lines that fit, with the number of the omitted ones in the last line."""
     if len(lines) <= most or most < 2:
         return lines
     return (*lines[: most - 1], f"… {len(lines) - most + 1} more lines: click to zoom in")
 
 
-def _beside(place: QPointF, size: QSizeF, room: QRectF) -> QRectF:
+def _place_card(place: QPointF, size: QSizeF, room: QRectF) -> QRectF:
     """Place the card right of and below a point, or on the other side if it does not fit."""
     x, y = place.x() + 12, place.y() + 12
     x = place.x() - 12 - size.width() if x + size.width() > room.right() else x
@@ -76,7 +76,7 @@ def _beside(place: QPointF, size: QSizeF, room: QRectF) -> QRectF:
     return QRectF(QPointF(x, y), size)
 
 
-def _size(style: ChartStyle, lines: tuple[str, ...]) -> QSizeF:
+def _lines_size(style: ChartStyle, lines: tuple[str, ...]) -> QSizeF:
     width = max(style.label.width(line) for line in lines) + 2 * _PAD
     return QSizeF(width, style.label.height * len(lines) + 8)
 

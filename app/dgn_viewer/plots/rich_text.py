@@ -27,40 +27,40 @@ class TextStyle:
 
     @property
     def height(self) -> float:
-        return _metrics(self, 0, False).height()
+        return _font_metrics(self, 0, False).height()
 
     @property
     def ascent(self) -> float:
-        return _metrics(self, 0, False).ascent()
+        return _font_metrics(self, 0, False).ascent()
 
     def width(self, label: str) -> float:
         """Return the width of a label as painted, in pixels."""
-        return sum(width for _, width in _measured(self, label))
+        return sum(width for _, width in _measure_runs(self, label))
 
-    def shortened(self, label: str, width: float) -> str:
+    def shorten_label(self, label: str, width: float) -> str:
         """Return the label, elided if it is wider than `width` pixels."""
         if self.width(label) <= width:
             return label
         low, high = 0, len(label)  # bisection: `low` letters fit, `high` do not
         while high - low > 1:
             middle = (low + high) // 2
-            fits = self.width(_beginning(label, middle) + "…") <= width
+            fits = self.width(_label_start(label, middle) + "…") <= width
             low, high = (middle, high) if fits else (low, middle)
-        text = _beginning(label, low)
+        text = _label_start(label, low)
         return f"{text.rstrip()}…" if text else ""
 
     def paint(self, painter: QPainter, place: QPointF, label: str, colour: QColor) -> None:
         """Paint the label with its baseline starting at `place`."""
         painter.setPen(colour)
         x = place.x()
-        for run, width in _measured(self, label):
+        for run, width in _measure_runs(self, label):
             shift = {1: -_RAISED, -1: _LOWERED}.get(run.level, 0.0) * self.pixels
-            painter.setFont(_font(self, run.level, run.italic))
+            painter.setFont(_run_font(self, run.level, run.italic))
             painter.drawText(QPointF(x, place.y() + shift), run.text)
             x += width
 
 
-def _beginning(label: str, letters: int) -> str:
+def _label_start(label: str, letters: int) -> str:
     """Return the first letters of a label, with its `$…$` balanced."""
     text = label[:letters]
     if text.count("$") % 2:
@@ -73,7 +73,7 @@ def _beginning(label: str, letters: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def _font(type_: TextStyle, level: int, italic: bool) -> QFont:
+def _run_font(type_: TextStyle, level: int, italic: bool) -> QFont:
     """Return the font of a run; tabular figures keep changing numbers from jumping."""
     font = QFont(type_.family) if type_.family else QFont()
     font.setPixelSize(max(round(type_.pixels * (_SMALLER if level else 1.0)), 7))
@@ -84,13 +84,13 @@ def _font(type_: TextStyle, level: int, italic: bool) -> QFont:
 
 
 @lru_cache(maxsize=256)
-def _metrics(type_: TextStyle, level: int, italic: bool) -> QFontMetricsF:
-    return QFontMetricsF(_font(type_, level, italic))
+def _font_metrics(type_: TextStyle, level: int, italic: bool) -> QFontMetricsF:
+    return QFontMetricsF(_run_font(type_, level, italic))
 
 
 @lru_cache(maxsize=512)  # every frame has the same few labels
-def _measured(type_: TextStyle, label: str) -> tuple[tuple[TextRun, float], ...]:
+def _measure_runs(type_: TextStyle, label: str) -> tuple[tuple[TextRun, float], ...]:
     return tuple(
-        (run, _metrics(type_, run.level, run.italic).horizontalAdvance(run.text))
+        (run, _font_metrics(type_, run.level, run.italic).horizontalAdvance(run.text))
         for run in split_runs(rewrite_numbers(label, type_.numbers))
     )

@@ -34,19 +34,19 @@ class PacedCall(QObject):
         self._call = call
         self._wanted = False
         self._timer = QTimer(self, singleShot=True, interval=every)
-        self._timer.timeout.connect(self._over)
+        self._timer.timeout.connect(self._on_timeout)
 
-    def space(self, every: int) -> None:
+    def set_interval(self, every: int) -> None:
         """Set the minimum time between two calls, in milliseconds."""
         self._timer.setInterval(every)
 
-    def ask(self) -> None:
+    def request_call(self) -> None:
         """Make the call now, or when the interval has elapsed."""
         self._wanted = True
         if not self._timer.isActive():
-            self._over()
+            self._on_timeout()
 
-    def now(self) -> None:
+    def call_now(self) -> None:
         """Make the call immediately."""
         self._wanted = False
         self._call()
@@ -54,11 +54,11 @@ class PacedCall(QObject):
     def catch_up(self) -> None:
         """Make a pending call immediately."""
         if self._wanted:
-            self.now()
+            self.call_now()
 
-    def _over(self) -> None:
+    def _on_timeout(self) -> None:
         if self._wanted:
-            self.now()
+            self.call_now()
             self._timer.start()
 
 
@@ -76,63 +76,63 @@ class ScenePointer(QObject):
         super().__init__(view)
         self._view, self._canvas, self._charts = view, canvas, charts
         self.place: QPointF | None = None
-        self._paced = PacedCall(self.point, self)  # throttle frequent mouse moves
+        self._paced = PacedCall(self.update_readout, self)  # throttle frequent mouse moves
         self._readout = ReadoutCard()
         self._readout.style = style
         self._overlay = PointerOverlay(canvas)
         self.links = LinkPointer(self, charts.items, self._readout, charts.thumbnails, spoken)
-        self.links.lighted.connect(self._show)
+        self.links.lighted.connect(self._show_overlay)
         charts.thumbnails.pointed.connect(self.links.pointed)
 
     def slow_down(self, training: bool) -> None:
         """Update the readout less often while a network trains at full speed."""
-        self._paced.space(TRAINING_MS if training else FRAME_MS)
+        self._paced.set_interval(TRAINING_MS if training else FRAME_MS)
 
     def set_style(self, style: ChartStyle) -> None:
         self._readout.style = style
-        self._show()
+        self._show_overlay()
 
-    def fit(self, _event: object = None) -> None:
+    def fit_view(self, _event: object = None) -> None:
         """Adapt to the size of the view."""
         self._readout.room = QRectF(self._view.rect())
         self._overlay.resize(self._canvas.viewport().size())
 
-    def map(self, event: QMouseEvent) -> QPointF:
+    def map_to_scene(self, event: QMouseEvent) -> QPointF:
         return QPointF(self._canvas.mapToScene(event.position().toPoint()))
 
     def on_move(self, event: QMouseEvent) -> bool:
-        self.place = self.map(event)
-        self._paced.ask()
+        self.place = self.map_to_scene(event)
+        self._paced.request_call()
         # Consume moves without a button: no item in the scene needs them, and finding the item
         # under the mouse costs more than everything done here.
         return event.buttons() == Qt.MouseButton.NoButton
 
     def on_leave(self, _event: object = None) -> None:
         self.place = None
-        self._paced.now()
+        self._paced.call_now()
 
     def on_tip(self, event: QHelpEvent) -> bool:
         text = self._charts.tip_at(QPointF(self._canvas.mapToScene(event.pos())))
         QToolTip.showText(event.globalPos(), text, self._view)
         return True
 
-    def readout(self) -> tuple[str, ...]:
+    def readout_lines(self) -> tuple[str, ...]:
         """Return the lines of the readout at the current position."""
         self._paced.catch_up()
         return self._readout.lines
 
     def move_cursor(self, down: int, right: int) -> bool:
         """Move the cursor by matrix entries; return False if no chart has linked entries."""
-        place = self.links.moved(self.place, down, right)
+        place = self.links.cursor_after_move(self.place, down, right)
         self.place = place or self.place
-        self.point()
+        self.update_readout()
         return place is not None
 
-    def let_go(self) -> None:
-        self.links.let_go()
-        self.point()
+    def clear_pin(self) -> None:
+        self.links.clear_pin()
+        self.update_readout()
 
-    def point(self) -> None:
+    def update_readout(self) -> None:
         """Update the readout, after the cursor has moved or the data has changed."""
         place = self.place
         under = self._charts.item_at(place) if place is not None else None
@@ -141,23 +141,25 @@ class ScenePointer(QObject):
             item.pointer.place = place if item is under else None
             item.point_at_chip(chip)
         self._show_cursor(under)
-        if chip is None and self.links.tell(under, place):
-            self._show()
+        if chip is None and self.links.show_card(under, place):
+            self._show_overlay()
             return
-        letters = self._readout.letters
+        letters = self._readout.letters_per_line
         lines: tuple[str, ...] = () if chip is None else chip_lines(chip, letters)
-        if under is not None and place is not None and not under.over_follow(place):
+        if under is not None and place is not None and not under.is_over_follow(place):
             x, y = under.data_at(place)
             step_size = abs(under.data_at(place + QPointF(4.0, 0.0))[0] - x)
             lines = describe_point(under.chart, x, y, step_size)
             lines += (PINNED,) if self.links.is_pinned(under) else ()
         self._readout.show_lines(place or QPointF(), lines)
-        self._show()
+        self._show_overlay()
 
-    def _show(self) -> None:
+    def _show_overlay(self) -> None:
         """Update the overlay with the outlines, cursor lines and card."""
-        parts = [part for item in self._charts.seen() for part in item.pointer.parts()]
-        self._overlay.show_parts((*parts, *self._readout.parts()))
+        parts = [
+            part for item in self._charts.visible_items() for part in item.pointer.pointer_parts()
+        ]
+        self._overlay.show_parts((*parts, *self._readout.pointer_parts()))
 
     def _show_cursor(self, under: ChartItem | None) -> None:
         """Show a pointing hand over a chart that can be selected by a click."""

@@ -35,16 +35,16 @@ class RightClicks(QObject):
         self._pressed: QPoint | None = None
         widget.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
         callbacks = {
-            QEvent.Type.MouseButtonPress: self._press,
-            QEvent.Type.MouseButtonRelease: self._release,
+            QEvent.Type.MouseButtonPress: self._on_press,
+            QEvent.Type.MouseButtonRelease: self._on_release,
         }
         EventFilter(self, callbacks, widget)
 
-    def _press(self, event: QMouseEvent) -> None:
+    def _on_press(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.RightButton:
             self._pressed = event.position().toPoint()
 
-    def _release(self, event: QMouseEvent) -> None:
+    def _on_release(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.RightButton:
             point, pressed_at = event.position().toPoint(), self._pressed
             self._pressed = None
@@ -80,66 +80,66 @@ class SceneView(QWidget):
         self._canvas.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         viewport = self._canvas.viewport()
         self._spoken = SpokenCharts(self, self._canvas, viewport)
-        self.charts = ArrangedCharts(self, self._canvas, style, self._connect)
+        self.charts = ArrangedCharts(self, self._canvas, style, self._connect_item)
         self.pointer = ScenePointer(self, self._canvas, self.charts, style, self._spoken)
         self.links = self.pointer.links
-        self.steps = TimeAxes(self.charts, self.pointer.point)
+        self.steps = TimeAxes(self.charts, self.pointer.update_readout)
         # Not sigMouseMoved: it is throttled and may miss the final position.
         callbacks: dict[QEvent.Type, Callable[[Any], bool | None]] = {
             QEvent.Type.MouseMove: self.pointer.on_move,
             QEvent.Type.Leave: self.pointer.on_leave,
             QEvent.Type.ToolTip: self.pointer.on_tip,
-            QEvent.Type.Resize: self.pointer.fit,
-            QEvent.Type.MouseButtonPress: self._press,
+            QEvent.Type.Resize: self.pointer.fit_view,
+            QEvent.Type.MouseButtonPress: self._on_press,
         }
         EventFilter(self, callbacks, viewport)
         self.charts.thumbnails.chosen.connect(self.chosen)
         self.charts.tabs.picked.connect(self.chart_chosen)
         for part in (viewport, self.charts.thumbnails):
-            RightClicks(part).clicked.connect(partial(self._ask_menu, part))
+            RightClicks(part).clicked.connect(partial(self._request_menu, part))
 
     def show_scene(self, scene: Scene) -> None:
         """Show a scene, keeping items, zoom and cursor of charts with known keys."""
-        if not self.charts.show(scene.charts):
+        if not self.charts.set_charts(scene.charts):
             return
-        self.pointer.point()
+        self.pointer.update_readout()
         # Update the view boxes' transforms now; in the paint event they would trigger another one.
         self._canvas.scene().prepareForPaint()
-        self._spoken.show(scene.charts)
+        self._spoken.update_names(scene.charts)
 
-    def dim(self, dimmed: bool) -> None:
+    def set_dimmed(self, dimmed: bool) -> None:
         """Dim the charts, which show an earlier step than the rest of the window."""
-        self.charts.dim(DIMMED if dimmed else 1.0)
+        self.charts.set_opacity(DIMMED if dimmed else 1.0)
 
     def set_theme(self, theme: Theme) -> None:
         style = ChartStyle(theme, self.font().family())
-        self._canvas.changes()
+        self._canvas.discard_picture()
         self._canvas.setBackground(theme.panel)
         self.charts.set_style(style)
         self.pointer.set_style(style)
 
-    def chart_in_sight(self) -> str:
+    def visible_chart_key(self) -> str:
         """Return the key of the chart under the cursor, else of the first large one."""
         under = self.charts.chart_at(self.pointer.place) if self.pointer.place is not None else ""
         return under or next(iter(self.charts.shown_keys()), "")
 
-    def picture(self, key: str) -> QImage:
+    def grab_chart(self, key: str) -> QImage:
         """Return an image of a chart as displayed, without the cursor."""
         item = self.charts.items.get(key)
-        box = self.charts.area(key) if item is None else item.boundingRect()
+        box = self.charts.data_rect(key) if item is None else item.boundingRect()
         before, self.pointer.place = self.pointer.place, None
-        self.pointer.point()
+        self.pointer.update_readout()
         image = self.grab(box.toAlignedRect() & self.rect()).toImage()
         self.pointer.place = before
-        self.pointer.point()
+        self.pointer.update_readout()
         return image
 
-    def painting(self) -> float:
+    def painting_seconds(self) -> float:
         """Return the total CPU time spent on painting, in seconds."""
         seconds: float = self._canvas.painting
         return seconds
 
-    def canvas(self) -> QWidget:
+    def chart_viewport(self) -> QWidget:
         """Return the widget that receives mouse events."""
         viewport: QWidget = self._canvas.viewport()
         return viewport
@@ -147,14 +147,14 @@ class SceneView(QWidget):
     def click_at_cursor(self) -> None:
         """Simulate a mouse click at the cursor."""
         if self.pointer.place is not None:
-            self._clicked(self.pointer.place, False)
+            self._on_click(self.pointer.place, False)
 
     # Qt
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.pointer.fit()
-        self.charts.arrange()
+        self.pointer.fit_view()
+        self.charts.arrange_items()
 
     def sizeHint(self) -> QSize:
         return QSize(480, 240)
@@ -164,13 +164,13 @@ class SceneView(QWidget):
 
     # Private
 
-    def _connect(self, item: ChartItem) -> None:
-        item.clicked.connect(self._clicked)
+    def _connect_item(self, item: ChartItem) -> None:
+        item.clicked.connect(self._on_click)
         item.steps_zoomed.connect(self.steps_zoomed)
         item.pointer.lit = self.links.lit
 
-    def _press(self, event: QMouseEvent) -> None:
-        point = self.pointer.map(event)
+    def _on_press(self, event: QMouseEvent) -> None:
+        point = self.pointer.map_to_scene(event)
         self._shifted = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
         chip = self.charts.chip_at(point)
         if chip is not None and event.button() == Qt.MouseButton.LeftButton:
@@ -178,18 +178,18 @@ class SceneView(QWidget):
         elif self.charts.item_at(point) is None:
             self.links.pinned.emit(NOTHING)
 
-    def _ask_menu(self, part: QWidget, place: QPoint) -> None:
+    def _request_menu(self, part: QWidget, place: QPoint) -> None:
         key = self.charts.chart_at(QPointF(part.mapTo(self, place)))
         if key:
             self.menu_wanted.emit(key, part.mapToGlobal(place))
 
-    def _clicked(self, point: QPointF, double: bool) -> None:
+    def _on_click(self, point: QPointF, double: bool) -> None:
         item = self.charts.item_at(point)
         if item is None:
             return
         chart = item.chart
-        if item.over_follow(point) or (double and not chart.has_step_axis):
-            item.follow()
+        if item.is_over_follow(point) or (double and not chart.has_step_axis):
+            item.follow_data()
             if chart.has_step_axis:
                 self.steps_followed.emit()
         elif chart.has_step_axis:  # a plain single click does nothing: it may be accidental
@@ -205,5 +205,5 @@ class SceneView(QWidget):
                 column = round(item.data_at(point)[0])
                 if 0 <= column < chart.matrix.values.shape[1]:
                     self.chosen.emit(chart.pick, str(column))
-            self.links.pin(item, point)
-            self.pointer.point()
+            self.links.pin_at(item, point)
+            self.pointer.update_readout()

@@ -30,18 +30,18 @@ class SpokenCharts:
         for widget in widgets:
             widget.setAccessibleName("Charts")
 
-    def show(self, charts: tuple[Chart, ...]) -> None:
+    def update_names(self, charts: tuple[Chart, ...]) -> None:
         """Describe these charts, if a screen reader is active and the interval has elapsed."""
         if self._is_heard() and self._clock() - self._when >= OFTEN:
-            self.say(charts)
+            self.name_widgets(charts)
 
-    def tell(self, words: str) -> None:
+    def describe_cursor(self, words: str) -> None:
         """Set the description of what is under the cursor, immediately."""
         for widget in self._widgets:
             if widget.accessibleDescription() != words:
                 widget.setAccessibleDescription(words)
 
-    def say(self, charts: tuple[Chart, ...]) -> None:
+    def name_widgets(self, charts: tuple[Chart, ...]) -> None:
         self._when = self._clock()
         description = describe_charts(charts) or "Charts"
         for widget in self._widgets:

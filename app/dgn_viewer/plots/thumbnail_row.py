@@ -27,7 +27,7 @@ from dgn_engine.scene.typeset import strip_markup
 from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea
 from dgn_viewer.plots.chart_notes import paint_dead
-from dgn_viewer.plots.lit_notes import outlines, paint_outline
+from dgn_viewer.plots.lit_notes import paint_outline, selection_outlines
 from dgn_viewer.style.stylesheet import tip
 
 HEIGHT = 56
@@ -58,11 +58,11 @@ class RowPlaces:
         return self.count * self.pitch - GAP
 
     @property
-    def longest(self) -> float:
+    def max_shift(self) -> float:
         """The maximum scroll position."""
         return max(0.0, self.length - self._row.width())
 
-    def box(self, index: int) -> QRectF:
+    def picture_box(self, index: int) -> QRectF:
         left = index * self.pitch - self.shift
         width, height = round(self.pitch - GAP) - 4, self._row.height() - _TITLE - _BELOW
         return QRectF(round(left) + 2, _TITLE, width, height)
@@ -71,19 +71,19 @@ class RowPlaces:
         index = int((x + self.shift) // self.pitch)
         return index if 0 <= index < self.count else None
 
-    def shift_to(self, index: int) -> float:
+    def shift_to_show(self, index: int) -> float:
         """Return the nearest scroll position at which a picture is fully visible."""
         left = index * self.pitch
         return min(max(self.shift, left + self.pitch - GAP - self._row.width()), left)
 
     def scroll_to(self, shift: float) -> bool:
         """Scroll within the row's limits; return whether the position has changed."""
-        before, self.shift = self.shift, min(max(shift, 0.0), self.longest)
+        before, self.shift = self.shift, min(max(shift, 0.0), self.max_shift)
         return self.shift != before
 
     def paint_indicator(self, painter: QPainter, style: ChartStyle) -> None:
         """Paint the scroll indicator, a thin line at the bottom."""
-        if self.longest <= 0:
+        if self.max_shift <= 0:
             return
         width, total = float(self._row.width()), self.length
         top = self._row.height() - _INDICATOR
@@ -101,21 +101,21 @@ class OverviewPainter:
         # QImage does not own its pixels, so the array must be kept, too.
         self._known: dict[str, tuple[Matrix, Array, QImage]] = {}
 
-    def keep(self, keys: set[str]) -> None:
+    def keep_only(self, keys: set[str]) -> None:
         """Discard the cached images of all other charts."""
         self._known = {key: entry for key, entry in self._known.items() if key in keys}
 
-    def paint(self, painter: QPainter, chart: Chart, box: QRectF, focused: bool) -> None:
+    def paint_overview(self, painter: QPainter, chart: Chart, box: QRectF, focused: bool) -> None:
         type_ = self.style.label
-        title = type_.shortened(chart.title, box.width())
+        title = type_.shorten_label(chart.title, box.width())
         colour = self.style.colour("accent" if chart.chosen else "muted")
         type_.paint(painter, QPointF(box.left(), _TITLE - 4.0), title, colour)
         if chart.matrix is not None and chart.matrix.values.size:
-            painter.drawImage(box, self._picture(chart.key, chart.matrix))
+            painter.drawImage(box, self._overview_image(chart.key, chart.matrix))
             rows, columns = chart.matrix.values.shape
             area = PlotArea(box, (-0.5, columns - 0.5), (-0.5, rows - 0.5), down=True)
             paint_dead(painter, chart, self.style, area)
-            for outline in outlines(chart, area, self.lit):
+            for outline in selection_outlines(chart, area, self.lit):
                 paint_outline(painter, chart=chart, style=self.style, plot_area=area, box=outline)
         if chart.chosen:
             painter.setPen(QPen(self.style.colour("accent"), 2))
@@ -125,7 +125,7 @@ class OverviewPainter:
                 painter.setPen(QPen(self.style.colour("text"), 1, Qt.PenStyle.DotLine))
                 painter.drawRect(box.adjusted(1, 1, -1, -1))
 
-    def _picture(self, key: str, matrix: Matrix) -> QImage:
+    def _overview_image(self, key: str, matrix: Matrix) -> QImage:
         cached = self._known.get(key)
         if cached is not None and cached[0] is matrix:
             return cached[2]
@@ -154,7 +154,7 @@ class ThumbnailRow(QWidget):
         self._dragged = False
         self._pointed = NOTHING
         callbacks: dict[QEvent.Type, Callable[[Any], bool | None]] = {
-            QEvent.Type.Leave: lambda _event: self._point(None),
+            QEvent.Type.Leave: lambda _event: self._point_at(None),
             QEvent.Type.ToolTip: self._show_tip,
         }
         EventFilter(self, callbacks, self)
@@ -178,7 +178,7 @@ class ThumbnailRow(QWidget):
             return
         before = self._chosen
         self._charts = tuple(charts)
-        self._painter.keep({chart.key for chart in charts})
+        self._painter.keep_only({chart.key for chart in charts})
         self.places.count = len(charts)
         titles = ", ".join(
             f"{strip_markup(chart.title)}{' (selected)' if chart.chosen else ''}"
@@ -187,25 +187,25 @@ class ThumbnailRow(QWidget):
         self.setAccessibleName(f"Overviews: {titles}")
         self._chosen = next((chart.key for chart in charts if chart.chosen), "")
         if self._chosen != before:
-            self._keep_in_sight()
+            self._scroll_to_chosen()
         self._scroll_to(self.places.shift)
         self.update()
 
     def set_style(self, style: ChartStyle) -> None:
         self._painter.style = style
-        self._painter.keep(set())
+        self._painter.keep_only(set())
         self.update()
 
-    def light(self, selection: Selection) -> None:
+    def outline_selection(self, selection: Selection) -> None:
         if selection != self._painter.lit:
             self._painter.lit = selection
             self.update()
 
-    def area(self, key: str) -> QRectF:
+    def picture_rect(self, key: str) -> QRectF:
         """Return the rectangle of a picture; an empty one if the key is unknown."""
         for index, chart in enumerate(self._charts):
             if chart.key == key:
-                return self.places.box(index)
+                return self.places.picture_box(index)
         return QRectF()
 
     # Qt
@@ -218,7 +218,7 @@ class ThumbnailRow(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._scroll_to(self.places.shift)
-        self._keep_in_sight()
+        self._scroll_to_chosen()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         exact = not event.pixelDelta().isNull()
@@ -233,7 +233,7 @@ class ThumbnailRow(QWidget):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._held is None:
-            self._point(self.places.index_at(event.position().x()))
+            self._point_at(self.places.index_at(event.position().x()))
             return
         origin, shift = self._held
         moved = event.position().x() - origin
@@ -244,7 +244,7 @@ class ThumbnailRow(QWidget):
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         pressed, self._held = self._held, None
         if pressed is not None and not self._dragged:
-            self._choose(self.places.index_at(event.position().x()))
+            self._choose_overview(self.places.index_at(event.position().x()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         current = next((i for i, chart in enumerate(self._charts) if chart.chosen), 0)
@@ -256,7 +256,7 @@ class ThumbnailRow(QWidget):
             Qt.Key.Key_End.value: last,
         }
         if event.key() in targets:
-            self._choose(min(max(targets[event.key()], 0), last))
+            self._choose_overview(min(max(targets[event.key()], 0), last))
         else:
             super().keyPressEvent(event)
 
@@ -265,15 +265,15 @@ class ThumbnailRow(QWidget):
         painter.fillRect(self.rect(), self._painter.style.colour("panel"))
         painter.setOpacity(self._opacity)
         for index, chart in enumerate(self._charts):
-            box = self.places.box(index)
+            box = self.places.picture_box(index)
             if box.right() >= -2 and box.left() <= self.width() + 2:
-                self._painter.paint(painter, chart, box, self.hasFocus())
+                self._painter.paint_overview(painter, chart, box, self.hasFocus())
         self.places.paint_indicator(painter, self._painter.style)
         painter.end()
 
     # Private
 
-    def _point(self, index: int | None) -> None:
+    def _point_at(self, index: int | None) -> None:
         """Highlight the layer of a picture in all panels; None clears the highlight."""
         matrix = None if index is None else self._charts[index].matrix
         pointed = make_selection(layer=None if matrix is None else matrix.layer)
@@ -281,14 +281,14 @@ class ThumbnailRow(QWidget):
             self._pointed = pointed
             self.pointed.emit(pointed)
 
-    def _choose(self, index: int | None) -> None:
+    def _choose_overview(self, index: int | None) -> None:
         if index is not None and (click := self._charts[index].click) is not None:
             self.chosen.emit(*click)
 
-    def _keep_in_sight(self) -> None:
+    def _scroll_to_chosen(self) -> None:
         for index, chart in enumerate(self._charts):
             if chart.chosen:
-                self._scroll_to(self.places.shift_to(index))
+                self._scroll_to(self.places.shift_to_show(index))
 
     def _scroll_to(self, shift: float) -> None:
         if self.places.scroll_to(shift):

@@ -85,13 +85,13 @@ class AnimationExport:
     # Internal
 
     def _why_no_panels(self) -> str:
-        return "" if self._docks.visible() else "No panel is open."
+        return "" if self._docks.visible_panels() else "No panel is open."
 
     def _make(self, panel: str) -> None:
-        names = self._docks.visible()
+        names = self._docks.visible_panels()
         if panel and panel not in names:
             names = (panel, *names)
-        chosen = panel or self._docks.front() or names[0]
+        chosen = panel or self._docks.front_panel() or names[0]
         titles = {name: self._docks.hosts[name].spec.title for name in names}
         dialog = AnimationDialog(self._context, titles, (chosen,))
         dialog.reach_chosen.connect(self._cursor.choose_reach)

@@ -46,16 +46,16 @@ class EventWalk:
     def show_step(self, step: int) -> None:
         """Zoom every visible time axis to a step; open Training if there is none."""
         if not self._docks.go_to_step(step) and "training" in self._docks.hosts:
-            self._docks.show("training")
+            self._docks.show_panel("training")
             self._draw()
             self._docks.go_to_step(step)
 
     def follow(self) -> None:
         """Show all steps again, and follow the run."""
         self._step = None
-        for name in self._docks.visible():
-            self._docks.hosts[name].charts.view.steps.follow()
-        self._docks.steps.follow()
+        for name in self._docks.visible_panels():
+            self._docks.hosts[name].charts.view.steps.show_all_steps()
+        self._docks.steps.show_all_steps()
         self._say("The time axes show all steps and follow the run.")
 
     def _say(self, words: str) -> None:

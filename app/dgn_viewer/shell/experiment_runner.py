@@ -124,7 +124,7 @@ class ExperimentRunner(QObject):
         request = replace(request, data_root=self.data_root)
         title, paper = entry.title, f"{entry.paper} · {entry.id}"
         self._start(request.arguments, request.folder, title, paper)
-        self._inspector.leave()
+        self._inspector.close_page()
         return ""
 
     def stop(self) -> None:

@@ -36,18 +36,18 @@ class Exports:
             host.animation_requested.connect(self.animations.open)
 
     def save_front_panel(self) -> None:
-        self.save_panel(self._docks.front())
+        self.save_panel(self._docks.front_panel())
 
     def save_panel(self, name: str) -> None:
         """Open the dialog with this panel selected; '': no panel."""
         if not name:
             return
-        hosts = [self._docks.hosts[other] for other in self._docks.visible()]
+        hosts = [self._docks.hosts[other] for other in self._docks.visible_panels()]
         host = self._docks.hosts[name]
         self._open([host, *(other for other in hosts if other is not host)], (name,))
 
     def save_visible_panels(self) -> None:
-        names = self._docks.visible()
+        names = self._docks.visible_panels()
         self._open([self._docks.hosts[name] for name in names], names)
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class Exports:
             return
         for before in self._context.window.findChildren(ExportDialog):
             before.close()
-        empty = [host.spec.title for host in hosts if not isinstance(host.shown(), Scene)]
+        empty = [host.spec.title for host in hosts if not isinstance(host.shown_content(), Scene)]
         dialog = ExportDialog(
             self._context, lambda: captured(hosts), chosen, write_panels, self._thread, empty
         )
@@ -85,7 +85,7 @@ def captured(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
     panels = []
     runs = [0 if (run := host.drawn.view.run) is None else run.run for host in hosts]
     for host, run_number in zip(hosts, runs, strict=True):
-        shown = host.shown()
+        shown = host.shown_content()
         if isinstance(shown, Scene) and run_number == max(runs):
             context = make_provenance(host.drawn.view, host.spec, shown)
             panels.append(FigurePanel(host.panel_id, shown, context))
@@ -96,7 +96,7 @@ def captured(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
 
 
 def _why_empty(host: PanelDock) -> str:
-    shown = host.shown()
+    shown = host.shown_content()
     if isinstance(shown, Scene):
         return ""
     why = "it failed; see its details." if shown is None else shown.reason

@@ -31,7 +31,7 @@ class Guides:
         self._due = False
         self.help = HelpWindow(context.window, context.theme.now)
         self.log = LogWindow(context.window)
-        leave_page = columns.inspector.leave
+        leave_page = columns.inspector.close_page
         self.acts = TourActs(context, docks, views.strip, views.toolbar.regime, leave_page)
         self.tour = Tour(context.window, self.acts.steps(), context.theme.now, time.return_to_live)
         self.claims = ClaimActs(context, docks, views.strip, self._open_experiment, columns.page)

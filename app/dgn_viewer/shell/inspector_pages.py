@@ -65,7 +65,7 @@ class InspectorPages:
         )
 
     def examples(self) -> None:
-        context, light = self._context, self._docks.linked.show
+        context, light = self._context, self._docks.linked.outline_examples
         page = ExamplesPage(context.send, context.run_state(), context.view().pictures, light)
         page.set_theme(context.theme.now)
         self._inspector.show_page(page)
@@ -86,7 +86,7 @@ class InspectorPages:
         self._inspector.show_about(self._docks.hosts[panel].spec)
 
     def about_front(self) -> None:
-        if name := self._docks.front():
+        if name := self._docks.front_panel():
             self.about(name)
 
     def _set_watch_share(self, percent: int) -> None:

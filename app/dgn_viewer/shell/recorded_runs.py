@@ -112,7 +112,7 @@ class RecordedRuns(QObject):
             if not self.move_to_trash(folder):
                 not_moved.append(folder)
         if not_moved:
-            self._inspector.runs_page.ask_for_good(tuple(not_moved))
+            self._inspector.runs_page.ask_to_delete_permanently(tuple(not_moved))
         self._context.send(ListRuns())
 
     def go_back(self) -> None:

@@ -38,10 +38,10 @@ class TimeControls(QObject):
             history,
             probes,
             self._draw,
-            lambda: not display.stale(),
+            lambda: not display.stale_panels(),
             context.window,
-            display.charge,
-            display.look_back_in,
+            display.charge_seconds,
+            display.seconds_until_look_back,
         )
         self.compared = ComparedCursor(
             history, probes, self._draw, lambda: self.cursor.source, context.window
@@ -79,5 +79,5 @@ class TimeControls(QObject):
         self.compared.close()
 
     def _draw(self, seconds: float) -> None:
-        self._display.charge(seconds)
-        self._display.refresh()
+        self._display.charge_seconds(seconds)
+        self._display.schedule_refresh()

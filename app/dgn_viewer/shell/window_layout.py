@@ -49,7 +49,7 @@ class FocusWalk:
 
     def _stops(self) -> list[QWidget]:
         chips = [chip for chip in self._strip.canvas.chips if chip.isEnabled()][:1]
-        panels = [self._docks.hosts[name] for name in self._docks.visible()]
+        panels = [self._docks.hosts[name] for name in self._docks.visible_panels()]
         page = [self._columns.inspector] if self._columns.page.isVisible() else []
         return [*chips, *panels, *page]
 
@@ -108,7 +108,7 @@ class SideColumns(QObject):
     def _on_results_opening(self) -> None:
         self._waiting = False
         if not self.results.isFloating() and not self._has_room(self.page, self.results):
-            self.inspector.leave()
+            self.inspector.close_page()
 
     def _on_page_closed(self) -> None:
         if self._waiting:
@@ -146,20 +146,20 @@ class WindowLayout:
         self._arranged = layout is not None and window.restoreState(layout, LAYOUT_VERSION)
         _set_charts(self._docks, settings.charts)
         if self._arranged:
-            self._docks.arrangement.adopt(settings.layout_preset)
+            self._docks.arrangement.adopt_preset(settings.layout_preset)
 
     def on_show(self) -> None:
         """Size the docks on first show, and name the widgets that Qt has created."""
         if not self._arranged:
             self._arranged = True
-            self._docks.arrangement.share_out()
+            self._docks.arrangement.resize_panels()
         name_platform_parts(self._window)
 
     def keep(self) -> None:
         """Save the layout in the settings before the window closes."""
         self.history.stop()
-        self._docks.arrangement.restore()
-        self._docks.arrangement.compare(False)
+        self._docks.arrangement.restore_panels()
+        self._docks.arrangement.set_comparing(False)
         if not self._foreign:
             self._settings.charts = _charts(self._docks)
             self._settings.geometry = self._window.saveGeometry()
@@ -173,7 +173,7 @@ class WindowLayout:
             {
                 "theme": self._theme.now.name,
                 "size": [self._window.width(), self._window.height()],
-                "layout": self._docks.arrangement.layout(),
+                "layout": self._docks.arrangement.current_layout(),
                 "panels": {name: host.drawn.choices for name, host in self._docks.hosts.items()},
                 "charts": _charts(self._docks),
             }
@@ -192,7 +192,7 @@ class WindowLayout:
             sides = zip(size, _SMALLEST, strict=True)
             wanted = QSize(*(max(minimum, min(side, _LARGEST)) for side, minimum in sides))
             window.resize(wanted.boundedTo(available.expandedTo(window.size())))
-        self._docks.arrangement.put_layout(layout.get("layout"))
+        self._docks.arrangement.restore_layout(layout.get("layout"))
         _choose(self._docks, layout.get("panels"))
         _set_charts(self._docks, layout.get("charts"))
         if layout.get("theme") in _THEMES:
@@ -207,7 +207,7 @@ def _charts(docks: PanelDocks) -> dict[str, Any]:
 def _set_charts(docks: PanelDocks, untrusted: Any) -> None:
     panels = untrusted if isinstance(untrusted, dict) else {}
     for name, host in docks.hosts.items():
-        host.charts.put_all(charts_from_json(panels.get(name)))
+        host.charts.replace_settings(charts_from_json(panels.get(name)))
 
 
 def _choose(docks: PanelDocks, panels: Any) -> None:

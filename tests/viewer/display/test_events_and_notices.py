@@ -28,9 +28,9 @@ def on_screen(widget: QWidget) -> QRect:
 def large_training(window: Window, user: XUser, qtbot: QtBot, title: DockTitle) -> SceneView:
     """The time axes of the training panel, which then fills the window."""
     user.double_click(title, QPoint(30, 10))
-    qtbot.waitUntil(lambda: window.docks.visible() == ("training",))
+    qtbot.waitUntil(lambda: window.docks.visible_panels() == ("training",))
     view = window.docks.hosts["training"].charts.view
-    qtbot.waitUntil(lambda: window.docks.hosts["training"].state() == "live")
+    qtbot.waitUntil(lambda: window.docks.hosts["training"].panel_state() == "live")
     return view
 
 
@@ -82,12 +82,12 @@ def test_a_chip_of_a_swap_is_read_by_the_pointer_and_its_click_zooms_to_it(
     key = next(key for key in view.charts.shown_keys() if chips(view, key))
     boxes = sorted((box for _, box in chips(view, key)), key=lambda box: box.left())
     assert all(one.right() <= two.left() for one, two in pairwise(boxes))
-    user.move(view.canvas().mapToGlobal(dict(places())["ReLU"]))
-    qtbot.waitUntil(lambda: "ReLU" in " ".join(view.pointer.readout()))
-    said = " ".join(view.pointer.readout())
+    user.move(view.chart_viewport().mapToGlobal(dict(places())["ReLU"]))
+    qtbot.waitUntil(lambda: "ReLU" in " ".join(view.pointer.readout_lines()))
+    said = " ".join(view.pointer.readout_lines())
     assert "FR-II" in said  # from what to what, and when
     assert "step" in said
-    user.click(view.canvas(), dict(places())["ReLU"])
+    user.click(view.chart_viewport(), dict(places())["ReLU"])
     qtbot.waitUntil(lambda: not view.charts.items[key].following)
     swap = next(
         mark for chart in view.charts.charts for mark in chart.marks if mark.label == "ReLU"

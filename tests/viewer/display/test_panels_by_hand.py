@@ -23,7 +23,7 @@ def frame(window: Window, name: str) -> PanelFrame:
 
 
 def places(window: Window) -> dict[str, QRect]:
-    return {name: frame(window, name).geometry() for name in window.docks.visible()}
+    return {name: frame(window, name).geometry() for name in window.docks.visible_panels()}
 
 
 def test_a_double_click_on_a_title_fills_the_window_and_another_goes_back(
@@ -32,7 +32,7 @@ def test_a_double_click_on_a_title_fills_the_window_and_another_goes_back(
     window = on_display.window
     before = places(window)
     user.double_click(titles["ntk"], ON_TITLE)
-    qtbot.waitUntil(lambda: window.docks.visible() == ("ntk",))
+    qtbot.waitUntil(lambda: window.docks.visible_panels() == ("ntk",))
     assert frame(window, "ntk").width() == window.width()
     user.double_click(titles["ntk"], ON_TITLE)
     qtbot.waitUntil(lambda: places(window) == before)
@@ -60,7 +60,7 @@ def test_a_floating_panel_is_in_front_again_by_its_key_after_the_window_was_rais
     user.key(key)
     qtbot.waitUntil(lambda: not covered())
     assert dock.isFloating()
-    assert window.docks.front() == "overlap"
+    assert window.docks.front_panel() == "overlap"
 
 
 def test_ctrl_e_exports_the_panel_whose_title_was_clicked_last(
@@ -68,9 +68,9 @@ def test_ctrl_e_exports_the_panel_whose_title_was_clicked_last(
 ) -> None:
     window, docks = on_display.window, on_display.window.docks
     for name in ("overlap", "training"):
-        qtbot.waitUntil(lambda name=name: docks.hosts[name].state() == "live")  # type: ignore[misc]  # bound
+        qtbot.waitUntil(lambda name=name: docks.hosts[name].panel_state() == "live")  # type: ignore[misc]  # bound
         user.click(titles[name], QPoint(30, 10))
-        qtbot.waitUntil(lambda name=name: docks.front() == name)  # type: ignore[misc]  # bound
+        qtbot.waitUntil(lambda name=name: docks.front_panel() == name)  # type: ignore[misc]  # bound
         assert [t for t in window.findChildren(DockTitle) if t.property("front")] == [titles[name]]
         user.key("ctrl+e")
         qtbot.waitUntil(lambda: window.findChild(ExportDialog) is not None)

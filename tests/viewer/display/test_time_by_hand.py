@@ -45,8 +45,8 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     qtbot.waitUntil(lambda: cursor.step == recorded.steps[0])
     user.key("Right")
     qtbot.waitUntil(lambda: cursor.step == recorded.steps[1])
-    qtbot.waitUntil(lambda: not window.display.stale())
-    shown, frame = window.docks.hosts["gate_maps"].shown(), recorded.at(recorded.steps[1])
+    qtbot.waitUntil(lambda: not window.display.stale_panels())
+    shown, frame = window.docks.hosts["gate_maps"].shown_content(), recorded.at(recorded.steps[1])
     assert isinstance(shown, Scene)
     assert frame is not None
     large = next(chart.matrix for chart in shown.charts if chart.key == "large")
@@ -66,12 +66,12 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     assert window.run_state.regime == "DL"
     view = window.docks.hosts["training"].findChild(SceneView)
     assert view is not None
-    inside = view.charts.area(view.charts.shown_keys()[0]).center().toPoint()
-    user.click(view.canvas(), inside)
+    inside = view.charts.data_rect(view.charts.shown_keys()[0]).center().toPoint()
+    user.click(view.chart_viewport(), inside)
     now = window.history.step
     qtbot.waitUntil(lambda: window.history.step > now + 100)  # longer than a double click takes
     assert cursor.step is None
-    user.double_click(view.canvas(), inside)
+    user.double_click(view.chart_viewport(), inside)
     qtbot.waitUntil(lambda: cursor.step is not None)
     user.key("shift+space")
     qtbot.waitUntil(lambda: cursor.player.playing)

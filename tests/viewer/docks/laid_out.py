@@ -30,11 +30,11 @@ def docks_in(
     window.resize(1200, height)
     window.setStyleSheet(sheet)
     found = PanelDocks(window, specs, LIGHT)
-    found.arrangement.arrange()
+    found.arrangement.arrange_preset()
     found.set_theme(LIGHT)
     with qtbot.waitExposed(window):
         window.show()
-    found.arrangement.share_out()
+    found.arrangement.resize_panels()
     yield found
     window.close()
 

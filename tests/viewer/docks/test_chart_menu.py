@@ -55,13 +55,13 @@ def make_host(qtbot: QtBot, make_view: MakeView) -> Iterator[MakeHost]:
 
 
 def _right_click(view: SceneView, place: QPoint) -> QMenu:
-    QTest.mouseClick(view.canvas(), Qt.MouseButton.RightButton, pos=place)
+    QTest.mouseClick(view.chart_viewport(), Qt.MouseButton.RightButton, pos=place)
     return _menu()
 
 
 def _on(host: PanelDock, key: str) -> QMenu:
     view = host.charts.view
-    return _right_click(view, view.charts.area(key).center().toPoint())
+    return _right_click(view, view.charts.data_rect(key).center().toPoint())
 
 
 def _menu() -> QMenu:
@@ -94,7 +94,7 @@ def _choose(menu: QMenu, *words: str) -> None:
 
 
 def _chart(host: PanelDock, key: str) -> Chart:
-    shown = host.shown()
+    shown = host.shown_content()
     assert isinstance(shown, Scene)
     return next(chart for chart in shown.charts if chart.key == key)
 
@@ -112,8 +112,8 @@ def test_the_right_button_opens_what_applies_to_the_chart(
 def test_a_right_drag_zooms_and_opens_nothing(make_host: MakeHost) -> None:
     host = make_host("training")
     view = host.charts.view
-    place = view.charts.area("loss").center().toPoint()
-    canvas = view.canvas()
+    place = view.charts.data_rect("loss").center().toPoint()
+    canvas = view.chart_viewport()
     QTest.mousePress(canvas, Qt.MouseButton.RightButton, pos=place)
     QTest.mouseMove(canvas, place + QPoint(60, 30))
     QTest.mouseRelease(canvas, Qt.MouseButton.RightButton, pos=place + QPoint(60, 30))
@@ -129,7 +129,7 @@ def test_outside_of_every_chart_there_is_no_menu(make_host: MakeHost) -> None:
     outside = [corner for corner in corners if not view.charts.chart_at(QPointF(corner))]
     assert outside
     for corner in outside:
-        QTest.mouseClick(view.canvas(), Qt.MouseButton.RightButton, pos=corner)
+        QTest.mouseClick(view.chart_viewport(), Qt.MouseButton.RightButton, pos=corner)
     assert QApplication.activePopupWidget() is None
 
 
@@ -168,7 +168,7 @@ def test_smoothing_draws_one_more_line_over_a_pale_one_and_values_are_copied_in_
     _choose(_on(host, "loss"), "Smoothing", "0.9")
     curves = _chart(host, "loss").curves
     assert len(curves) == 2 * before
-    assert "Smoothing 0.9" in host.footer()
+    assert "Smoothing 0.9" in host.footer_text()
     assert "Smoothing" in _texts(_on(host, "loss"))
     _choose(_on(host, "loss"), "Copy values")
     lines = QGuiApplication.clipboard().text().splitlines()
@@ -187,7 +187,7 @@ def test_a_map_recolours_every_matrix_under_the_bar(make_host: MakeHost) -> None
     }
     for key in ("active", "sensitive"):
         view = host.charts.view
-        inside = view.charts.area(key).toRect().adjusted(3, 3, -3, -3)
+        inside = view.charts.data_rect(key).toRect().adjusted(3, 3, -3, -3)
         lines = {LIGHT.panel, LIGHT.line}
         assert colours_in(view.grab(inside).toImage(), 2) <= grey | lines
 
@@ -202,7 +202,7 @@ def test_a_difference_takes_the_place_of_the_matrix(make_host: MakeHost) -> None
     assert matrix is not None
     np.testing.assert_allclose(matrix.values, active.values - sensitive.values)
     assert matrix.ramp == "diverging"
-    assert "Active $Λ$ − Sensitive $S$: both unit diagonal." in host.footer().replace("$", "$")
+    assert "Active $Λ$ − Sensitive $S$: both unit diagonal." in host.footer_text().replace("$", "$")
     _choose(_on(host, "active"), "Difference", "None")
     assert host.charts.settings == {}
 
@@ -262,7 +262,7 @@ def test_the_picture_that_is_copied_is_the_chart(make_host: MakeHost) -> None:
     view = host.charts.view
     _choose(_on(host, "active"), "Copy image")
     image = QGuiApplication.clipboard().image()
-    area = view.charts.area("active")
+    area = view.charts.data_rect("active")
     assert area.width() < image.width() / image.devicePixelRatio() < area.width() + 200
     assert len(colours_in(image, 2)) > 20
 
@@ -298,16 +298,18 @@ def test_a_chart_behind_a_tab_comes_in_front_with_its_menu(make_host: MakeHost) 
     host.charts.open_menu("accuracy")
     _choose(_menu(), "Copy image")
     image = QGuiApplication.clipboard().image()
-    assert image.width() > view.charts.area("accuracy").width()
+    assert image.width() > view.charts.data_rect("accuracy").width()
 
 
 def test_small_pictures_can_be_copied(make_host: MakeHost, make_view: MakeView) -> None:
     host = make_host("gate_maps")
-    shown = host.shown()
+    shown = host.shown_content()
     assert isinstance(shown, Scene)
     small = next(chart.key for chart in shown.charts if chart.small)
     row = host.charts.view.charts.thumbnails
-    QTest.mouseClick(row, Qt.MouseButton.RightButton, pos=row.area(small).center().toPoint())
+    QTest.mouseClick(
+        row, Qt.MouseButton.RightButton, pos=row.picture_rect(small).center().toPoint()
+    )
     assert not {"Colours", "Difference"} & set(_texts(_menu()))
     _choose(_menu(), "Copy values")
     assert QGuiApplication.clipboard().text().startswith("example \\ unit\t")
@@ -320,8 +322,8 @@ def test_charts_of_results_have_the_menu_without_a_panel(qtbot: QtBot) -> None:
     view.show()
     line = PlottedLine("a", (1.0, 2.0, 4.0), (1.0, 2.0, 3.0))
     controls = ChartControls(view, lambda: view)
-    controls.show(scene_of((Figure("nu", "ν", "epoch", "ν", (line,)),)))
-    menu = _right_click(view, view.charts.area("nu").center().toPoint())
+    controls.show_adjusted_scene(scene_of((Figure("nu", "ν", "epoch", "ν", (line,)),)))
+    menu = _right_click(view, view.charts.data_rect("nu").center().toPoint())
     assert _texts(menu) == ["Copy image", "Copy values", "Range"]
     _close_menu()
 
@@ -330,8 +332,8 @@ def test_settings_that_no_longer_fit_are_said_and_harmless(
     make_host: MakeHost, make_view: MakeView
 ) -> None:
     host = make_host("overlap")
-    host.charts.put({"active": ChartSettings(minus=Subtrahend("gone"))})
-    assert "Cannot subtract from" in host.footer()
+    host.charts.apply_settings({"active": ChartSettings(minus=Subtrahend("gone"))})
+    assert "Cannot subtract from" in host.footer_text()
     host.show_view(replace(make_view("absent"), regime="ReLU"))
     host.show_view(make_view("hard"))
     assert host.charts.settings == {"active": replace(PLAIN, minus=Subtrahend("gone"))}

@@ -36,27 +36,27 @@ def docks(qtbot: QtBot) -> Iterator[PanelDocks]:
 
 
 def test_at_first_two_columns_each_in_the_order_of_its_panels(docks: PanelDocks) -> None:
-    layout = docks.arrangement.layout()
+    layout = docks.arrangement.current_layout()
     assert shape(layout["tree"]) == (["a", "b"], ["c", "d"])
     assert layout["floating"] == {}
     assert layout["tree"]["shares"] == pytest.approx([0.56, 0.44], abs=0.02)
     for column in layout["tree"]["parts"]:
         assert column["shares"] == pytest.approx([0.5, 0.5], abs=0.02)
-    assert docks.visible() == ("a", "b", "c", "d")
+    assert docks.visible_panels() == ("a", "b", "c", "d")
     assert [name for name in SPECS if docks.arrangement.is_open(name)] == ["a", "b", "c", "d"]
 
 
 def test_a_panel_is_closed_and_opened_again(docks: PanelDocks, qtbot: QtBot) -> None:
     with qtbot.waitSignal(docks.changed):
-        docks.toggle("b")
-    assert docks.visible() == ("a", "c", "d")
+        docks.toggle_panel("b")
+    assert docks.visible_panels() == ("a", "c", "d")
     assert not docks.arrangement.is_open("b")
-    assert shape(docks.arrangement.layout()["tree"]) == ("a", ["c", "d"])
+    assert shape(docks.arrangement.current_layout()["tree"]) == ("a", ["c", "d"])
     with qtbot.waitSignal(docks.changed):
-        docks.toggle("b")
-    assert docks.visible() == ("a", "b", "c", "d")
-    docks.toggle("b")
-    docks.arrangement.arrange()
+        docks.toggle_panel("b")
+    assert docks.visible_panels() == ("a", "b", "c", "d")
+    docks.toggle_panel("b")
+    docks.arrangement.arrange_preset()
     assert docks.arrangement.is_open("b")
 
 
@@ -93,19 +93,19 @@ LAYOUTS: tuple[tuple[dict[str, Any], Any], ...] = (
 def test_a_layout_is_taken_and_described_alike(
     docks: PanelDocks, qtbot: QtBot, tree: dict[str, Any], expected: Any
 ) -> None:
-    assert docks.arrangement.put_layout({"tree": copy.deepcopy(tree), "floating": {}})
+    assert docks.arrangement.restore_layout({"tree": copy.deepcopy(tree), "floating": {}})
     qtbot.waitUntil(
-        lambda: alike(docks.arrangement.layout()["tree"], tree)
+        lambda: alike(docks.arrangement.current_layout()["tree"], tree)
     )  # docks glide to their sizes
-    assert shape(docks.arrangement.layout()["tree"]) == expected
+    assert shape(docks.arrangement.current_layout()["tree"]) == expected
     tabs = re.findall(r"\[('[^\[{]*?')\]", str(tree))  # of each place
     fronts = {place.split("'")[1] for place in tabs}
-    assert set(docks.visible()) == fronts
+    assert set(docks.visible_panels()) == fronts
     closed = [name for name in SPECS if not docks.arrangement.is_open(name)]
     assert set(closed) == {name for name in SPECS if f"'{name}'" not in str(tree)}
     for name in closed:
-        docks.toggle(name)
-    qtbot.waitUntil(lambda: {*fronts, *closed} <= set(docks.visible()))
+        docks.toggle_panel(name)
+    qtbot.waitUntil(lambda: {*fronts, *closed} <= set(docks.visible_panels()))
 
 
 def alike(found: Any, wanted: Any) -> bool:
@@ -128,7 +128,7 @@ def test_rooms_are_as_the_shares_to_the_pixel(
     docks.window.resize(1600, 1200)
     parts = [{"tabs": [name]} for name in "abc"]
     tree = {"across": across, "shares": list(shares), "parts": parts}
-    assert docks.arrangement.put_layout({"tree": tree})
+    assert docks.arrangement.restore_layout({"tree": tree})
 
     def exact() -> bool:
         sizes = [dock_of(docks, name).size() for name in "abc"]
@@ -144,15 +144,15 @@ def test_a_floating_panel_keeps_its_place_until_the_first_layout_docks_it(
 ) -> None:
     tree = {"tabs": ["a"]}
     floating = {"b": [40, 60, 320, 240], "c": "nowhere"}
-    assert docks.arrangement.put_layout({"tree": tree, "floating": floating})
-    qtbot.waitUntil(lambda: "b" in docks.arrangement.layout()["floating"])
-    layout = docks.arrangement.layout()
+    assert docks.arrangement.restore_layout({"tree": tree, "floating": floating})
+    qtbot.waitUntil(lambda: "b" in docks.arrangement.current_layout()["floating"])
+    layout = docks.arrangement.current_layout()
     assert layout["floating"]["b"] == [40, 60, 320, 240]
     assert set(layout["floating"]) == {"b"}
     assert not docks.arrangement.is_open("c")
-    docks.arrangement.arrange()
-    assert docks.arrangement.layout()["floating"] == {}
-    assert shape(docks.arrangement.layout()["tree"]) == (["a", "b"], ["c", "d"])
+    docks.arrangement.arrange_preset()
+    assert docks.arrangement.current_layout()["floating"] == {}
+    assert shape(docks.arrangement.current_layout()["tree"]) == (["a", "b"], ["c", "d"])
 
 
 def test_a_panel_that_floated_on_another_screen_comes_onto_this_one(
@@ -163,9 +163,9 @@ def test_a_panel_that_floated_on_another_screen_comes_onto_this_one(
     whole = [screen.left(), screen.top(), screen.width(), screen.height()]
 
     def floats(rect: list[int]) -> Any:
-        assert docks.arrangement.put_layout({"tree": {"tabs": ["a"]}, "floating": {"b": rect}})
-        qtbot.waitUntil(lambda: "b" in docks.arrangement.layout()["floating"])
-        return docks.arrangement.layout()["floating"]["b"]
+        assert docks.arrangement.restore_layout({"tree": {"tabs": ["a"]}, "floating": {"b": rect}})
+        qtbot.waitUntil(lambda: "b" in docks.arrangement.current_layout()["floating"])
+        return docks.arrangement.current_layout()["floating"]["b"]
 
     assert floats([20_000, 20_000, 320, 240]) == [right, bottom, 320, 240]
     assert floats([-20_000, -20_000, 320, 240]) == [*whole[:2], 320, 240]
@@ -193,9 +193,9 @@ def test_a_panel_that_floated_on_another_screen_comes_onto_this_one(
     ],
 )
 def test_a_layout_that_makes_no_sense_changes_nothing(docks: PanelDocks, layout: Any) -> None:
-    before = docks.arrangement.layout()
-    assert not docks.arrangement.put_layout(layout)
-    assert docks.arrangement.layout() == before
+    before = docks.arrangement.current_layout()
+    assert not docks.arrangement.restore_layout(layout)
+    assert docks.arrangement.current_layout() == before
 
 
 def nested(deep: int) -> dict[str, Any]:
@@ -207,8 +207,8 @@ def nested(deep: int) -> dict[str, Any]:
 
 def test_of_a_layout_what_makes_sense_is_kept(docks: PanelDocks) -> None:
     def kept(tree: Any) -> Any:
-        assert docks.arrangement.put_layout({"tree": tree})
-        return shape(docks.arrangement.layout()["tree"])
+        assert docks.arrangement.restore_layout({"tree": tree})
+        return shape(docks.arrangement.current_layout()["tree"])
 
     assert kept({"tabs": ["a", "nobody", "a", 3, "b"]}) == {"a", "b"}
     places = ["a", "b", "c", "c", "c", "nobody"]
@@ -219,7 +219,7 @@ def test_of_a_layout_what_makes_sense_is_kept(docks: PanelDocks) -> None:
     }
     assert kept(row) == ("a", "b")
     assert kept(nested(20)) == "a"
-    assert not docks.arrangement.put_layout({"tree": nested(21)})
+    assert not docks.arrangement.restore_layout({"tree": nested(21)})
 
 
 def test_a_place_of_a_floating_panel_is_four_small_integers(
@@ -227,29 +227,29 @@ def test_a_place_of_a_floating_panel_is_four_small_integers(
 ) -> None:
     wrong = ([32768, 2, 3, 4], [1, -32768, 3, 4], [1, 2, 3], [1, 2, 3, 4.0], [True, 2, 3, 4])
     for rect in (*wrong, (1, 2, 3, 4), None):
-        assert docks.arrangement.put_layout({"tree": {"tabs": ["a"]}, "floating": {"b": rect}})
+        assert docks.arrangement.restore_layout({"tree": {"tabs": ["a"]}, "floating": {"b": rect}})
         assert not docks.arrangement.is_open("b")
     edge = {"b": [-32767, 0, 32767, 4]}
-    assert docks.arrangement.put_layout({"tree": {"tabs": ["a"]}, "floating": edge})
+    assert docks.arrangement.restore_layout({"tree": {"tabs": ["a"]}, "floating": edge})
     assert docks.arrangement.is_open("b")
 
 
 def test_a_comparison_opens_its_panels_and_closed_leaves_the_layout_as_it_was(
     docks: PanelDocks, qtbot: QtBot
 ) -> None:
-    docks.toggle("d")
-    before = docks.arrangement.layout()
-    docks.arrangement.compare(True)
-    qtbot.waitUntil(lambda: docks.visible() == ("a", "b", "both", "c"))
-    assert shape(docks.arrangement.layout()["tree"]) == (["a", "b", "both"], "c")
-    docks.arrangement.compare(True)  # a second one replaces the first
-    docks.toggle("b")
-    docks.arrangement.compare(False)
-    qtbot.waitUntil(lambda: docks.visible() == ("a", "b", "c"))
-    assert docks.arrangement.layout() == before
-    docks.arrangement.compare(False)
-    docks.arrangement.compare(True)
-    docks.arrangement.arrange()
+    docks.toggle_panel("d")
+    before = docks.arrangement.current_layout()
+    docks.arrangement.set_comparing(True)
+    qtbot.waitUntil(lambda: docks.visible_panels() == ("a", "b", "both", "c"))
+    assert shape(docks.arrangement.current_layout()["tree"]) == (["a", "b", "both"], "c")
+    docks.arrangement.set_comparing(True)  # a second one replaces the first
+    docks.toggle_panel("b")
+    docks.arrangement.set_comparing(False)
+    qtbot.waitUntil(lambda: docks.visible_panels() == ("a", "b", "c"))
+    assert docks.arrangement.current_layout() == before
+    docks.arrangement.set_comparing(False)
+    docks.arrangement.set_comparing(True)
+    docks.arrangement.arrange_preset()
     assert docks.arrangement.is_open("both")
 
 
@@ -260,18 +260,18 @@ def marked(docks: PanelDocks) -> list[str]:
 def test_the_panel_whose_title_was_clicked_last_is_in_front_and_marked(
     docks: PanelDocks, qtbot: QtBot
 ) -> None:
-    assert (docks.front(), marked(docks)) == ("a", ["a"])
+    assert (docks.front_panel(), marked(docks)) == ("a", ["a"])
     for name in ("c", "b", "c"):
         title = title_of(docks, name)
         qtbot.mouseClick(title.findChild(QLabel), Qt.MouseButton.LeftButton)
-        assert (docks.front(), marked(docks)) == (name, [name])
+        assert (docks.front_panel(), marked(docks)) == (name, [name])
         QCursor.setPos(docks.hosts["a"].mapToGlobal(QPoint(20, 60)))  # which means nothing
-        assert docks.front() == name
+        assert docks.front_panel() == name
     qtbot.mouseClick(docks.hosts["b"], Qt.MouseButton.LeftButton, pos=QPoint(3, 3))
-    qtbot.waitUntil(lambda: docks.front() == "b")
-    docks.show("a")
+    qtbot.waitUntil(lambda: docks.front_panel() == "b")
+    docks.show_panel("a")
     assert marked(docks) == ["a"]
-    docks.toggle("a")
+    docks.toggle_panel("a")
     qtbot.waitUntil(lambda: marked(docks) == ["b"])
 
 
@@ -300,9 +300,9 @@ def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qapp: QApplicati
         return title.grab().toImage().pixelColor(title.width() // 2, 0).name().upper()
 
     assert top() == LIGHT.line
-    docks.choose("b")
+    docks.set_front_panel("b")
     assert top() == LIGHT.accent
-    docks.choose("a")
+    docks.set_front_panel("a")
     assert top() == LIGHT.line
     qapp.setPalette(before)
 
@@ -310,44 +310,44 @@ def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qapp: QApplicati
 def test_the_panel_in_front_is_that_with_the_keyboard_else_the_first(
     docks: PanelDocks, qapp: QApplication
 ) -> None:
-    assert docks.front() == "a"
+    assert docks.front_panel() == "a"
     qapp.focusChanged.emit(None, docks.hosts["c"].charts.view)
-    assert docks.front() == "c"
+    assert docks.front_panel() == "c"
     qapp.focusChanged.emit(docks.hosts["c"], QWidget(docks.window))
-    assert docks.front() == "c"  # the last one that had it
+    assert docks.front_panel() == "c"  # the last one that had it
     for name in ("c", "a", "b"):
-        docks.toggle(name)
-    assert docks.front() == "d"
-    docks.toggle("d")
-    assert docks.front() == ""
+        docks.toggle_panel(name)
+    assert docks.front_panel() == "d"
+    docks.toggle_panel("d")
+    assert docks.front_panel() == ""
 
 
 def test_tabs_within_a_panel_are_not_those_of_the_docks(docks: PanelDocks, qtbot: QtBot) -> None:
     tree = {"across": True, "shares": [0.5, 0.5], "parts": [{"tabs": ["a", "b"]}, {"tabs": ["c"]}]}
-    assert docks.arrangement.put_layout({"tree": tree})
-    qtbot.waitUntil(lambda: alike(docks.arrangement.layout()["tree"], tree))
-    before = docks.arrangement.layout()
+    assert docks.arrangement.restore_layout({"tree": tree})
+    qtbot.waitUntil(lambda: alike(docks.arrangement.current_layout()["tree"], tree))
+    before = docks.arrangement.current_layout()
     for host in docks.hosts.values():
         bar = QTabBar(host)
         bar.setGeometry(0, 0, 1000, 40)
         bar.setVisible(True)
-    assert docks.arrangement.layout() == before
+    assert docks.arrangement.current_layout() == before
 
 
 def test_a_panel_behind_a_tab_is_open_and_not_visible(docks: PanelDocks, qtbot: QtBot) -> None:
-    assert docks.arrangement.put_layout({"tree": {"tabs": ["b", "a"]}})
-    qtbot.waitUntil(lambda: docks.visible() == ("b",))
+    assert docks.arrangement.restore_layout({"tree": {"tabs": ["b", "a"]}})
+    qtbot.waitUntil(lambda: docks.visible_panels() == ("b",))
     assert docks.arrangement.is_open("a")
-    assert docks.arrangement.layout()["tree"] == {"tabs": ["b", "a"]}
-    docks.toggle("a")  # raised, not closed
-    qtbot.waitUntil(lambda: docks.visible() == ("a",))
+    assert docks.arrangement.current_layout()["tree"] == {"tabs": ["b", "a"]}
+    docks.toggle_panel("a")  # raised, not closed
+    qtbot.waitUntil(lambda: docks.visible_panels() == ("a",))
     assert docks.arrangement.is_open("b")
 
 
 @pytest.fixture
 def history(docks: PanelDocks) -> Iterator[LayoutHistory]:
     found = LayoutHistory(docks, docks.window)
-    found.take()
+    found.record_layout()
     yield found
     found.stop()
 
@@ -356,15 +356,15 @@ def test_a_layout_is_undone_and_done_again(
     docks: PanelDocks, history: LayoutHistory, qtbot: QtBot
 ) -> None:
     def is_back(layout: Any) -> bool:
-        return is_same(docks.arrangement.layout(), layout)
+        return is_same(docks.arrangement.current_layout(), layout)
 
-    first = docks.arrangement.layout()
+    first = docks.arrangement.current_layout()
     assert not history.can_undo
-    docks.toggle("b")
-    history.take()
-    second = docks.arrangement.layout()
-    docks.toggle("c")
-    history.take()
+    docks.toggle_panel("b")
+    history.record_layout()
+    second = docks.arrangement.current_layout()
+    docks.toggle_panel("c")
+    history.record_layout()
     history.undo()
     qtbot.waitUntil(lambda: is_back(second))
     history.undo()
@@ -372,8 +372,8 @@ def test_a_layout_is_undone_and_done_again(
     assert not history.can_undo
     history.redo()
     qtbot.waitUntil(lambda: is_back(second))
-    docks.toggle("d")
-    history.take()
+    docks.toggle_panel("d")
+    history.record_layout()
     assert not history.can_redo  # another change: what was undone cannot come again
 
 
@@ -392,28 +392,28 @@ def test_an_undone_layout_has_its_tabs_in_the_order_in_which_they_stood(
     docks: PanelDocks, history: LayoutHistory, qtbot: QtBot
 ) -> None:
     parts = [{"tabs": ["a", "b"]}, {"tabs": ["c", "d"]}]
-    assert docks.arrangement.put_layout(
+    assert docks.arrangement.restore_layout(
         {"tree": {"across": True, "shares": [0.5, 0.5], "parts": parts}}
     )
     for name in ("b", "d"):
-        docks.show(name)
+        docks.show_panel(name)
     before = [["a", "b", "b"], ["c", "d", "d"]]
     qtbot.waitUntil(lambda: sorted(tabs_of(docks)) == before)
-    history.take()
-    layout = docks.arrangement.layout()
-    docks.toggle("b")
-    docks.toggle("d")
-    history.take()
+    history.record_layout()
+    layout = docks.arrangement.current_layout()
+    docks.toggle_panel("b")
+    docks.toggle_panel("d")
+    history.record_layout()
     history.undo()
     qtbot.waitUntil(lambda: sorted(tabs_of(docks)) == before)
-    assert is_same(docks.arrangement.layout(), layout)
+    assert is_same(docks.arrangement.current_layout(), layout)
 
 
 def test_an_undone_layout_is_the_preset_that_it_was(
     docks: PanelDocks, history: LayoutHistory
 ) -> None:
-    docks.toggle("b")
-    history.take()
+    docks.toggle_panel("b")
+    history.record_layout()
     assert docks.arrangement.preset == ""
     history.undo()
     assert docks.arrangement.preset == "overview"
@@ -422,13 +422,13 @@ def test_an_undone_layout_is_the_preset_that_it_was(
 def test_changes_in_quick_succession_are_one_and_a_comparison_is_none(
     docks: PanelDocks, history: LayoutHistory
 ) -> None:
-    docks.toggle("b")
-    docks.toggle("c")  # no `take` in between: the timer has not run
-    history.take()
-    docks.arrangement.compare(True)
-    history.take()
-    docks.arrangement.compare(False)
-    history.take()
+    docks.toggle_panel("b")
+    docks.toggle_panel("c")  # no `take` in between: the timer has not run
+    history.record_layout()
+    docks.arrangement.set_comparing(True)
+    history.record_layout()
+    docks.arrangement.set_comparing(False)
+    history.record_layout()
     history.undo()
     assert not history.can_undo
     assert docks.arrangement.is_open("b")
@@ -442,20 +442,20 @@ def test_a_zoom_that_time_axes_share_is_undone_and_leaves_the_panels_where_they_
     put: list[None] = []
     docks.arrangement.arranged.connect(lambda: put.append(None))
     view.steps_zoomed.emit(3.0, 9.0)  # of that chart alone: no change of the layout
-    history.take()
+    history.record_layout()
     assert not history.can_undo
-    steps.toggle()
-    history.take()
+    steps.toggle_link()
+    history.record_layout()
     for zoom in ((10.0, 40.0), (20.0, 30.0)):
         view.steps_zoomed.emit(*zoom)
-        history.take()
+        history.record_layout()
     history.undo()
     assert steps.zoom == StepZoom(True, (10.0, 40.0), ())
     history.undo()
-    assert steps.linked
+    assert steps.is_linked
     assert steps.zoom.steps is None
     history.undo()
-    assert not steps.linked
+    assert not steps.is_linked
     for _ in range(3):
         history.redo()
     assert steps.zoom == StepZoom(True, (20.0, 30.0), ())
@@ -464,14 +464,14 @@ def test_a_zoom_that_time_axes_share_is_undone_and_leaves_the_panels_where_they_
 
 def test_at_most_so_many_layouts_are_kept(docks: PanelDocks, qtbot: QtBot) -> None:
     history, layouts = LayoutHistory(docks, docks.window, most=3), []
-    history.take()
+    history.record_layout()
     for name in ("a", "b", "c", "a", "b"):
-        layouts.append(docks.arrangement.layout())
-        docks.toggle(name)
-        history.take()
+        layouts.append(docks.arrangement.current_layout())
+        docks.toggle_panel(name)
+        history.record_layout()
     for before in reversed(layouts[2:]):
         assert history.can_undo
         history.undo()
-        qtbot.waitUntil(lambda before=before: is_same(docks.arrangement.layout(), before))
+        qtbot.waitUntil(lambda before=before: is_same(docks.arrangement.current_layout(), before))
     assert not history.can_undo
     history.stop()

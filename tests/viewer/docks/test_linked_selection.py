@@ -48,7 +48,7 @@ def panels(qtbot: QtBot, make_view: Callable[..., View]) -> Iterator[Panels]:
 
 def entry(scene: SceneView, key: str, row: int, column: int) -> QPointF:
     """The middle of an entry in the widget."""
-    box = scene.charts.area(key)
+    box = scene.charts.data_rect(key)
     (x0, x1), (y0, y1) = visible_range(scene, key)
     return QPointF(
         box.left() + (column - x0) / (x1 - x0) * box.width(),
@@ -57,7 +57,7 @@ def entry(scene: SceneView, key: str, row: int, column: int) -> QPointF:
 
 
 def move(scene: SceneView, place: QPointF) -> None:
-    hover(scene.canvas(), place)
+    hover(scene.chart_viewport(), place)
 
 
 def hover(widget: QWidget, place: QPointF) -> None:
@@ -74,7 +74,7 @@ def lit(qtbot: QtBot, scene: SceneView, expected: tuple[int, ...]) -> None:
 
 
 def click(scene: SceneView, place: QPointF) -> None:
-    canvas, left = scene.canvas(), Qt.MouseButton.LeftButton
+    canvas, left = scene.chart_viewport(), Qt.MouseButton.LeftButton
     there = canvas.mapToGlobal(place)
     for kind, held in (
         (QEvent.Type.MouseButtonPress, left),
@@ -88,15 +88,15 @@ def test_hovering_an_entry_lights_the_pair_in_every_panel_until_the_cursor_leave
     panels: Panels, qtbot: QtBot
 ) -> None:
     overlap, gates = (panels[name].charts.view for name in ("overlap", "gate_maps"))
-    before = gates.picture("large")
+    before = gates.grab_chart("large")
     move(overlap, entry(overlap, "active", 3, 14))
     lit(qtbot, overlap, (3, 14))
     lit(qtbot, gates, (3, 14))
-    assert overlap.pointer.readout()[0].startswith("Active")
-    assert gates.picture("large") != before
+    assert overlap.pointer.readout_lines()[0].startswith("Active")
+    assert gates.grab_chart("large") != before
     move(overlap, QPointF(2, 2))
     lit(qtbot, gates, ())
-    assert gates.picture("large") == before
+    assert gates.grab_chart("large") == before
     move(gates, entry(gates, "large", 5, 2))
     lit(qtbot, overlap, (5,))
 
@@ -167,39 +167,39 @@ def test_a_layer_and_a_unit_are_lit_in_every_panel_and_pinned_by_a_click(
     panels: Panels, qtbot: QtBot
 ) -> None:
     gates, graph = panels["gate_maps"].charts.view, panels["paths"].charts.view
-    before = graph.picture("units")
+    before = graph.grab_chart("units")
     move(gates, entry(gates, "large", 3, 5))
     everything = make_selection(example=3, layer=0, unit=5)
     qtbot.waitUntil(lambda: graph.links.lit == everything)
-    assert graph.picture("units") != before
+    assert graph.grab_chart("units") != before
     statistics = panels["gate_statistics"].charts.view
     lit_layer = {}
     for key in ("by_layer", "over_steps"):  # a place of an axis, a curve
-        statistics.charts.choose(key)
-        lit_layer[key] = statistics.picture(key)
+        statistics.charts.choose_chart(key)
+        lit_layer[key] = statistics.grab_chart(key)
     move(gates, QPointF(1, 1))
     qtbot.waitUntil(lambda: graph.links.lit == NOTHING)
     for key, seen in lit_layer.items():
-        statistics.charts.choose(key)
-        assert statistics.picture(key) != seen
+        statistics.charts.choose_chart(key)
+        assert statistics.grab_chart(key) != seen
     move(graph, entry(graph, "units", 2, 7))  # of layer 3
     click(graph, entry(graph, "units", 2, 7))
-    assert graph.pointer.readout()[-1].startswith("pinned")
+    assert graph.pointer.readout_lines()[-1].startswith("pinned")
     move(gates, entry(gates, "large", 4, 1))
     qtbot.waitUntil(lambda: graph.links.lit == make_selection(example=4, layer=2, unit=7))
     assert panels["gate_maps"].drawn.view.choices["layer"] == "2"  # it follows
     qtbot.keyClick(panels["overlap"], Qt.Key.Key_Escape)
     assert "layer" not in panels["gate_maps"].drawn.view.choices
     row = gates.charts.thumbnails
-    hover(row, row.area("overview_1").center())
+    hover(row, row.picture_rect("overview_1").center())
     qtbot.waitUntil(lambda: graph.links.lit.ids_of_kind("layer") == (1,))
 
 
 def test_a_panel_that_joins_later_is_lit_at_once(qtbot: QtBot) -> None:
     linked, view = LinkedSelection(), SceneView(LIGHT)
     qtbot.addWidget(view)
-    linked.show((3,))
-    linked.join(view)
+    linked.outline_examples((3,))
+    linked.link_view(view)
     assert view.links.lit.examples == (3,)
 
 

@@ -27,13 +27,13 @@ def linked(qtbot: QtBot) -> tuple[LinkedSteps, SceneView, SceneView]:
         view.resize(500, 300)
         view.show_scene(SCENE)
         view.show()
-        steps.join(view)
+        steps.link_view(view)
     return steps, *views
 
 
 def at(view: SceneView, step: float) -> QPoint:
     """The pixel of a step, half-way up."""
-    box, (low, high) = view.charts.area("loss"), visible_range(view, "loss")[0]
+    box, (low, high) = view.charts.data_rect("loss"), visible_range(view, "loss")[0]
     return QPoint(
         round(box.left() + (step - low) / (high - low) * box.width()), round(box.center().y())
     )
@@ -43,12 +43,12 @@ def test_a_double_click_goes_to_its_step_and_a_click_does_not(
     linked: tuple[LinkedSteps, SceneView, SceneView],
 ) -> None:
     steps, first, _ = linked
-    first.steps.zoom(20.0, 80.0)
+    first.steps.zoom_steps(20.0, 80.0)
     asked: list[int] = []
     steps.wanted.connect(asked.append)
-    QTest.mouseClick(first.canvas(), Qt.MouseButton.LeftButton, pos=at(first, 30))
+    QTest.mouseClick(first.chart_viewport(), Qt.MouseButton.LeftButton, pos=at(first, 30))
     assert asked == []
-    first._clicked(at(first, 50).toPointF(), True)
+    first._on_click(at(first, 50).toPointF(), True)
     [step] = asked
     assert abs(step - 50) <= 1
     assert not first.charts.items["loss"].following  # the zoom stays
@@ -60,17 +60,17 @@ def test_clicks_with_shift_mark_two_steps_and_the_third_begins_anew(
     steps, first, second = linked
     for view, step in ((first, 20), (second, 80)):
         QTest.mouseClick(
-            view.canvas(),
+            view.chart_viewport(),
             Qt.MouseButton.LeftButton,
             Qt.KeyboardModifier.ShiftModifier,
             at(view, step),
         )
     assert [round(step, -1) for step in steps.marks] == [20, 80]
-    steps.mark(7)
+    steps.mark_step(7)
     assert steps.marks == (7,)
-    steps.mark(-3)  # left of the axis
+    steps.mark_step(-3)  # left of the axis
     assert steps.marks == (7, 0)
-    steps.clear()
+    steps.clear_marks()
     assert steps.marks == ()
 
 
@@ -80,7 +80,7 @@ def test_a_zoom_is_that_of_all_time_axes_only_where_they_are_linked(
     steps, first, second = linked
     first.steps_zoomed.emit(10.0, 40.0)
     assert second.charts.items["loss"].following
-    steps.toggle()
+    steps.toggle_link()
     first.steps_zoomed.emit(10.0, 40.0)
     assert visible_range(second, "loss")[0] == visible_range(first, "loss")[0] == (10.0, 40.0)
     first.steps_followed.emit()
@@ -91,9 +91,9 @@ def test_the_shared_zoom_is_put_back_in_every_chart(
     linked: tuple[LinkedSteps, SceneView, SceneView],
 ) -> None:
     steps, first, second = linked
-    steps.put(StepZoom(True, (10.0, 40.0)))
+    steps.restore_zoom(StepZoom(True, (10.0, 40.0)))
     assert visible_range(first, "loss")[0] == visible_range(second, "loss")[0] == (10.0, 40.0)
-    steps.put(StepZoom(True))
+    steps.restore_zoom(StepZoom(True))
     assert first.charts.items["loss"].following
     assert second.charts.items["loss"].following
 
@@ -103,21 +103,21 @@ def test_what_each_chart_showed_before_the_first_shared_zoom_is_put_back(
 ) -> None:
     steps, first, second = linked
     at_first = steps.zoom
-    first.steps.zoom(20.0, 60.0)
-    steps.toggle()
+    first.steps.zoom_steps(20.0, 60.0)
+    steps.toggle_link()
     linked_now = steps.zoom
     second.steps_zoomed.emit(10.0, 40.0)
     zoomed = steps.zoom
     for before in (linked_now, at_first):  # undone in two steps, or linking and zooming as one
-        steps.put(before)
+        steps.restore_zoom(before)
         assert visible_range(first, "loss")[0] == pytest.approx((20.0, 60.0))
         assert second.charts.items["loss"].following
-        steps.put(zoomed)
+        steps.restore_zoom(zoomed)
         assert visible_range(first, "loss")[0] == pytest.approx((10.0, 40.0))
     for _ in range(2):  # parted, and linked a second time
-        steps.toggle()
+        steps.toggle_link()
     second.steps_zoomed.emit(30.0, 40.0)
-    steps.put(at_first)
+    steps.restore_zoom(at_first)
     assert visible_range(first, "loss")[0] == pytest.approx((20.0, 60.0))
 
 
@@ -125,12 +125,12 @@ def test_showing_all_steps_again_is_undone_too(
     linked: tuple[LinkedSteps, SceneView, SceneView],
 ) -> None:
     steps, first, second = linked
-    first.steps.zoom(20.0, 60.0)
-    steps.toggle()
+    first.steps.zoom_steps(20.0, 60.0)
+    steps.toggle_link()
     before = steps.zoom
     first.steps_followed.emit()
     assert first.charts.items["loss"].following
-    steps.put(before)
+    steps.restore_zoom(before)
     assert visible_range(first, "loss")[0] == pytest.approx((20.0, 60.0))
     assert second.charts.items["loss"].following
 
@@ -139,12 +139,12 @@ def test_zooms_that_are_parted_stay_and_are_put_back_so(
     linked: tuple[LinkedSteps, SceneView, SceneView],
 ) -> None:
     steps, first, second = linked
-    steps.toggle()
+    steps.toggle_link()
     first.steps_zoomed.emit(10.0, 40.0)
     together = steps.zoom
-    steps.toggle()
+    steps.toggle_link()
     parted = steps.zoom
     for state in (together, parted):
-        steps.put(state)
+        steps.restore_zoom(state)
         for view in (first, second):
             assert visible_range(view, "loss")[0] == pytest.approx((10.0, 40.0))

@@ -60,14 +60,14 @@ def test_a_panel_goes_from_waiting_to_live_to_paused(
     panel: str, make_host: MakeHost, make_view: MakeView
 ) -> None:
     host = make_host(panel)
-    assert host.state() == "waiting"
-    assert all(host.message.words()[:2])
+    assert host.panel_state() == "waiting"
+    assert all(host.message.displayed_text()[:2])
     host.show_view(make_view("soft"))
-    assert host.state() == "live"
-    assert "step 1,200" in host.footer()
+    assert host.panel_state() == "live"
+    assert "step 1,200" in host.footer_text()
     host.show_view(replace(make_view("soft"), paused=True))
-    assert host.state() == "paused"
-    assert host.footer().startswith("paused")
+    assert host.panel_state() == "paused"
+    assert host.footer_text().startswith("paused")
     assert not host.grab().isNull()
 
 
@@ -77,9 +77,12 @@ def test_an_absent_reading_is_shown_as_unavailable(
 ) -> None:
     host = make_host(panel)
     host.show_view(replace(make_view("absent"), regime="ReLU"))
-    assert host.state() == "unavailable"
+    assert host.panel_state() == "unavailable"
     heading = "Nothing to compare" if PANELS[panel].compares else "Not in ReLU"
-    assert host.message.words()[:2] == (heading, "There is no feature network in ReLU; choose DL.")
+    assert host.message.displayed_text()[:2] == (
+        heading,
+        "There is no feature network in ReLU; choose DL.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,38 +123,38 @@ def test_a_picture_that_stays_behind_is_pale_and_says_its_step_until_the_next_re
     host.show_view(view)
     picture = facts.grab().toImage(), charts.grab().toImage()
     clock.now = 2.1
-    host.reach(view.step + 240)
-    assert (host.state(), ages) == ("live", [])
+    host.update_staleness(view.step + 240)
+    assert (host.panel_state(), ages) == ("live", [])
     clock.now = 12.0
-    host.reach(view.step + 300)
-    assert (host.state(), ages) == ("live", [])  # the next reading is not overdue
+    host.update_staleness(view.step + 300)
+    assert (host.panel_state(), ages) == ("live", [])  # the next reading is not overdue
     clock.now = 17.0
-    host.reach(view.step + 400)
-    assert host.state() == "stale"
+    host.update_staleness(view.step + 400)
+    assert host.panel_state() == "stale"
     assert ages == [Age(1200, 400)]
     assert said == [host.accessibleDescription()] == [Age(1200, 400).long_text]
     pale = facts.grab().toImage(), charts.grab().toImage()
     assert all(one != other for one, other in zip(picture, pale, strict=True))
-    host.reach(view.step + 401)  # at once: it is counted once a second
+    host.update_staleness(view.step + 401)  # at once: it is counted once a second
     assert len(ages) == 1
     clock.now = 18.1
-    host.reach(view.step + 500)
+    host.update_staleness(view.step + 500)
     assert ages[1:] == [Age(1200, 500)]
     assert len(said) == 1
     host.show_view(replace(view, step=1700, paused=True))  # nothing newer was read yet
-    assert (host.state(), ages[-1]) == ("stale", Age(1200, 500))
+    assert (host.panel_state(), ages[-1]) == ("stale", Age(1200, 500))
     host.show_view(replace(make_view("hard", step=1700), run=view.run, paused=True))
-    assert (host.state(), ages[-1]) == ("paused", None)
+    assert (host.panel_state(), ages[-1]) == ("paused", None)
     for tenth in range(2, 6):  # the next one is overdue when it is half as late again as the last
         clock.now = 10.0 * tenth
         host.show_view(replace(view, step=1700 + tenth))
-    assert (host.state(), ages[-1]) == ("stale", Age(1200, 505))
+    assert (host.panel_state(), ages[-1]) == ("stale", Age(1200, 505))
     host.show_view(replace(view, step=1705, cursor=1200))
-    assert (host.state(), ages[-1]) == ("past", None)
+    assert (host.panel_state(), ages[-1]) == ("past", None)
     host.show_view(replace(view, step=1705))
-    assert host.state() == "stale"
+    assert host.panel_state() == "stale"
     host.show_view(replace(make_view("hard", step=1705), run=view.run))
-    assert (host.state(), ages[-1], host.accessibleDescription()) == ("live", None, "")
+    assert (host.panel_state(), ages[-1], host.accessibleDescription()) == ("live", None, "")
     assert facts.grab().toImage() == picture[0]
 
 
@@ -162,13 +165,13 @@ def test_a_run_that_pauses_before_it_is_read_again_has_a_picture_of_before(
     view = make_view("hard")
     host.show_view(view)
     clock.now = 4.0
-    host.reach(view.step + 400)
-    assert host.state() == "live"
+    host.update_staleness(view.step + 400)
+    assert host.panel_state() == "live"
     clock.now = 6.1
     host.show_view(replace(view, step=1600, paused=True))
-    assert (host.state(), host.accessibleDescription()) == ("stale", Age(1200, 400).long_text)
+    assert (host.panel_state(), host.accessibleDescription()) == ("stale", Age(1200, 400).long_text)
     host.show_view(replace(make_view("hard", step=1600), run=view.run, paused=True))
-    assert (host.state(), host.accessibleDescription()) == ("paused", "")
+    assert (host.panel_state(), host.accessibleDescription()) == ("paused", "")
 
 
 def test_requests_name_the_probe_with_its_engine_options(
@@ -192,7 +195,7 @@ def test_a_choice_redraws_at_once_and_is_told(
     with qtbot.waitSignal(host.choices_changed):
         host.set_choice("part", "1")
     assert host.drawn.choices == {"part": "1"}
-    shown = host.shown()
+    shown = host.shown_content()
     assert isinstance(shown, Scene)
     assert shown.charts[0].title == "Active $τ_{2}$"
     with qtbot.assertNotEmitted(host.choices_changed):
@@ -261,13 +264,13 @@ def test_settings_of_a_chart_outlive_frames_and_charts_that_come_and_go(
     host = make_host("training")
     view = make_view("hard")
     host.show_view(view)
-    host.charts.put({"loss": ChartSettings(last=300)})
+    host.charts.apply_settings({"loss": ChartSettings(last=300)})
     for shown in (view, make_view("first"), make_view("hard", step=1300)):
         host.show_view(shown)
-    scene = host.shown()
+    scene = host.shown_content()
     assert isinstance(scene, Scene)
     low, high = scene.charts[0].x.limits or (0.0, 0.0)
     assert high - low == 300
     assert visible_range(host.charts.view, "loss")[0] == (low, high)
-    host.charts.put({"loss": ChartSettings()})
+    host.charts.apply_settings({"loss": ChartSettings()})
     assert host.charts.settings == {}

@@ -18,7 +18,7 @@ from dgn_engine.protocol.training import StartRun
 from dgn_engine.scene.elements import Axis, Chart, Scene
 from dgn_engine.scene.panel_spec import Series, View, all_panels
 from dgn_viewer.application import Viewer
-from dgn_viewer.docks.panel_message import footer
+from dgn_viewer.docks.panel_message import compose_footer
 
 RUN = RunConfig(
     data=DataConfig(name="digits"),
@@ -43,8 +43,11 @@ def test_every_panel_says_at_which_step_the_run_diverged(
     said = f"diverged at step {found[1]}"
 
     def told() -> bool:
-        hosts = [window.docks.hosts[name] for name in window.docks.visible()]
-        return all(said in f"{host.footer()} {host.message.words()[0]}".lower() for host in hosts)
+        hosts = [window.docks.hosts[name] for name in window.docks.visible_panels()]
+        return all(
+            said in f"{host.footer_text()} {host.message.displayed_text()[0]}".lower()
+            for host in hosts
+        )
 
     qtbot.waitUntil(told)
     window.run_views.status.catch_up()
@@ -53,7 +56,11 @@ def test_every_panel_says_at_which_step_the_run_diverged(
     qtbot.waitUntil(lambda: window.run_state.step > 5)
     assert window.run_state.diverged is None
     qtbot.waitUntil(
-        lambda: not any("diverged" in host.footer().lower() for host in window.docks.hosts.values())
+        lambda: (
+            not any(
+                "diverged" in host.footer_text().lower() for host in window.docks.hosts.values()
+            )
+        )
     )
 
 
@@ -76,10 +83,10 @@ def test_a_panel_says_that_its_probe_batch_was_halved(
     fakes = {"npk": replace(known["npk"], read=read), "gates": replace(known["gates"], read=never)}
     monkeypatch.setattr(probe_schedule, "all_probes", lambda: {**known, **fakes})
     hosts = make_viewer(RUN).window.docks.hosts
-    qtbot.waitUntil(lambda: " 10: out of memory" in hosts["spectrum"].footer())
-    qtbot.waitUntil(lambda: hosts["gate_maps"].message.words()[0] == "Out of memory")
-    qtbot.waitUntil(lambda: hosts["ntk"].footer() != "")
-    assert "halved" not in hosts["ntk"].footer()
+    qtbot.waitUntil(lambda: " 10: out of memory" in hosts["spectrum"].footer_text())
+    qtbot.waitUntil(lambda: hosts["gate_maps"].message.displayed_text()[0] == "Out of memory")
+    qtbot.waitUntil(lambda: hosts["ntk"].footer_text() != "")
+    assert "halved" not in hosts["ntk"].footer_text()
 
 
 @pytest.mark.nightly  # the refusal: tests/engine/training; another run after one: the test above
@@ -125,25 +132,25 @@ def test_a_panel_says_how_many_of_its_points_and_events_are_drawn() -> None:
     view = View(series={("training", "train_loss"): points}, left_out=left_out)
     scene = PANEL.draw(view)
     assert isinstance(scene, Scene)
-    said = footer("live", PANEL, view, scene, 0.0)
+    said = compose_footer("live", PANEL, view, scene, 0.0)
     assert "3 of 4,000 points drawn" in said
     assert "2,000 of 2,500 events marked" in said
     assert "6,000" not in said
     shown = make_provenance(view, PANEL, scene).examples
     assert shown == "3 of 4,000 points drawn · 2,000 of 2,500 events marked"
-    whole = footer("live", PANEL, replace(view, left_out={}), scene, 0.0)
+    whole = compose_footer("live", PANEL, replace(view, left_out={}), scene, 0.0)
     assert "drawn" not in whole
-    assert footer("live", PANEL, view, Scene(()), 0.0) == "step 0"
+    assert compose_footer("live", PANEL, view, Scene(()), 0.0) == "step 0"
 
 
 def test_the_line_below_a_panel_over_steps_says_the_last_gap() -> None:
     spec = all_panels()["ntk"]
     time = Chart("c", "", Axis("step", epoch=0), Axis())
     view = View(gaps={"ntk": ((30, 1300), (1400, 2500))})
-    said = footer("live", spec, view, Scene((time,), step=9), 0.0)
+    said = compose_footer("live", spec, view, Scene((time,), step=9), 0.0)
     assert said.startswith("step 9 · ")
     assert " 1,400 to 2,500, " in said
-    alone = footer("live", spec, View(gaps={"ntk": ((30, 1300),)}), Scene((time,)), 0.0)
+    alone = compose_footer("live", spec, View(gaps={"ntk": ((30, 1300),)}), Scene((time,)), 0.0)
     assert alone.endswith(" 30 to 1,300")
     still = Chart("c", "", Axis("unit"), Axis())
-    assert footer("live", spec, view, Scene((still,), step=9), 0.0) == "step 9"
+    assert compose_footer("live", spec, view, Scene((still,), step=9), 0.0) == "step 9"

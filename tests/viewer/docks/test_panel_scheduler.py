@@ -122,7 +122,7 @@ class Stage:
         self.clock.now += after
         del self.docks.log[:]
         self.scheduler.take_turn()
-        self.waits = self.scheduler.waits
+        self.waits = self.scheduler.wait_ms
         self.scheduler.stop()
         return list(self.docks.log)
 
@@ -142,25 +142,25 @@ def stage(qtbot: QtBot) -> Stage:
 
 
 def test_one_panel_a_turn_and_the_prompt_one_first(stage: Stage) -> None:
-    assert stage.scheduler.stale() == ("gates", "npk", "training")
+    assert stage.scheduler.stale_panels() == ("gates", "npk", "training")
     assert [stage.turn(), stage.turn(), stage.turn()] == [["gates"], ["npk"], ["training"]]
     assert stage.turn() == []
-    assert stage.scheduler.stale() == ()
+    assert stage.scheduler.stale_panels() == ()
 
 
 def test_only_panels_whose_data_have_changed_are_drawn(stage: Stage) -> None:
     stage.all_drawn()
     stage.frame(3, "npk")
-    assert stage.scheduler.stale() == ("npk",)
+    assert stage.scheduler.stale_panels() == ("npk",)
     stage.all_drawn()
     stage.history.on_event(Measured(4, 0.1, 1.0, 0.5))
-    assert stage.scheduler.stale() == ("training",)
+    assert stage.scheduler.stale_panels() == ("training",)
     stage.all_drawn()
     stage.history.on_event(ProbeScalars(4, "gates", {"churn": 0.1}))
-    assert stage.scheduler.stale() == ("gates",)
+    assert stage.scheduler.stale_panels() == ("gates",)
     stage.all_drawn()
     stage.history.on_event(Paused(4))  # every panel says so
-    assert set(stage.scheduler.stale()) == set(SPECS)
+    assert set(stage.scheduler.stale_panels()) == set(SPECS)
 
 
 def test_a_panel_out_of_sight_is_drawn_when_it_comes_into_sight(stage: Stage) -> None:
@@ -176,12 +176,12 @@ def test_of_equally_stale_panels_the_one_longest_not_drawn_is_next(stage: Stage)
     assert stage.turn(0.3) == ["npk"]
     stage.frame(4, "npk")
     stage.history.on_event(Measured(4, 0.1, 1.0, 0.5))
-    assert stage.scheduler.stale() == ("training", "npk")
+    assert stage.scheduler.stale_panels() == ("training", "npk")
 
 
 def test_while_a_run_trains_curves_are_drawn_once_a_round(stage: Stage) -> None:
     stage.docks.seen = ["training"]
-    stage.scheduler.follow(TRAINS)
+    stage.scheduler.update_pace(TRAINS)
     stage.turn()
     stage.history.on_event(Measured(4, 0.1, 1.0, 0.5))
     assert stage.turn(0.4) == []
@@ -191,14 +191,14 @@ def test_while_a_run_trains_curves_are_drawn_once_a_round(stage: Stage) -> None:
     assert stage.waits == 0  # after what has arrived
     assert [every for _, every in stage.docks.hosts["training"].views] == [1.0, 1.0]
     stage.history.on_event(Measured(5, 0.1, 1.0, 0.5))
-    stage.scheduler.follow(None)  # nothing trains: nothing is delayed
+    stage.scheduler.update_pace(None)  # nothing trains: nothing is delayed
     assert stage.turn(0.04) == ["training"]
 
 
 def test_a_reading_is_drawn_when_it_comes(stage: Stage) -> None:
     """The engine takes it when the budget has room for both."""
     stage.docks.seen = ["npk"]
-    stage.scheduler.follow(TRAINS)
+    stage.scheduler.update_pace(TRAINS)
     stage.turn()
     stage.all_drawn()
     stage.frame(3, "npk")
@@ -210,7 +210,7 @@ def test_a_reading_is_drawn_when_it_comes(stage: Stage) -> None:
 
 def test_a_reading_that_sharpens_is_drawn_twice_a_round(stage: Stage) -> None:
     stage.docks.seen = ["npk"]
-    stage.scheduler.follow(TRAINS)
+    stage.scheduler.update_pace(TRAINS)
     stage.frame(3, "npk")
     stage.turn()
     stage.frame(3, "npk")
@@ -224,7 +224,7 @@ def test_a_reading_that_sharpens_is_drawn_twice_a_round(stage: Stage) -> None:
 def test_what_the_user_causes_is_drawn_at_once_and_so_is_the_reading_that_follows(
     stage: Stage,
 ) -> None:
-    stage.scheduler.follow(TRAINS)
+    stage.scheduler.update_pace(TRAINS)
     stage.frame(3, "npk")
     stage.all_drawn()
     stage.turn(1.0)
@@ -243,14 +243,14 @@ def test_what_painting_takes_is_reported_with_what_drawing_takes(stage: Stage) -
     stage.docks.seen = ["npk"]
     host = stage.docks.hosts["npk"]
     host.painted = 5.0  # before it was first drawn: not counted
-    stage.scheduler.follow(TRAINS)
+    stage.scheduler.update_pace(TRAINS)
     stage.turn()
     host.painted += 0.02
     stage.frame(3, "npk")
     assert stage.turn(0.5) == ["npk"]
     stage.clock.busy += 0.1
     stage.clock.now += 0.6
-    stage.scheduler.follow(TRAINS)
+    stage.scheduler.update_pace(TRAINS)
     assert stage.sent[-1] == ReportWindow(
         pytest.approx(2 * COST + 0.02), pytest.approx(0.08), os.getpid()
     )
@@ -259,13 +259,13 @@ def test_what_painting_takes_is_reported_with_what_drawing_takes(stage: Stage) -
 def test_what_is_drawn_of_the_past_is_no_picture_of_a_reading(stage: Stage) -> None:
     stage.docks.seen = ["npk"]
     stage.turn()
-    stage.scheduler.follow(TRAINS)
+    stage.scheduler.update_pace(TRAINS)
     stage.history.look_back(Past(1))
     assert stage.turn(0.1) == ["npk"]
-    stage.scheduler.charge(0.02)  # by the thread that reads
+    stage.scheduler.charge_seconds(0.02)  # by the thread that reads
     stage.clock.busy += 0.1
     stage.clock.now += 1.1
-    stage.scheduler.follow(TRAINS)
+    stage.scheduler.update_pace(TRAINS)
     assert stage.sent[-1] == ReportWindow(0.0, pytest.approx(0.1 + COST + 0.02), os.getpid())
 
 
@@ -274,7 +274,7 @@ def test_a_choice_is_drawn_at_once(stage: Stage) -> None:
     stage.turn()
     host = stage.docks.hosts["npk"]
     host.chosen = {"show": "kernel"}
-    assert stage.scheduler.stale() == ("npk",)
+    assert stage.scheduler.stale_panels() == ("npk",)
     assert stage.turn(0.01) == []  # nobody has said so: it waits for its turn
     host.choices_changed.emit()
     assert stage.turn() == ["npk"]
@@ -285,7 +285,7 @@ def test_every_frame_says_to_the_panels_in_sight_where_the_run_is(stage: Stage) 
     stage.docks.seen = ["npk"]
     stage.turn()
     stage.frame(3)  # the run goes on, the probe does not
-    stage.scheduler.follow(TRAINS)
+    stage.scheduler.update_pace(TRAINS)
     assert stage.docks.hosts["npk"].reached == [3]
     assert stage.docks.hosts["gates"].reached == []
     assert stage.turn(1000.0) == []  # and nothing is drawn anew for it
@@ -344,33 +344,33 @@ def test_a_panel_that_comes_into_sight_or_is_chosen_in_is_drawn_without_being_as
     stage.docks.seen = []
     stage.all_drawn()
     stage.docks.seen = ["npk"]
-    assert stage.scheduler.waits is None
+    assert stage.scheduler.wait_ms is None
     stage.docks.changed.emit()
-    assert stage.scheduler.waits is not None
+    assert stage.scheduler.wait_ms is not None
     assert stage.turn() == ["npk"]
     host = stage.docks.hosts["npk"]
     host.chosen = {"show": "kernel"}
     host.choices_changed.emit()
-    assert stage.scheduler.waits is not None
+    assert stage.scheduler.wait_ms is not None
     assert stage.turn() == ["npk"]
-    stage.scheduler.refresh()
-    assert stage.scheduler.waits == 0
+    stage.scheduler.schedule_refresh()
+    assert stage.scheduler.wait_ms == 0
     stage.scheduler.stop()
 
 
 def test_what_is_due_is_drawn_by_itself_until_it_is_stopped(stage: Stage, qtbot: QtBot) -> None:
-    stage.scheduler.refresh()
-    stage.scheduler.refresh()
+    stage.scheduler.schedule_refresh()
+    stage.scheduler.schedule_refresh()
     assert stage.docks.log == []  # what has arrived is handled first
     qtbot.waitUntil(lambda: stage.docks.log == ["gates", "npk", "training"])
     stage.frame(3, "npk")
-    stage.scheduler.refresh()
+    stage.scheduler.schedule_refresh()
     QApplication.processEvents()
     assert stage.docks.log == ["gates", "npk", "training"]  # not due by the clock of the test
     stage.clock.now += 1.0
     qtbot.waitUntil(lambda: stage.docks.log[3:] == ["npk"])
     stage.frame(4, "npk")
-    stage.scheduler.refresh()
+    stage.scheduler.schedule_refresh()
     stage.scheduler.stop()
     stage.clock.now += 1.0
     QApplication.processEvents()

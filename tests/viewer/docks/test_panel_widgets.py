@@ -54,7 +54,7 @@ def told(qtbot: QtBot) -> PanelMessage:
 def test_a_message_that_has_no_room_scrolls_and_is_not_cut(told: PanelMessage) -> None:
     area, sentence = told.findChild(QScrollArea), told.findChildren(QLabel)[1]
     assert isinstance(area, QScrollArea)
-    told.say("No reading", "words " * 50, offer="Compute")
+    told.show_message("No reading", "words " * 50, offer="Compute")
     told.resize(400, 80)
     told.grab()
     assert sentence.height() >= sentence.heightForWidth(sentence.width())
@@ -70,16 +70,16 @@ def test_a_message_stands_in_the_middle_with_what_it_has(told: PanelMessage) -> 
     for label in (heading, sentence):
         assert label.textFormat() == Qt.TextFormat.PlainText
     assert sentence.textInteractionFlags() & Qt.TextInteractionFlag.TextSelectableByMouse
-    told.say("Waiting", "For a frame.", offer="Compute")
+    told.show_message("Waiting", "For a frame.", offer="Compute")
     told.grab()
     offer = button(told, "Compute")
-    assert told.words() == ("Waiting", "For a frame.", "")
+    assert told.displayed_text() == ("Waiting", "For a frame.", "")
     assert offer.isVisible()
     assert not any(button(told, text).isVisible() for text in ("Details", "Copy"))
     above, below = heading.geometry().top(), told.height() - offer.geometry().bottom()
     assert above == pytest.approx(below, abs=6)
     assert offer.geometry().center().x() == pytest.approx(200, abs=4)
-    told.say("Waiting", "For a frame.")
+    told.show_message("Waiting", "For a frame.")
     assert not offer.isVisible()
 
 
@@ -87,16 +87,16 @@ def test_details_stay_closed_until_they_are_asked_for_and_can_be_copied(told: Pa
     details = told.findChild(QPlainTextEdit)
     assert isinstance(details, QPlainTextEdit)
     more, copy = button(told, "Details"), button(told, "Copy")
-    told.say("A panel", "A sentence.", "line 1\nline 2")
+    told.show_message("A panel", "A sentence.", "line 1\nline 2")
     assert (more.isVisible(), copy.isVisible(), details.isVisible()) == (True, True, False)
     more.click()
     assert details.isVisible()
-    told.say("A panel", "A sentence.", "line 3")
+    told.show_message("A panel", "A sentence.", "line 3")
     assert details.isVisible()  # it stays open
     assert details.toPlainText() == "line 3"
     copy.click()
     assert QGuiApplication.clipboard().text() == "line 3"
-    told.say("Waiting", "A sentence.")
+    told.show_message("Waiting", "A sentence.")
     assert not any(widget.isVisible() for widget in (more, copy, details))
     more.click()
     assert not more.isChecked()
@@ -189,11 +189,11 @@ def test_an_option_with_one_value_is_hidden_and_the_chosen_one_is_kept(
     assert not combo.isVisible()
     panel.show_view(seeing(3))
     assert combo.isVisible()
-    assert (combo.currentData(), panel.footer()) == ("a", "step 3 · every 0.5 s · kind a")
+    assert (combo.currentData(), panel.footer_text()) == ("a", "step 3 · every 0.5 s · kind a")
     panel.set_choice("kind", "b")
-    assert (combo.currentData(), panel.footer()) == ("b", "step 3 · every 0.5 s · kind b")
+    assert (combo.currentData(), panel.footer_text()) == ("b", "step 3 · every 0.5 s · kind b")
     panel.show_view(seeing(0))  # 'b' cannot be chosen now …
-    assert (combo.currentData(), panel.footer()) == ("a", "step 0 · every 0.5 s · kind a")
+    assert (combo.currentData(), panel.footer_text()) == ("a", "step 0 · every 0.5 s · kind a")
     panel.show_view(seeing(5))  # … and is chosen again when it can
     assert combo.currentData() == "b"
     assert panel.drawn.view.choices == {"kind": "b"}
@@ -226,20 +226,24 @@ def test_a_fault_is_said_and_logged_once_until_the_panel_was_drawn_again(
     facts = panel.findChild(FactsLine)
     assert isinstance(facts, FactsLine)
     panel.show_view(seeing(3))
-    assert (export.isEnabled(), facts.shown()) == (True, ("rank", "ν"))
+    assert (export.isEnabled(), facts.shown_facts()) == (True, ("rank", "ν"))
     with caplog.at_level(logging.ERROR):
         panel.show_view(seeing(13))
         panel.show_view(seeing(13))
         assert len(caplog.records) == 1
-        assert (panel.state(), panel.shown(), panel.footer()) == ("failed", None, "")
-        assert (export.isEnabled(), facts.shown()) == (False, ())
-        _, sentence, details = panel.message.words()
+        assert (panel.panel_state(), panel.shown_content(), panel.footer_text()) == (
+            "failed",
+            None,
+            "",
+        )
+        assert (export.isEnabled(), facts.shown_facts()) == (False, ())
+        _, sentence, details = panel.message.displayed_text()
         assert sentence.startswith("Panel ")
         assert " 13 (ValueError)" in sentence
         assert "by the test" in details
         assert not panel.charts.view.isVisible()
         panel.show_view(seeing(14))
-        assert (panel.state(), export.isEnabled()) == ("live", True)
+        assert (panel.panel_state(), export.isEnabled()) == ("live", True)
         assert panel.charts.view.isVisible()
         panel.show_view(seeing(13))
         assert len(caplog.records) == 2

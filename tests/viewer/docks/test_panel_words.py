@@ -15,7 +15,7 @@ from dgn_engine.scene.elements import Empty, Fact, Scene
 from dgn_engine.scene.panel_readings import available_readings
 from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from dgn_engine.scene.theme import DARK, LIGHT
-from dgn_viewer.docks.panel_message import State, footer, is_pending, message
+from dgn_viewer.docks.panel_message import State, compose_footer, compose_message, is_pending
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from tests.engine.panels.pictures import run
 from tests.viewer.seen_charts import colours_in
@@ -64,12 +64,12 @@ def seeing(*readings: Reading, view: View = VIEW) -> View:
 def test_a_panel_without_a_picture_says_why(
     state: State, spec: PanelSpec, view: View, words: tuple[str, str, str]
 ) -> None:
-    assert message(state, spec, view, EMPTY) == words
+    assert compose_message(state, spec, view, EMPTY) == words
 
 
 def test_a_panel_that_waits_says_what_for() -> None:
     without, begun, lost = (
-        message("waiting", SPEC, view, EMPTY)
+        compose_message("waiting", SPEC, view, EMPTY)
         for view in (View(), VIEW, replace(VIEW, diverged=1234))
     )
     assert len({without[0], begun[0], lost[0]}) == 3
@@ -158,7 +158,7 @@ FEW = Reading("npk", 1234, remark="8 of 64")
 def test_the_line_below_a_picture(
     state: State, view: View, scene: Scene, every: float, words: str
 ) -> None:
-    assert footer(state, SPEC, view, scene, every) == words
+    assert compose_footer(state, SPEC, view, scene, every) == words
 
 
 def test_the_readings_of_a_panel_are_those_of_its_probes() -> None:
@@ -225,16 +225,16 @@ def test_facts_are_shown_first_things_first_as_far_as_there_is_room(qtbot: QtBot
     line.resize(600, 24)
     line.set_facts(FACTS)
     assert line.accessibleName() == "ρ max 0.5, rank 4"
-    assert line.shown() == ("$ρ$ max", "rank")
-    (_, left, right), (_, next_left, end) = line._places()
+    assert line.shown_facts() == ("$ρ$ max", "rank")
+    (_, left, right), (_, next_left, end) = line._fact_positions()
     assert left == 0.0
     assert next_left == right + 16
     line.resize(int(end) + 1, 24)
-    assert line.shown() == ("$ρ$ max", "rank")
+    assert line.shown_facts() == ("$ρ$ max", "rank")
     line.resize(int(end) - 1, 24)
-    assert line.shown() == ("$ρ$ max",)
+    assert line.shown_facts() == ("$ρ$ max",)
     line.resize(10, 24)
-    assert line.shown() == ()
+    assert line.shown_facts() == ()
     line.set_theme(DARK)
     assert not line.grab().isNull()
 
@@ -244,9 +244,11 @@ def test_behind_a_fact_that_has_no_room_there_is_none(qtbot: QtBot) -> None:
     qtbot.addWidget(line)
     line.set_facts((FACTS[1], Fact("a name that is far too long", "1,234,567"), FACTS[1]))
     line.resize(120, 24)
-    assert line.shown() == ("rank",)  # the third would have room, and would seem to be the second
+    assert line.shown_facts() == (
+        "rank",
+    )  # the third would have room, and would seem to be the second
     line.resize(1200, 24)
-    assert len(line.shown()) == 3
+    assert len(line.shown_facts()) == 3
 
 
 def test_a_fact_under_the_cursor_is_explained(qtbot: QtBot) -> None:
@@ -255,7 +257,7 @@ def test_a_fact_under_the_cursor_is_explained(qtbot: QtBot) -> None:
     line.resize(600, 24)
     line.set_facts(FACTS)
     line.show()
-    _, left, _ = line._places()[1]
+    _, left, _ = line._fact_positions()[1]
 
     def tip(x: float) -> str:
         at = QPoint(round(x), 10)
@@ -272,10 +274,10 @@ def test_facts_without_room_are_in_the_tip_behind_an_ellipsis(qtbot: QtBot) -> N
     qtbot.addWidget(line)
     line.set_facts(FACTS)
     line.resize(600, 24)
-    assert line.rest() == ""
-    (_, _, first), (_, _, end) = line._places()
+    assert line.hidden_facts_text() == ""
+    (_, _, first), (_, _, end) = line._fact_positions()
     line.resize(int(end) - 1, 24)
-    assert line.rest() == "rank <b>4</b>"
+    assert line.hidden_facts_text() == "rank <b>4</b>"
     place = QPoint(int(first) + 12, 12)
     QApplication.sendEvent(line, QHelpEvent(QEvent.Type.ToolTip, place, line.mapToGlobal(place)))
     assert QToolTip.text() == "rank <b>4</b>"

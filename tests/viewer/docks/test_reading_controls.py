@@ -60,26 +60,28 @@ def part(bar: QWidget, kind: type[Part]) -> Part:
 
 def test_a_better_reading_shows_its_share_and_the_time_that_is_left(bar: RefinementBar) -> None:
     bar.show_view(seeing(RESTING), picture=True)
-    assert (bar.isVisible(), bar.words()) == (False, "")
+    assert (bar.isVisible(), bar.time_left_text()) == (False, "")
     bar.show_view(seeing(REFINED), picture=True)
     assert bar.isVisible()
-    assert bar.words() == "12 s left"
+    assert bar.time_left_text() == "12 s left"
     progress = part(bar, QProgressBar)
     assert (progress.value(), progress.maximum()) == (400, 1000)
     assert progress.toolTip().startswith("40 % ")
     assert not part(bar, QPushButton).isVisible()
     bar.show_view(seeing(replace(REFINED, progress=0.0, left=0.0)), picture=True)
-    assert (bar.words(), bar.isVisible()) == ("", True), "nothing is said before it was measured"
+    assert (bar.time_left_text(), bar.isVisible()) == ("", True), (
+        "nothing is said before it was measured"
+    )
 
 
 def test_of_several_the_one_is_told_that_takes_longest(bar: RefinementBar) -> None:
     other = Reading("ntk", 3, progress=0.9, left=40.0)
     bar.show_view(seeing(REFINED, other), picture=True)
-    assert bar.words() == "40 s left"
+    assert bar.time_left_text() == "40 s left"
     bar.show_view(seeing(RESTING, b=REFINED), picture=True)
-    assert bar.words() == "B: 12 s left"
+    assert bar.time_left_text() == "B: 12 s left"
     bar.show_view(seeing(REFINED, b=other), picture=True)
-    assert bar.words() == "12 s left"
+    assert bar.time_left_text() == "12 s left"
 
 
 def test_cancel_is_reached_by_keyboard_and_has_a_name(bar: RefinementBar, qtbot: QtBot) -> None:
@@ -147,13 +149,13 @@ def test_before_the_first_picture_a_panel_says_that_it_is_being_made(
 ) -> None:
     pending = Reading("npk", 3, absent="It is being made.", progress=0.0)
     panel.show_view(seeing(pending))
-    assert (panel.state(), panel.message.words()[:2]) == (
+    assert (panel.panel_state(), panel.message.displayed_text()[:2]) == (
         "reading",
         ("In progress", "It is being made."),
     )
     stopped = replace(pending, progress=1.0, cancelled=True)
     panel.show_view(seeing(stopped))
-    assert panel.message.words()[0] == "No result yet"
+    assert panel.message.displayed_text()[0] == "No result yet"
     (go_on,) = [b for b in panel.findChildren(QPushButton) if b.isVisible()]
     with qtbot.waitSignal(panel.command_wanted) as asked:
         go_on.click()
@@ -171,7 +173,7 @@ def test_what_is_being_refined_or_was_cancelled_is_as_stale_as_any_picture(qtbot
             now[0] += 9.0
             view = replace(view, step=view.step + 1, readings={"npk": reading})
             panel.show_view(view)
-        assert panel.state() == "stale"
+        assert panel.panel_state() == "stale"
 
 
 def dial_of(panel: PanelDock) -> ProbeExamplesDial:

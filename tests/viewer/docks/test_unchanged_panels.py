@@ -68,7 +68,7 @@ def test_a_panel_of_the_same_inputs_is_neither_asked_nor_compared(
     if not PANELS[panel].compares:
         view = replace(view, compared=None)
     picture = shown.show(view)
-    scene, asked = shown.host.shown(), shown.asked
+    scene, asked = shown.host.shown_content(), shown.asked
     assert isinstance(scene, Scene)
     compared: list[object] = []
 
@@ -84,8 +84,8 @@ def test_a_panel_of_the_same_inputs_is_neither_asked_nor_compared(
         patched.setattr(arranged_charts, "deep_equal", count)
         shown.host.show_view(replace(again, paused=True, trains=False))
     assert (shown.asked, compared) == (asked, [])
-    assert shown.host.shown() is scene
-    assert shown.host.footer().startswith("paused")
+    assert shown.host.shown_content() is scene
+    assert shown.host.footer_text().startswith("paused")
     assert shown.picture() == picture
 
 
@@ -125,9 +125,9 @@ def test_each_input_alone_changes_the_picture(
         replace(view, diverged=2000),
     ):
         differs(lambda other=other: host.show_view(other), lambda: host.show_view(view))
-    differs(lambda: shown.steps.mark(400), shown.steps.clear)
+    differs(lambda: shown.steps.mark_step(400), shown.steps.clear_marks)
     settings = {"loss": ChartSettings(y_range=(0.5, 0.6))}
-    differs(lambda: host.charts.put(settings), lambda: host.charts.put_all({}))
+    differs(lambda: host.charts.apply_settings(settings), lambda: host.charts.replace_settings({}))
     differs(lambda: host.set_theme(DARK), lambda: host.set_theme(LIGHT))
     numbers = replace(LIGHT, numbers="1 234,5")
     differs(lambda: host.set_theme(numbers), lambda: host.set_theme(LIGHT))
@@ -141,13 +141,13 @@ def test_a_choice_a_pin_colours_and_b_change_the_picture(qtbot: QtBot, make_view
     assert shown.picture() != first
     host.set_choice("layer", "0")
     assert shown.picture() == first
-    shown.linked._pin(None, make_selection(layer=1))
+    shown.linked._set_pinned(None, make_selection(layer=1))
     assert host.drawn.view.choices["layer"] == "1" or "layer" in host.drawn.choices
     shown.linked.unpin()
     assert shown.picture() == first
-    host.charts.put({"large": ChartSettings(colours=ColourChoice(ramp="grey"))})
+    host.charts.apply_settings({"large": ChartSettings(colours=ColourChoice(ramp="grey"))})
     assert shown.picture() != first
-    host.charts.put_all({})
+    host.charts.replace_settings({})
     assert shown.picture() == first
     overlap = Shown(qtbot, "overlap")
     alone, gates = overlap.show(view), view.readings["overlap"]
@@ -174,9 +174,9 @@ def test_words_of_the_state_and_the_numbers_of_facts_follow_an_unchanged_picture
     finally:
         choose_numbers(qapp, "")
     shown.host.show_view(view, every=3.0)
-    assert "every 3 s" in shown.host.footer()
+    assert "every 3 s" in shown.host.footer_text()
     shown.host.show_view(view, every=5.0)
-    assert "every 5 s" in shown.host.footer()
+    assert "every 5 s" in shown.host.footer_text()
     shown.host.show_view(replace(view, gaps={"npk": ((2, 4),)}), every=5.0)
     assert shown.asked == asked
 
@@ -202,7 +202,11 @@ def seen(host: PanelDock) -> tuple[bytes, str]:
     for _ in range(3):
         QApplication.processEvents()
     image = host.grab().toImage()
-    words = host.footer() if host.shown() is not None else " ".join(host.message.words())
+    words = (
+        host.footer_text()
+        if host.shown_content() is not None
+        else " ".join(host.message.displayed_text())
+    )
     return bytes(image.constBits()), words
 
 
@@ -241,12 +245,12 @@ def test_a_second_run_and_a_second_b_leave_no_trace_of_the_first(
     fresh.show_view(second)
     kept, new = seen(lived), seen(fresh)
     assert (kept == new) if panel not in GROWS else (kept[1:] == new[1:])
-    assert deep_equal(lived.shown(), fresh.shown())
+    assert deep_equal(lived.shown_content(), fresh.shown_content())
     for view in (without, first, without):
         lived.show_view(view)
     fresh.show_view(without)
     assert seen(lived)[1:] == seen(fresh)[1:]
-    assert deep_equal(lived.shown(), fresh.shown())
+    assert deep_equal(lived.shown_content(), fresh.shown_content())
 
 
 @pytest.mark.parametrize("panel", AGAIN)
@@ -274,8 +278,8 @@ def test_a_setting_of_a_chart_is_kept_by_its_dock_and_not_by_another(
     for host in (first, second):
         host.show_view(make_view("hard"))
     before = seen(first), seen(second)
-    first.charts.put({"loss": ChartSettings(y_range=(0.5, 0.6))})
+    first.charts.apply_settings({"loss": ChartSettings(y_range=(0.5, 0.6))})
     assert seen(first) != before[0]
     assert seen(second) == before[1]
-    first.charts.put_all({})
+    first.charts.replace_settings({})
     assert visible_range(first.charts.view, "loss") == visible_range(second.charts.view, "loss")

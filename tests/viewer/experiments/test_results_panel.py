@@ -112,8 +112,8 @@ def panel(qtbot: QtBot) -> ResultsPanel:
 def test_a_figure_of_a_result_has_the_menu_of_charts(panel: ResultsPanel) -> None:
     panel.show_document(DONE)
     view = panel.figures
-    place = view.charts.area("nu").center().toPoint()
-    QTest.mouseClick(view.canvas(), Qt.MouseButton.RightButton, pos=place)
+    place = view.charts.data_rect("nu").center().toPoint()
+    QTest.mouseClick(view.chart_viewport(), Qt.MouseButton.RightButton, pos=place)
     menu = QApplication.activePopupWidget()
     assert isinstance(menu, QMenu)
     inner = next(action.menu() for action in menu.actions() if action.text() == "Range")
@@ -358,7 +358,7 @@ def test_cards_are_named_only_where_there_are_some(qtbot: QtBot) -> None:
         page.advanced.open()
         assert page.advanced.devices.isVisible() == ("cuda" in devices)
     page.advanced.devices.setText("cuda:0,cuda:1 ")
-    assert page.request().arguments[-4:-2] == ("--devices", "cuda:0,cuda:1")
+    assert page.make_request().arguments[-4:-2] == ("--devices", "cuda:0,cuda:1")
 
 
 ENTRIES = {entry.id: entry for entry in experiment_entries()}

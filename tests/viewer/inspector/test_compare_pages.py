@@ -141,17 +141,17 @@ def test_it_begins_at_the_step_that_is_looked_back_at_and_holds_its_checkpoint(
     bench = Bench(page)
     bench.tell(CheckpointsListed(1, ((3, ""), (7, "")), "/runs/p"))
     page.show()
-    assert page.origin.step() is None
+    assert page.origin.chosen_step() is None
     cursor[0] = 7
-    page.renew()
-    assert page.origin.step() == 7
+    page.update_numbers()
+    assert page.origin.chosen_step() == 7
     page.origin.line.selectAll()
     QTest.keyClicks(page.origin.line, "5")
     cursor[0] = 11
-    page.renew()
-    assert page.origin.step() == 5  # somebody has chosen
+    page.update_numbers()
+    assert page.origin.chosen_step() == 5  # somebody has chosen
     bench.tell(replace(STARTED, run=2))  # another run, whose checkpoint is to be held too
-    page.renew()
+    page.update_numbers()
     page.hide()
     held = [command.step for command in sent if isinstance(command, HoldCheckpoint)]
     assert held == [7, 5, 5, None]
@@ -166,7 +166,7 @@ def test_now_is_the_step_that_the_run_has_reached_while_an_earlier_one_is_on_sho
     bench.tell(CheckpointsListed(1, (), "/runs/p"))
     page.on_event(UndoChanged(), bench.state.moved_to_step(30))
     page.show()
-    page.renew()
+    page.update_numbers()
     assert page.origin_words.text() == "Step 30: 30 steps repeated from the start."
     QTest.mouseClick(page.start, LEFT)
     assert sent[-1] == StartBranch(BranchChanges(), 30)
@@ -185,12 +185,12 @@ def test_a_step_is_written_and_typed_in_the_chosen_style_of_numbers(
     choose_numbers(qapp, "1 234,5")
     try:
         Bench(page).tell(CheckpointsListed(1, ((10_000, "before FL"),), "/runs/p"))
-        page.renew()
+        page.update_numbers()
         shown = page.origin.currentText(), page.origin.itemText(1)
         assert shown == ("12\u202f345", "step 10\u202f000, before FL")
         for text in (*shown, "3 314", "3,314", "3314"):
             page.origin.line.setText(text)
-            assert page.origin.step() == int("".join(filter(str.isdigit, text)))
+            assert page.origin.chosen_step() == int("".join(filter(str.isdigit, text)))
     finally:
         choose_numbers(qapp, "1,234.5")
 
@@ -246,7 +246,7 @@ def test_differences_are_those_of_the_b_that_is_there_now(
     page: ComparePage, seen: dict[str, View]
 ) -> None:
     bench = Bench(page)
-    page.renew()
+    page.update_numbers()
     assert page.table.isHidden()
     assert not page.nothing.isHidden()
     key = ("training", "train_loss")
@@ -258,13 +258,13 @@ def test_differences_are_those_of_the_b_that_is_there_now(
         bench.tell(ComparisonOpened(name, "", "FL", ()))
         theirs = {key: series([step], [value])}
         seen["view"] = View(series=ours, compared=ComparedRun(name, series=theirs))
-        page.renew()
-        assert page.table.texts() == [(f"Scores · step {step}",), row]
+        page.update_numbers()
+        assert page.table.row_texts() == [(f"Scores · step {step}",), row]
         assert page.sides.text().splitlines()[1] == f"B: {name}"
         page.set_theme(DARK)
         assert page.nothing.isHidden()
     bench.tell(ComparisonClosed())
-    page.renew()
+    page.update_numbers()
     assert page.table.isHidden()
 
 
@@ -311,7 +311,7 @@ def test_the_order_of_many_gate_layers_leaves_room_for_the_other_columns(qtbot: 
     assert header.length() <= table.viewport().width()
     assert header.sectionSize(0) > header.sectionSize(1)
     assert table.rowHeight(1) > table.rowHeight(3)
-    assert table.texts()[1] == ("gate layers", "in order", order, "")
+    assert table.row_texts()[1] == ("gate layers", "in order", order, "")
 
 
 def test_steps_stand_in_each_row_where_they_differ_and_a_reason_once_below_the_group(
@@ -326,10 +326,10 @@ def test_steps_stand_in_each_row_where_they_differ_and_a_reason_once_below_the_g
         Difference("test accuracy", "90.00 %", "–", "", "A 9", why=why),
     )
     table.show_differences(Differences(scores=scores))
-    rows = table.texts()
+    rows = table.row_texts()
     assert [row[0].splitlines()[1:] for row in rows[1:4]] == [["step 3"], ["A 9"], ["A 9"]]
     assert rows[4:] == [(why,)]
     table.show_differences(Differences(scores=scores[1:]))
-    assert [row[0] for row in table.texts()] == [
+    assert [row[0] for row in table.row_texts()] == [
         *("Scores · A 9", "test loss", "test accuracy", why)
     ]

@@ -102,9 +102,9 @@ def test_each_use_of_a_file_has_its_verdict_and_its_command(
     assert page.purpose == "weights"
     assert page.verdict.text() == "Its weights do not fit."
     assert not page.go.isEnabled()
-    page.choose("compare")
+    page.choose_purpose("compare")
     press(page.go)
-    page.choose("network")
+    page.choose_purpose("network")
     press(page.go)
     assert sent == [CompareFile(7), InspectFile(7, RunConfig().data)]
 
@@ -184,11 +184,11 @@ def test_one_button_begins_a_run_with_biases_and_takes_them(
     assert not page.with_biases.isHidden()
     assert not page.go.isHidden()  # gates may have biases in a run without any
     press(page.with_biases)
-    page.choose("weights")
+    page.choose_purpose("weights")
     assert page.go.isHidden()
     press(page.with_biases)
     assert sent == [BeginWithBiases(7, "gates", restart_value=True), BeginWithBiases(7, "weights")]
-    page.choose("network")
+    page.choose_purpose("network")
     assert page.with_biases.isHidden()
     tell(inspector, FileClosed(7))
     tell(inspector, replace(LISTED, ticket=8))
@@ -224,7 +224,7 @@ def test_tensors_are_picked_among_those_that_have_the_shape(
     tell(inspector, replace(listed, verdict="As picked.", picked=True))
     assert inspector.page is page
     assert page.verdict.text() == "As picked."
-    assert page.table.names() == ("t2", "t1")
+    assert page.table.picked_names() == ("t2", "t1")
     sent.clear()
     QTest.keyClick(box, Qt.Key.Key_Up)
     assert page.verdict.text().startswith("t1 ")
@@ -414,10 +414,10 @@ def test_bad_words_are_refused_below_their_field_and_nothing_else_changes(
 def test_weights_that_are_copied_depend_on_batchnorm_alone(inspector: Inspector) -> None:
     page = page_of(inspector, listed("activation", "geometry", "batchnorm", "norm_eps"))
     tell(inspector, ReadingsFound(7, FileReading(), FOUND))
-    page.choose("gates")
+    page.choose_purpose("gates")
     assert shown(page) == {"batchnorm", "norm_eps"}
     assert not page.reading.readings.isVisible()
-    page.choose("compare")
+    page.choose_purpose("compare")
     assert shown(page) == {"activation", "geometry", "batchnorm", "norm_eps"}
     assert page.reading.readings.isVisible()
 

@@ -28,7 +28,7 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
 from dgn_engine.scene.theme import DARK, LIGHT
-from dgn_viewer.inspector.formula import typeset
+from dgn_viewer.inspector.formula import render_coverage
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.inspector.pages.run_page import RunPage
@@ -59,11 +59,11 @@ def test_a_page_opens_in_place_of_the_other(inspector: Inspector, qtbot: QtBot) 
 def test_what_is_filled_in_comes_back_unchanged_and_a_net_asks_its_own_questions(
     form: RunPage,
 ) -> None:
-    form.form.fill(CONFIG)
-    assert form.form.config() == CONFIG
+    form.form.show_config(CONFIG)
+    assert form.form.read_run_config() == CONFIG
     form.form.net.name.pick("cnn4")
     asked = {"channels": 128, "scale": 0.5, "pool": "average", "wrap": True, "note": ""}
-    assert dict(form.form.config().net.options) == asked
+    assert dict(form.form.read_run_config().net.options) == asked
 
 
 def test_rows_that_do_not_matter_are_hidden(form: RunPage) -> None:
@@ -88,9 +88,9 @@ def test_a_download_is_offered_only_where_the_data_are_missing(form: RunPage) ->
     assert download.isVisibleTo(form)
     assert form.form.data.hint.text() == "Not here; tick download."
     download.setChecked(True)
-    assert form.form.config().data.download
+    assert form.form.read_run_config().data.download
     name.pick("digits")
-    assert not form.form.config().data.download
+    assert not form.form.read_run_config().data.download
 
 
 def test_a_folder_of_images_is_named_by_its_path(form: RunPage, sent: list[Command]) -> None:
@@ -154,18 +154,18 @@ def test_as_now_fills_in_the_dials_as_they_stand(form: RunPage, inspector: Inspe
     tell(inspector, STARTED)
     tell(inspector, SettingChanged(5, 0.01, 9.0, "random", 0.0))
     tell(inspector, Rewired(6, (2, 1, 0)))
-    form.form.fill(RunConfig())
+    form.form.show_config(RunConfig())
     press(form.as_now)
-    config = form.form.config()
+    config = form.form.read_run_config()
     assert config.training.learning_rate == 0.01
     assert config.gating.beta == 9.0
     assert config.gating.value_input == "random"
     assert config.gating.wiring == (2, 1, 0)
     form.form.keep_wiring.setChecked(False)
-    assert form.form.config().gating.wiring == ()
+    assert form.form.read_run_config().gating.wiring == ()
     tell(inspector, RegimeSwapped(7, "DL", "ReLU", (), (), (), ()))
     press(form.as_now)
-    assert form.form.config().gating.regime == "ReLU"
+    assert form.form.read_run_config().gating.regime == "ReLU"
 
 
 # what am I seeing
@@ -184,7 +184,7 @@ def test_formulas_are_drawn_in_the_colour_of_the_theme(inspector: Inspector) -> 
 def test_every_formula_of_every_panel_can_be_set() -> None:
     for spec in all_panels().values():
         for tex in spec.about.formulas:
-            assert typeset(tex, 1.0).max() > 0
+            assert render_coverage(tex, 1.0).max() > 0
 
 
 FIXED = "Fixed gates"
@@ -209,18 +209,18 @@ OFFERED = Catalogue(
 def fields(qtbot: QtBot) -> RunForm:
     widget = RunForm()
     qtbot.addWidget(widget)
-    widget.offer(OFFERED)
+    widget.offer_catalogue(OFFERED)
     widget.show()
     return widget
 
 
 def test_what_a_data_set_asks_is_filled_in_below_it(fields: RunForm) -> None:
     fields.data.name.pick("correlated")
-    assert fields.config().data.options == (("rho", 0.9),)
-    fields.fill(RunConfig(data=DataConfig("correlated", options=(("rho", 0.5),))))
-    assert fields.config().data.options == (("rho", 0.5),)
+    assert fields.read_run_config().data.options == (("rho", 0.9),)
+    fields.show_config(RunConfig(data=DataConfig("correlated", options=(("rho", 0.5),))))
+    assert fields.read_run_config().data.options == (("rho", 0.5),)
     fields.data.name.pick("digits")
-    assert fields.config().data.options == ()
+    assert fields.read_run_config().data.options == ()
 
 
 ADVANCED = RunConfig(
@@ -233,24 +233,24 @@ ADVANCED = RunConfig(
 
 def test_the_advanced_fields_stay_folded_until_one_of_them_is_unusual(fields: RunForm) -> None:
     advanced = fields.advanced
-    fields.fill(RunConfig(net=ADVANCED.net))
+    fields.show_config(RunConfig(net=ADVANCED.net))
     assert not advanced.content.isVisible()
-    fields.fill(ADVANCED)
+    fields.show_config(ADVANCED)
     assert advanced.content.isVisible()
-    assert fields.config() == ADVANCED
+    assert fields.read_run_config() == ADVANCED
     QTest.mouseClick(advanced.button, Qt.MouseButton.LeftButton)
     assert not advanced.content.isVisible()
     assert advanced.button.text() == "Advanced: label noise and 9 more"
-    assert fields.config() == ADVANCED  # folded is not forgotten
+    assert fields.read_run_config() == ADVANCED  # folded is not forgotten
 
 
 def test_gates_are_neither_tiled_nor_turned_where_a_network_makes_its_own(fields: RunForm) -> None:
-    fields.fill(ADVANCED)
+    fields.show_config(ADVANCED)
     assert fields.fields["gating.gate_probability"].isVisibleTo(fields)
     fields.fields["gating.regime"].pick("ReLU")
     assert not fields.fields["gating.gate_probability"].isVisibleTo(fields)
     assert not fields.fields["gating.tiling"].isVisibleTo(fields)
-    gating = fields.config().gating
+    gating = fields.read_run_config().gating
     assert (gating.tiling, gating.rotation, gating.gate_probability) == ((), (), 0.5)
 
 
@@ -258,7 +258,7 @@ def test_a_list_that_is_none_is_refused_in_a_sentence(fields: RunForm) -> None:
     fields.fields["gating.regime"].pick("DL")
     fields.fields["gating.tiling"].setText("2, x")
     with refused("not-a-number", value="2, x"):
-        fields.config()
+        fields.read_run_config()
 
 
 def test_regimes_stand_under_the_headings_of_their_groups(fields: RunForm) -> None:
@@ -323,18 +323,18 @@ def test_what_cannot_be_tried_now_is_disabled_and_says_so(
     assert not any(button.isEnabled() for _, button in page.trials)
     assert "Not possible" in page.trials[0][1].toolTip()
     seen[0] = any_regime(make_view("soft"))
-    page.refresh()
+    page.refresh_trials()
     assert all(button.isEnabled() for _, button in page.trials)
     seen[0] = replace(any_regime(make_view("soft")), regime="FR-II")
-    page.refresh()
+    page.refresh_trials()
     assert [button.isEnabled() for _, button in page.trials] == [False, True]
     run = any_regime(make_view("soft")).run
     assert run is not None
     uneven = (replace(run.layers[0], shape=(3,)), *run.layers[1:])
     seen[0] = replace(any_regime(make_view("soft")), run=replace(run, layers=uneven))
-    page.refresh()
+    page.refresh_trials()
     assert [button.isEnabled() for _, button in page.trials] == [True, False]
     seen[0] = replace(any_regime(make_view("soft")), run=replace(run, inspected="resnet18.pth"))
-    page.refresh()
+    page.refresh_trials()
     assert not any(button.isEnabled() for _, button in page.trials)
     assert sent == []

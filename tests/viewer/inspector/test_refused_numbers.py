@@ -141,11 +141,11 @@ def test_the_form_says_it_below_the_field_and_start_is_off(form: RunPage) -> Non
     said = [label for label in form.form.findChildren(QLabel) if label.text() == lr.problem]
     assert [label.isVisibleTo(form) for label in said] == [True]
     with refused("not-a-number", value="1e6"):
-        form.form.config()
+        form.form.read_run_config()
     fill(lr, "0.01")
     assert form.start.isEnabled()
     assert not said[0].isVisibleTo(form)
-    assert form.form.config().training.learning_rate == 0.01
+    assert form.form.read_run_config().training.learning_rate == 0.01
 
 
 def test_a_list_that_cannot_be_read_turns_start_off(form: RunPage) -> None:
@@ -169,7 +169,7 @@ def test_a_field_that_is_disabled_does_not_matter(form: RunPage) -> None:
     assert not form.start.isEnabled()
     pair.only.setChecked(False)
     assert form.start.isEnabled()
-    assert form.form.config().data.binary is None
+    assert form.form.read_run_config().data.binary is None
     assert pair.first.text() == "4"  # as it was before: what was typed could not be mended there
     width = IntegerField(2, 9)
     width.setParent(form.form)
@@ -184,7 +184,7 @@ def test_as_now_puts_numbers_in_the_place_of_what_was_refused(form: RunPage) -> 
     lr = form.form.fields["training.learning_rate"]
     assert isinstance(lr, NumberField)
     fill(lr, "1e6")
-    form.form.fill(RunConfig())
+    form.form.show_config(RunConfig())
     assert problem_in(form) == ""
     assert form.start.isEnabled()
 
@@ -222,10 +222,10 @@ def experiment(qtbot: QtBot) -> ExperimentPage:
 def test_the_form_asks_what_it_takes_and_says_the_answer(
     form: RunPage, inspector: Inspector, sent: list[Command]
 ) -> None:
-    form.form.fill(RunConfig())
+    form.form.show_config(RunConfig())
     form.ask_estimate()
     asked = [command for command in sent if isinstance(command, EstimateRun)]
-    assert [command.config for command in asked] == [form.form.config()]
+    assert [command.config for command in asked] == [form.form.read_run_config()]
     answer = RunEstimated(150_016, 21 * 10**6, 8e-4, config=asked[0].config)
     tell(inspector, answer)
     assert form.estimate.text() == answer.sentence

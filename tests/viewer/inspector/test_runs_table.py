@@ -35,8 +35,8 @@ from dgn_engine.scene.overlaid import (
 )
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.storage.runs.index import list_runs
-from dgn_viewer.inspector.pages.run_table import COLUMNS, NAME, words_of
-from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not
+from dgn_viewer.inspector.pages.run_table import COLUMNS, NAME, describe_run
+from dgn_viewer.inspector.pages.runs_page import RunsPage, reason_not_continuable
 from tests.faults import hostile_runs
 from tests.viewer.inspector.listed_rows import a_run, show_every_cell
 
@@ -72,7 +72,9 @@ def test_hostile_runs_are_rows_that_hide_no_other(page: RunsPage, tmp_path: Path
 def test_a_list_of_before_says_so_until_the_engine_reads_it_anew(page: RunsPage) -> None:
     page.show_runs(RunsListed("runs", (a_run("a", "running", step=0),)))
     page.show_work("Reading mnist, 20 %")
-    assert page.message.text() == why_not(a_run("a", "running"))  # it is as new as can be
+    assert page.message.text() == reason_not_continuable(
+        a_run("a", "running")
+    )  # it is as new as can be
     page.await_list("Reading mnist, 40 %")
     page.search.setText("digits")  # what is chosen is of before, too
     assert "Reading mnist, 40 %" in page.message.text()
@@ -106,7 +108,7 @@ def test_the_filter_wants_every_word_in_any_column(page: RunsPage) -> None:
         QTest.keyClicks(page.search, text) if text else page.search.clear()
         assert cells(page, "name") == (names if names is not None else ["a", "Wide", "c"])
         if not names and text:
-            assert page.message.text() not in ("", why_not(runs[0]))
+            assert page.message.text() not in ("", reason_not_continuable(runs[0]))
         page.search.clear()
 
 
@@ -115,22 +117,22 @@ def test_the_page_shows_and_continues_what_can_be(page: RunsPage, sent: list[Com
     runs = (a_run("a", "running"), a_run("b"), a_run("c", "damaged"))
     page.show_runs(RunsListed("runs", runs))
     assert not page.go_on.isEnabled()
-    assert page.message.text() == why_not(runs[0])
-    page.table.choose("b")
+    assert page.message.text() == reason_not_continuable(runs[0])
+    page.table.choose_run("b")
     page.show_run.click()
     page.go_on.click()
     page.compare.click()
     assert sent == [ShowRun("b"), ContinueRun("b"), CompareRun("b")]
-    page.table.choose("c")
+    page.table.choose_run("c")
     assert not page.show_run.isEnabled()
     assert not page.compare.isEnabled()
-    assert page.message.text() == why_not(runs[2])
+    assert page.message.text() == reason_not_continuable(runs[2])
     page.show_runs(RunsListed("nowhere", ()))
     assert "nowhere" in page.message.text()
     page.show_runs(RunsListed("", ()))
     assert page.message.text()
-    assert why_not(runs[1]) == ""
-    assert words_of(runs[1], 4700.0) == (
+    assert reason_not_continuable(runs[1]) == ""
+    assert describe_run(runs[1], 4700.0) == (
         "DL · fc · digits · seed 0",
         "stopped at step 1,200 of 4,500 · best 96.1 % · 1 h ago",
     )
@@ -156,13 +158,13 @@ def test_a_name_is_typed_into_its_cell_and_shown_when_the_engine_has_it(
 
 def test_notes_are_kept_when_another_run_is_chosen(page: RunsPage, sent: list[Command]) -> None:
     page.show_runs(RunsListed("runs", (a_run("a", given_name="mine"), a_run("b", notes="old"))))
-    page.table.choose("a")
+    page.table.choose_run("a")
     assert page.notes.toPlainText() == ""
     page.notes.setPlainText("β = 4 was better")
-    page.table.choose("b")
+    page.table.choose_run("b")
     assert sent == [NoteRun("a", "mine", "β = 4 was better")]
     assert page.notes.toPlainText() == "old"
-    page.leave()
+    page.prepare_to_close()
     assert len(sent) == 1  # nothing was changed
 
 
@@ -173,12 +175,12 @@ def test_a_name_and_notes_that_come_while_notes_are_written_are_not_lost(
         page.show_runs(RunsListed("runs", (a_run("a", given_name=name, notes=notes), a_run("b"))))
 
     listed("mine", "")
-    page.table.choose("a")
+    page.table.choose_run("a")
     listed("mine", "by another")
     assert page.notes.toPlainText() == "by another"
     page.notes.setPlainText("β = 4 was better")
     listed("renamed", "by another")
-    page.table.choose("b")
+    page.table.choose_run("b")
     assert sent == [NoteRun("a", "renamed", "β = 4 was better")]
 
 
@@ -188,7 +190,7 @@ def test_ticked_runs_are_drawn_six_at_most_and_each_in_its_colour(
     page.show_runs(RunsListed("runs", tuple(a_run(name) for name in "abcdefg")))
     for place in range(7):
         page.table.setCurrentIndex(page.table.shown.index(place, NAME))
-        page.table.tick_current()
+        page.table.toggle_current_tick()
     assert sent[-1] == ReadCurves(tuple("abcdef"))
     assert "At most 6 runs" in page.message.text()
     colours = {
@@ -209,7 +211,7 @@ def test_deleting_asks_in_place_and_takes_no_for_an_answer(
     page.show_runs(RunsListed("runs", (a_run("a"), a_run("b", "running"), a_run("c"))))
     trashed: list[tuple[str, ...]] = []
     page.trash_wanted.connect(trashed.append)
-    page.table.choose("a")
+    page.table.choose_run("a")
     page.table.setFocus()
     QTest.keyClick(page.table, Qt.Key.Key_Delete)
     assert page.deletion.sentence.text() == "Move a (2.4 MB) to the trash?"
@@ -219,14 +221,14 @@ def test_deleting_asks_in_place_and_takes_no_for_an_answer(
     page.ask_to_delete()
     page.deletion.yes.click()
     assert trashed == [("a",)]
-    page.ask_for_good(("a",))
+    page.ask_to_delete_permanently(("a",))
     page.deletion.yes.click()
     assert sent == [DeleteRun("a")]
-    page.table.choose("c")
+    page.table.choose_run("c")
     rows = QItemSelectionModel.SelectionFlag.Select | QItemSelectionModel.SelectionFlag.Rows
     page.table.selectionModel().select(page.table.shown.index(0, NAME), rows)
-    assert [run.name for run in page.table.selected()] == ["a", "c"]  # from the top
-    page.table.choose("b")
+    assert [run.name for run in page.table.selected_runs()] == ["a", "c"]  # from the top
+    page.table.choose_run("b")
     page.ask_to_delete()
     assert not page.deletion.sentence.isVisible()
 
@@ -234,9 +236,9 @@ def test_deleting_asks_in_place_and_takes_no_for_an_answer(
 def test_a_thousand_runs_keep_the_chosen_one_in_sight_of_a_new_list(page: RunsPage) -> None:
     runs = tuple(a_run(f"run {place}", step=place) for place in range(1000))
     page.show_runs(RunsListed("runs", runs))
-    page.table.choose("run 700")
+    page.table.choose_run("run 700")
     page.show_runs(RunsListed("runs", runs[1:]))
-    chosen = page.table.current()
+    chosen = page.table.current_run()
     assert chosen is not None
     assert chosen.name == "run 700"
 

@@ -85,7 +85,7 @@ def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
     assert window.registry["run.step"].shortcut() == QKeySequence(".")
     assert window.context.settings.shortcuts == {}
 
-    page.choose("run.step")
+    page.select_action("run.step")
     assign(page, "Ctrl+T")
     assert page.message.isHidden()
     assert window.registry["run.step"].toolTip().endswith("(Ctrl+T)")
@@ -94,7 +94,7 @@ def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
     window.setFocus()
     QTest.keyClick(window, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: window.run_state.step == step + 1)
-    page.choose("run.epoch")
+    page.select_action("run.epoch")
     page.no_keys.click()
     assert window.registry["run.epoch"].shortcuts() == []
     assert viewer.close()
@@ -104,7 +104,7 @@ def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
 def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
     actions: Actions, page: SettingsPage
 ) -> None:
-    page.choose("run.step")
+    page.select_action("run.step")
     assign(page, "Ctrl+E")
     assert all(part in page.message.text() for part in ("Ctrl+E", "'Export panel'"))
     assign(page, "Esc")
@@ -112,15 +112,15 @@ def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
     assert actions["run.step"].shortcut() == QKeySequence(".")
     assert actions.keys.own == {}
     assign(page, "Ctrl+T")
-    page.choose("run.epoch")
+    page.select_action("run.epoch")
     assign(page, ".")  # free now
     assert page.message.isHidden()
-    page.choose("run.step")
+    page.select_action("run.step")
     page.own_keys.click()
     assert "'One epoch'" in page.message.text()
-    page.choose("run.epoch")
+    page.select_action("run.epoch")
     page.own_keys.click()
-    page.choose("run.step")
+    page.select_action("run.step")
     page.own_keys.click()
     assert actions.keys.own == {}
 
@@ -152,7 +152,7 @@ def test_theme_start_budget_and_the_style_of_numbers_hold_at_once_and_too_large_
     assert any(f"epoch {said.replace('.', ',')}" in text for text in labels)
     page.numbers.pick("1,234.5")
     assert window.context.theme.now.numbers == "1,234.5"
-    window.inspector.leave()
+    window.inspector.close_page()
     assert_said_once_that_all_runs_take_too_much(window, asked)
 
 

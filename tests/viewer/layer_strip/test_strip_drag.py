@@ -46,7 +46,7 @@ def carry(strip: LayersStrip, feature: int, column: int, *, let_go: bool = True)
     """Press a chip, move it in steps over a value layer's slot, let go."""
     chip = strip.canvas.chips[feature]
     QTest.mousePress(chip, LEFT, NONE, chip.rect().center())
-    goal = (strip.canvas.place_of(column) + QPointF(3, 2)).toPoint()
+    goal = (strip.canvas.slot_centre(column) + QPointF(3, 2)).toPoint()
     for share in (0.2, 0.6, 1.0):
         here = chip.rect().center()
         way = chip.mapFrom(strip.canvas, goal) - here
@@ -219,14 +219,14 @@ def test_the_layer_that_a_panel_outlines_is_outlined_here(strip: Strip) -> None:
     widget = strip()
     canvas = widget.canvas
     plain = canvas.grab().toImage()
-    canvas.light(make_selection(layer=1, unit=3))
+    canvas.outline_layer(make_selection(layer=1, unit=3))
     lit = canvas.grab().toImage()
-    place = (canvas.place_of(1) - QPointF(0, 15)).toPoint()  # between the chip and its outline
+    place = (canvas.slot_centre(1) - QPointF(0, 15)).toPoint()  # between the chip and its outline
     assert lit.pixelColor(place) != plain.pixelColor(place)
-    other = (canvas.place_of(2) - QPointF(0, 15)).toPoint()
+    other = (canvas.slot_centre(2) - QPointF(0, 15)).toPoint()
     assert lit.pixelColor(other) == plain.pixelColor(other)
     for nothing in (NOTHING, make_selection(layer=9), make_selection(example=(1, 2))):
-        canvas.light(nothing)
+        canvas.outline_layer(nothing)
         assert canvas.grab().toImage() == plain
 
 

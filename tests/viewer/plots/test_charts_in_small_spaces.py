@@ -70,8 +70,8 @@ def test_without_room_one_chart_is_shown_below_tabs(view: SceneView) -> None:
     assert tabs.isVisible()
     assert [tabs.tabText(place) for place in range(tabs.count())] == ["a K^V", "b K^V"]
     assert view.charts.shown_keys() == ("a",)
-    assert view.charts.area("a").top() >= tabs.geometry().bottom()
-    assert view.charts.area("a").width() >= LEAST_CURVES[0]
+    assert view.charts.data_rect("a").top() >= tabs.geometry().bottom()
+    assert view.charts.data_rect("a").width() >= LEAST_CURVES[0]
     view.resize(700, 200)
     assert not tabs.isVisible()
     assert view.charts.shown_keys() == ("a", "b")
@@ -106,13 +106,13 @@ def test_a_chart_without_room_scrolls(view: SceneView) -> None:
     view.resize(320, 80)
     _across, down = view.findChildren(QScrollBar, options=DIRECT)
     assert down.isVisible()
-    assert view.charts.area("a").height() == LOW_CURVES
-    top = view.charts.area("a").top()
+    assert view.charts.data_rect("a").height() == LOW_CURVES
+    top = view.charts.data_rect("a").top()
     down.setValue(down.maximum())
-    assert view.charts.area("a").top() == top - down.maximum()
+    assert view.charts.data_rect("a").top() == top - down.maximum()
     view.resize(320, 200)
     assert not down.isVisible()
-    assert view.charts.area("a").top() == top
+    assert view.charts.data_rect("a").top() == top
 
 
 @pytest.mark.parametrize("count", [4, 17, 50])
@@ -123,17 +123,17 @@ def test_thumbnails_are_one_row_above_a_map_of_96_pixels(view: SceneView, count:
         row = view.charts.thumbnails
         assert row.isVisible()
         assert row.height() == HEIGHT == 56
-        boxes = [row.area(f"overview_{layer}") for layer in range(count)]
+        boxes = [row.picture_rect(f"overview_{layer}") for layer in range(count)]
         assert len({(box.top(), box.height()) for box in boxes}) == 1
         assert all(one.right() < other.left() for one, other in pairwise(boxes))
         assert min(box.width() for box in boxes) >= 60
-        assert view.charts.area("large").height() >= LEAST_MATRIX[1]
-        assert view.charts.area("large").width() >= LEAST_MATRIX[0]
+        assert view.charts.data_rect("large").height() >= LEAST_MATRIX[1]
+        assert view.charts.data_rect("large").width() >= LEAST_MATRIX[0]
 
 
 def _is_whole(view: SceneView) -> bool:
     _across, down = view.findChildren(QScrollBar, options=DIRECT)
-    area = view.charts.area("large")
+    area = view.charts.data_rect("large")
     return not down.isVisible() and area.top() >= 0 and area.bottom() < view.height()
 
 
@@ -142,11 +142,11 @@ def test_the_row_gives_way_so_that_the_map_is_wholly_in_sight(view: SceneView) -
         view.resize(555, height)
         view.show_scene(Scene(_layers(17)))
         assert _is_whole(view), height
-        assert view.charts.area("large").height() >= LEAST_MATRIX[1]
+        assert view.charts.data_rect("large").height() >= LEAST_MATRIX[1]
         assert view.charts.thumbnails.isVisible() == bool(row)
         if row:
             assert view.charts.thumbnails.height() == row
-            assert all(view.charts.area(f"overview_{n}").bottom() < row for n in range(17))
+            assert all(view.charts.data_rect(f"overview_{n}").bottom() < row for n in range(17))
     view.resize(555, 90)  # nothing helps: the row stays, the map scrolls
     assert view.charts.thumbnails.height() == HEIGHT
     assert not _is_whole(view)
@@ -171,23 +171,23 @@ def _wheel(view: SceneView, down: int) -> None:
 def test_the_wheel_and_a_drag_scroll_the_row(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene(_layers(17)))
     row = view.charts.thumbnails
-    assert row.places.longest > 0
+    assert row.places.max_shift > 0
     _wheel(view, 2)
-    assert 0 < row.places.shift <= row.places.longest
+    assert 0 < row.places.shift <= row.places.max_shift
     _wheel(view, 100)
-    assert row.places.shift == row.places.longest
+    assert row.places.shift == row.places.max_shift
     chosen: list[str] = []
     view.chosen.connect(lambda _option, value: chosen.append(value))
     qtbot.mousePress(row, LEFT, pos=QPoint(100, 30))
     qtbot.mouseMove(row, QPoint(150, 30))
     qtbot.mouseMove(row, QPoint(300, 30))
     qtbot.mouseRelease(row, LEFT, pos=QPoint(300, 30))
-    assert math.isclose(row.places.shift, row.places.longest - 200, abs_tol=1.0)
+    assert math.isclose(row.places.shift, row.places.max_shift - 200, abs_tol=1.0)
     assert chosen == []  # a drag is no click
     frame = tuple(reversed(_layers(17)))
     view.show_scene(Scene(tuple(reversed(frame))))
     assert math.isclose(
-        row.places.shift, row.places.longest - 200, abs_tol=1.0
+        row.places.shift, row.places.max_shift - 200, abs_tol=1.0
     )  # frames leave it there
 
 
@@ -200,19 +200,19 @@ def test_arrow_keys_choose_and_the_chosen_layer_is_kept_in_sight(
     for key, expected in ((Qt.Key.Key_End, 16), (Qt.Key.Key_Left, 15), (Qt.Key.Key_Home, 0)):
         qtbot.keyClick(row, key)
         assert f"G{expected + 1} (selected)" in row.accessibleName()
-        box = row.area(f"overview_{expected}")
+        box = row.picture_rect(f"overview_{expected}")
         assert box.left() >= 0
         assert box.right() <= row.width()
     view.show_scene(Scene(_layers(17, 16)))
     view.resize(300, 300)
-    assert row.area("overview_16").right() <= row.width()
+    assert row.picture_rect("overview_16").right() <= row.width()
 
 
 def test_a_click_on_a_scrolled_thumbnail_chooses_what_is_under_it(
     view: SceneView, qtbot: QtBot
 ) -> None:
     view.show_scene(Scene(_layers(17, 16)))
-    place = view.charts.area("overview_14").center() - QPointF(view.charts.thumbnails.pos())
+    place = view.charts.data_rect("overview_14").center() - QPointF(view.charts.thumbnails.pos())
     with qtbot.waitSignal(view.chosen) as caught:
         qtbot.mouseClick(view.charts.thumbnails, LEFT, pos=place.toPoint())
     assert caught.args == ["layer", "14"]

@@ -50,7 +50,7 @@ def test_events_stand_as_chips_below_the_axis_and_close_ones_as_their_number(
     view.show_scene(Scene((_chart(SWAP, TURN, BACK),)))
     (one, first), (two, second) = chips(view, "c")
     assert (one, two) == ("FR-II", "2")
-    area = view.charts.area("c")
+    area = view.charts.data_rect("c")
     assert first.top() > area.bottom()
     assert first.bottom() <= view.height()
     assert abs(first.center().x() - (area.left() + 0.2 * area.width())) < 1.0
@@ -78,18 +78,21 @@ def test_only_the_lowest_of_charts_in_a_column_has_a_lane(view: SceneView) -> No
 
 def test_the_pointer_over_a_chip_reads_all_of_its_events(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((_chart(SWAP, TURN, BACK),)))
-    qtbot.mouseMove(view.canvas(), _at(view, "c", 0))
-    assert view.pointer.readout() == ("step 200 · 14:03:20 · FR-II", "  DL → FR-II at step 200.")
-    qtbot.mouseMove(view.canvas(), _at(view, "c", 1))
-    assert view.pointer.readout() == (
+    qtbot.mouseMove(view.chart_viewport(), _at(view, "c", 0))
+    assert view.pointer.readout_lines() == (
+        "step 200 · 14:03:20 · FR-II",
+        "  DL → FR-II at step 200.",
+    )
+    qtbot.mouseMove(view.chart_viewport(), _at(view, "c", 1))
+    assert view.pointer.readout_lines() == (
         "step 600 · π",
         "  The order is G2 G1.",
         "step 604 · undo",
         "  Undo order.",
     )
     view.grab()  # with the chip lit
-    qtbot.mouseMove(view.canvas(), QPoint(2, 2))
-    assert view.pointer.readout() == ()
+    qtbot.mouseMove(view.chart_viewport(), QPoint(2, 2))
+    assert view.pointer.readout_lines() == ()
 
 
 def test_a_click_zooms_every_time_axis_to_the_events_and_a_second_one_goes_back(
@@ -98,7 +101,7 @@ def test_a_click_zooms_every_time_axis_to_the_events_and_a_second_one_goes_back(
     view.resize(640, 480)
     view.show_scene(Scene((_chart(TURN, BACK, key="above"), _chart(TURN, BACK, key="c", row=1))))
     assert [text for text, _ in chips(view, "c")] == ["2"]
-    qtbot.mouseClick(view.canvas(), LEFT, pos=_at(view, "c", 0))
+    qtbot.mouseClick(view.chart_viewport(), LEFT, pos=_at(view, "c", 0))
     for key in ("above", "c"):
         low, high = visible_range(view, key)[0]
         assert low < 600 < 604 < high
@@ -112,11 +115,11 @@ def test_a_click_zooms_every_time_axis_to_the_events_and_a_second_one_goes_back(
 def test_zoomed_in_the_events_of_a_group_stand_apart(view: SceneView, qtbot: QtBot) -> None:
     view.resize(900, 320)
     view.show_scene(Scene((_chart(TURN, BACK),)))
-    qtbot.mouseClick(view.canvas(), LEFT, pos=_at(view, "c", 0))
+    qtbot.mouseClick(view.chart_viewport(), LEFT, pos=_at(view, "c", 0))
     assert [text for text, _ in chips(view, "c")] == ["π", "undo"]
     view.show_scene(Scene((_chart(TURN, BACK, Mark(990.0, "FL")),)))  # new data keep the zoom
     assert [text for text, _ in chips(view, "c")] == ["π", "undo"]
-    view.steps.follow()
+    view.steps.show_all_steps()
     assert [text for text, _ in chips(view, "c")] == ["2", "FL"]
 
 
@@ -144,8 +147,8 @@ def test_long_sentences_of_many_events_end_with_how_many_more_there_are(
 ) -> None:
     marks = [Mark(500.0, "β 4", "dial", "words " * 40) for _ in range(20)]
     view.show_scene(Scene((_chart(*marks),)))
-    qtbot.mouseMove(view.canvas(), _at(view, "c", 0))
-    assert len(view.pointer.readout()) > 60
+    qtbot.mouseMove(view.chart_viewport(), _at(view, "c", 0))
+    assert len(view.pointer.readout_lines()) > 60
     assert not view.grab().isNull()
 
 
@@ -153,11 +156,11 @@ def test_sentences_are_whole_in_a_narrow_chart(view: SceneView, qtbot: QtBot) ->
     sentence = "Undo it: one thing, another thing and a third one are of step 3,079."
     view.resize(260, 320)
     view.show_scene(Scene((_chart(Mark(500.0, "undo", "undo", sentence)),)))
-    qtbot.mouseMove(view.canvas(), _at(view, "c", 0))
-    lines = view.pointer.readout()
+    qtbot.mouseMove(view.chart_viewport(), _at(view, "c", 0))
+    lines = view.pointer.readout_lines()
     assert " ".join(line.strip() for line in lines[1:]) == sentence
     label = ChartStyle(LIGHT).label
-    assert max(label.width(line) for line in lines) <= view.canvas().width()
+    assert max(label.width(line) for line in lines) <= view.chart_viewport().width()
 
 
 def test_the_lane_is_drawn_in_light_and_dark_with_epochs(view: SceneView) -> None:

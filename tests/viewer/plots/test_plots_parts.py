@@ -27,7 +27,13 @@ from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.scene.ticks import linear_ticks, log_ticks
 from dgn_viewer.docks.panel_dock import PanelDock
-from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, bar_label, margins, paint_frame
+from dgn_viewer.plots.chart_frame import (
+    ChartStyle,
+    PlotArea,
+    bar_label,
+    measure_margins,
+    paint_frame,
+)
 from dgn_viewer.plots.example_card import card_size, paint_card
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.plots.scene_pointer import PacedCall
@@ -127,7 +133,7 @@ def test_a_colour_bar_fills_the_room_beside_the_data_to_the_edge(
     matrix = Matrix("m", np.zeros((4, 4)), "gates", 0.0, high, bar="ypsilon, gap")
     chart = Chart("m", "", Axis(), Axis(), matrix=matrix)
     style = ChartStyle(LIGHT, qapp.font().family())
-    room = margins(chart, style, (0.0, 4.0), (0.0, 4.0))
+    room = measure_margins(chart, style, (0.0, 4.0), (0.0, 4.0))
     box = QRectF(room.left, room.top, 100.0, 150.0)
     image = QImage(300, 200, QImage.Format.Format_ARGB32)
     image.fill(Qt.GlobalColor.transparent)
@@ -169,7 +175,7 @@ def test_the_first_call_is_made_at_once_and_the_last_with_the_next_frame(
     paced = PacedCall(lambda: made.append(count), owner, every=1)
     frame_over = QSignalSpy(paced._timer.timeout)
     for count in range(1, 6):  # noqa: B007  # read by the call
-        paced.ask()
+        paced.request_call()
     assert made == [1]
     assert frame_over.wait(2000)
     assert made == [1, 5]
@@ -184,13 +190,13 @@ def test_what_was_asked_for_is_made_before_its_time_where_somebody_looks(
     paced = PacedCall(lambda: made.append("made"), owner, every=60_000)
     paced.catch_up()
     assert made == []
-    paced.ask()
-    paced.ask()
+    paced.request_call()
+    paced.request_call()
     paced.catch_up()
     assert len(made) == 2
     paced.catch_up()
     assert len(made) == 2
-    paced.now()
+    paced.call_now()
     assert len(made) == 3
 
 

@@ -47,7 +47,7 @@ def view(qtbot: QtBot) -> SceneView:
 
 
 def _wheel(view: SceneView, place: QPointF, notches: int = 2) -> None:
-    canvas = view.canvas()
+    canvas = view.chart_viewport()
     event = QWheelEvent(
         place,
         canvas.mapToGlobal(place.toPoint()).toPointF(),
@@ -71,7 +71,7 @@ _DOUBLE_CLICK = (
 
 
 def _mouse(view: SceneView, kind: QEvent.Type, place: QPointF) -> None:
-    canvas = view.canvas()
+    canvas = view.chart_viewport()
     none, left = Qt.MouseButton.NoButton, Qt.MouseButton.LeftButton
     held = left if kind in (_DOUBLE_CLICK[0], _DOUBLE_CLICK[2]) else none
     which = none if kind == QEvent.Type.MouseMove else left
@@ -87,7 +87,7 @@ def _move(view: SceneView, place: QPointF) -> None:
 def test_new_frames_keep_the_zoom_of_the_user(view: SceneView) -> None:
     view.show_scene(Scene((_matrix(), _curve())))
     for key in ("m", "c"):
-        _wheel(view, view.charts.area(key).center())
+        _wheel(view, view.charts.data_rect(key).center())
     zoomed = {key: visible_range(view, key) for key in ("m", "c")}
     assert not view.charts.items["m"].following
     view.show_scene(Scene((_matrix(seed=1), _curve(points=500))))
@@ -97,7 +97,7 @@ def test_new_frames_keep_the_zoom_of_the_user(view: SceneView) -> None:
 
 def test_a_double_click_and_the_button_follow_again(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((_curve(points=100),)))
-    place = view.charts.area("c").center()
+    place = view.charts.data_rect("c").center()
     _wheel(view, place)
     assert not view.charts.items["c"].following
     for kind in _DOUBLE_CLICK:  # as a window system sends it
@@ -106,14 +106,14 @@ def test_a_double_click_and_the_button_follow_again(view: SceneView, qtbot: QtBo
     assert visible_range(view, "c")[0] == (0.0, 99.0)
     _wheel(view, place)
     assert not view.charts.items["c"].following
-    corner = view.charts.area("c").topRight().toPoint() + QPoint(-16, 12)
-    qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=corner)
+    corner = view.charts.data_rect("c").topRight().toPoint() + QPoint(-16, 12)
+    qtbot.mouseClick(view.chart_viewport(), Qt.MouseButton.LeftButton, pos=corner)
     assert view.charts.items["c"].following
 
 
 def test_one_cannot_zoom_out_of_a_matrix(view: SceneView) -> None:
     view.show_scene(Scene((_matrix(),)))
-    _wheel(view, view.charts.area("m").center(), notches=-20)
+    _wheel(view, view.charts.data_rect("m").center(), notches=-20)
     x, y = visible_range(view, "m")
     np.testing.assert_allclose((*x, *y), (-0.5, 7.5, -0.5, 7.5))
 
@@ -132,20 +132,20 @@ def test_items_live_as_long_as_their_key(view: SceneView) -> None:
 def test_the_value_under_a_still_cursor_changes_with_the_data(view: SceneView) -> None:
     first, second = _matrix(seed=0), _matrix(seed=1)
     view.show_scene(Scene((first,)))
-    area = view.charts.area("m")
+    area = view.charts.data_rect("m")
     _move(view, area.topLeft() + QPointF(area.width() / 16, area.height() / 16))
-    assert view.pointer.readout()[:2] == ("row 0", "column 0")
-    before = view.pointer.readout()[2]
+    assert view.pointer.readout_lines()[:2] == ("row 0", "column 0")
+    before = view.pointer.readout_lines()[2]
     view.show_scene(Scene((second,)))
-    assert view.pointer.readout()[2] != before
+    assert view.pointer.readout_lines()[2] != before
     assert second.matrix is not None
-    assert view.pointer.readout()[2] == f"{second.matrix.values[0, 0]:.4g}"
+    assert view.pointer.readout_lines()[2] == f"{second.matrix.values[0, 0]:.4g}"
 
 
 def test_the_cursor_names_curves_and_the_mark_beside_it(view: SceneView) -> None:
     view.show_scene(Scene((_curve(points=101),)))
-    _move(view, view.charts.area("c").center())
-    lines = view.pointer.readout()
+    _move(view, view.charts.data_rect("c").center())
+    lines = view.pointer.readout_lines()
     assert lines[0] == "step 50"
     assert lines[1].startswith("a  1.6")
     assert lines[2].endswith("swap")
@@ -155,17 +155,17 @@ def test_a_click_chooses(view: SceneView, qtbot: QtBot) -> None:
     small = _matrix(small=True, click=("layer", "2"))
     view.show_scene(Scene((small,)))
     with qtbot.waitSignal(view.chosen, timeout=60_000) as caught:
-        place = view.charts.area("m").center().toPoint()
+        place = view.charts.data_rect("m").center().toPoint()
         qtbot.mouseClick(view.charts.thumbnails, Qt.MouseButton.LeftButton, pos=place)
     assert caught.args == ["layer", "2"]
 
 
 def test_a_click_on_a_column_picks_it(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((_matrix(pick="unit"),)))
-    area = view.charts.area("m")
+    area = view.charts.data_rect("m")
     place = area.topLeft() + QPointF(area.width() * 5.5 / 8, area.height() / 2)
     with qtbot.waitSignal(view.chosen, timeout=60_000) as caught:
-        qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=place.toPoint())
+        qtbot.mouseClick(view.chart_viewport(), Qt.MouseButton.LeftButton, pos=place.toPoint())
     assert caught.args == ["unit", "5"]
 
 
@@ -185,7 +185,7 @@ def test_nan_is_drawn_as_empty(view: SceneView) -> None:
     matrix = Matrix("m", values, "sequential", 0.0, 1.0)
     view.show_scene(Scene((Chart("m", "", Axis(), Axis(), matrix=matrix, square=True),)))
     ratio = view.devicePixelRatioF()
-    place = view.charts.area("m").center() * ratio
+    place = view.charts.data_rect("m").center() * ratio
     shown = view.grab().toImage().pixelColor(place.toPoint())
     assert shown.name().upper() == LIGHT.panel
 
@@ -275,40 +275,40 @@ def settle() -> None:
 
 
 def move(view: SceneView, place: QPointF) -> None:
-    canvas, none = view.canvas(), Qt.MouseButton.NoButton
+    canvas, none = view.chart_viewport(), Qt.MouseButton.NoButton
     there = canvas.mapToGlobal(place)
     kind, modifiers = QEvent.Type.MouseMove, Qt.KeyboardModifier.NoModifier
     QApplication.sendEvent(canvas, QMouseEvent(kind, place, there, none, none, modifiers))
-    view.pointer.readout()  # the pace of the readout is not what is looked at here
+    view.pointer.readout_lines()  # the pace of the readout is not what is looked at here
     settle()
 
 
 def leave(view: SceneView) -> None:
-    QApplication.sendEvent(view.canvas(), QEvent(QEvent.Type.Leave))
+    QApplication.sendEvent(view.chart_viewport(), QEvent(QEvent.Type.Leave))
     settle()
 
 
 def test_a_mouse_move_repaints_only_the_readout(pointed: SceneView) -> None:
     before, read = pointed.grab().toImage(), set[tuple[str, ...]]()
     move(
-        pointed, pointed.charts.area("m").topLeft() + QPointF(2, 2)
+        pointed, pointed.charts.data_rect("m").topLeft() + QPointF(2, 2)
     )  # now there is a picture to put back
     painted = pointed._canvas.painted
     for key in ("m", "c"):
-        box = pointed.charts.area(key)
+        box = pointed.charts.data_rect(key)
         for share in (0.2, 0.4, 0.6, 0.8):
             move(pointed, box.topLeft() + QPointF(box.width(), box.height()) * share)
-            read.add(pointed.pointer.readout())
+            read.add(pointed.pointer.readout_lines())
     assert len(read) == 8
     assert pointed._canvas.painted == painted
     assert pointed.grab().toImage() != before, "lines and card are there"
     leave(pointed)
-    assert pointed.pointer.readout() == ()
+    assert pointed.pointer.readout_lines() == ()
     assert pointed.grab().toImage() == before
 
 
 def test_new_data_under_a_resting_mouse_are_painted(pointed: SceneView, qtbot: QtBot) -> None:
-    place = pointed.charts.area("m").center()
+    place = pointed.charts.data_rect("m").center()
     move(pointed, place)
     move(pointed, place + QPointF(40, 20))
     for seed, theme in ((1, LIGHT), (1, DARK), (2, DARK)):
@@ -328,8 +328,8 @@ def test_new_data_under_a_resting_mouse_are_painted(pointed: SceneView, qtbot: Q
 
 
 def test_zooming_under_the_mouse_is_painted(pointed: SceneView) -> None:
-    move(pointed, pointed.charts.area("c").center())
-    move(pointed, pointed.charts.area("c").center() + QPointF(9, 0))
+    move(pointed, pointed.charts.data_rect("c").center())
+    move(pointed, pointed.charts.data_rect("c").center() + QPointF(9, 0))
     painted = pointed._canvas.painted
     pointed.charts.items["c"].show_steps(20.0, 40.0)
     settle()

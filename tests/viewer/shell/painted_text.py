@@ -62,7 +62,7 @@ class PaintedTexts:
 def recorded_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[PaintedTexts]:
     """Record every text that Python code paints while the context is open."""
     found, cut = PaintedTexts(), dict[str, str]()
-    draw, paint, shorten = QPainter.drawText, TextStyle.paint, TextStyle.shortened
+    draw, paint, shorten = QPainter.drawText, TextStyle.paint, TextStyle.shorten_label
     inside = [False]
 
     def draw_text(painter: QPainter, *given: Any) -> Any:
@@ -102,7 +102,7 @@ def recorded_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[PaintedTexts]:
     with monkeypatch.context() as patched:
         patched.setattr(QPainter, "drawText", draw_text)
         patched.setattr(TextStyle, "paint", paint_label)
-        patched.setattr(TextStyle, "shortened", shortened)
+        patched.setattr(TextStyle, "shorten_label", shortened)
         patched.setattr(FramePicture, "paint", paint_whole_frame)
         yield found
 

@@ -44,13 +44,13 @@ def viewer(used_viewer: Viewer) -> Viewer:
 
 def scene(viewer: Viewer, panel: str) -> Scene:
     viewer.window.display.draw_now()
-    shown = viewer.window.docks.hosts[panel].shown()
+    shown = viewer.window.docks.hosts[panel].shown_content()
     assert isinstance(shown, Scene), shown
     return shown
 
 
 def go_of(page: FilePage, purpose: Purpose) -> QPushButton:
-    page.choose(purpose)
+    page.choose_purpose(purpose)
     return page.go
 
 
@@ -126,7 +126,7 @@ def test_heavy_readings_of_a_and_of_b_are_made_by_the_reading_process(
 
     qtbot.waitUntil(check_both)
     host = window.docks.hosts["ntk"]
-    qtbot.waitUntil(lambda: "20" in host.footer() and "exact" in host.footer())
+    qtbot.waitUntil(lambda: "20" in host.footer_text() and "exact" in host.footer_text())
 
 
 def test_a_state_dict_is_shown_with_what_was_said_and_the_accuracy_that_follows(
@@ -173,7 +173,7 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
     assert not window.run_views.toolbar.regime.isEnabled()
     assert len(scene(viewer, "gate_maps").charts) == 4  # three overviews and the large map
     window.display.draw_now()
-    assert isinstance(window.docks.hosts["training"].shown(), Empty)
+    assert isinstance(window.docks.hosts["training"].shown_content(), Empty)
 
 
 def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(

@@ -63,13 +63,13 @@ def test_every_panel_in_sight_is_exported_at_once_and_an_empty_one_is_named(
     viewer: Viewer, qtbot: QtBot, tmp_path: Path
 ) -> None:
     window = viewer.window
-    full = window.docks.visible()
+    full = window.docks.visible_panels()
     main = {name for name, host in window.docks.hosts.items() if host.spec.opened}
     assert main - set(full) == {"agreement"}  # nothing is compared
     hosts = [window.docks.hosts[name] for name in full]
-    qtbot.waitUntil(lambda: all(isinstance(host.shown(), Scene) for host in hosts))
-    window.docks.show("agreement")
-    qtbot.waitUntil(lambda: "agreement" in window.docks.visible())
+    qtbot.waitUntil(lambda: all(isinstance(host.shown_content(), Scene) for host in hosts))
+    window.docks.show_panel("agreement")
+    qtbot.waitUntil(lambda: "agreement" in window.docks.visible_panels())
     window.registry["file.export_all"].trigger()
     save_export(window, tmp_path / "all.npz", qtbot)
     written = {path.name for path in tmp_path.glob("all-*.npz")}
@@ -118,7 +118,7 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     recorded = RecordedSteps(folder.parent)
     step = recorded.steps[1]
     assert cursor.step == step
-    qtbot.waitUntil(lambda: not window.display.stale())
+    qtbot.waitUntil(lambda: not window.display.stale_panels())
     before = window.run_state.step
     strip, toolbar = window.run_views.strip, window.run_views.toolbar
     assert (toolbar.regime.value, toolbar.learning_rate.value()) == ("DL", 1e-3)
@@ -128,10 +128,10 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     for command in (*live, Undo()):  # one wall for all that changes the run
         window.context.send(command)
     assert [button.text() for button in window.notice_views.line.offers()] == ["Back to live"]
-    for name in window.docks.visible():
-        assert hosts[name].state() == "past"
-        assert hosts[name].footer().startswith("looking back · step ")
-    frame, shown = recorded.at(step), hosts["gate_maps"].shown()
+    for name in window.docks.visible_panels():
+        assert hosts[name].panel_state() == "past"
+        assert hosts[name].footer_text().startswith("looking back · step ")
+    frame, shown = recorded.at(step), hosts["gate_maps"].shown_content()
     assert frame is not None
     assert isinstance(shown, Scene)
     large = next(chart for chart in shown.charts if chart.key == "large")
@@ -143,7 +143,7 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     )
     [figure] = captured([hosts["gate_maps"]])
     assert f"step {gates.step:,}" in figure.context.caption
-    curves = hosts["training"].shown()
+    curves = hosts["training"].shown_content()
     assert isinstance(curves, Scene)
     assert {chart.cursor for chart in curves.charts} == {float(step)}
     qtbot.waitUntil(lambda: window.run_state.step > before)
@@ -153,4 +153,4 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     assert "Back to live" not in [button.text() for button in window.notice_views.line.offers()]
     assert (toolbar.regime.value, toolbar.learning_rate.value()) == ("FR-II", 0.5)
     assert strip.canvas.shown_order == (1, 0, 2)
-    qtbot.waitUntil(lambda: hosts["gate_maps"].state() == "live")
+    qtbot.waitUntil(lambda: hosts["gate_maps"].panel_state() == "live")

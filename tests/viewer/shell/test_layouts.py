@@ -35,7 +35,9 @@ def watched(viewer: Viewer) -> set[str]:
     """The probes that the panels in sight ask for."""
     docks = viewer.window.docks
     return {
-        one.probe for name in docks.visible() for one in docks.hosts[name].drawn.probe_requests()
+        one.probe
+        for name in docks.visible_panels()
+        for one in docks.hosts[name].drawn.probe_requests()
     }
 
 
@@ -44,9 +46,9 @@ def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
 ) -> None:
     window = opened_viewer.window
     sent = commands_to_engine(opened_viewer)
-    window.docks.choose("ntk")
+    window.docks.set_front_panel("ntk")
     window.registry["view.maximise"].trigger()
-    assert window.docks.visible() == ("ntk",)
+    assert window.docks.visible_panels() == ("ntk",)
 
     def asked() -> list[set[str]]:
         """Which probes, one after another; a layer that a panel learns later is no new one."""
@@ -57,15 +59,15 @@ def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
     qtbot.waitUntil(lambda: asked() == [{"ntk"}])
     assert window.registry["view.maximise"].text() == "Restore panels"
     qtbot.keyClick(window, Qt.Key.Key_Escape)
-    assert window.docks.arrangement.maximised == ""
+    assert window.docks.arrangement.maximised_name == ""
     assert window.registry["view.maximise"].text() == "Maximise panel"
     assert len(watched(opened_viewer)) > 1
     qtbot.waitUntil(lambda: asked()[1:] == [watched(opened_viewer)])
     moments: list[tuple[str, ...]] = []
-    window.docks.changed.connect(lambda: moments.append(window.docks.visible()))
-    assert window.docks.arrangement.put_layout(window.docks.arrangement.layout())
+    window.docks.changed.connect(lambda: moments.append(window.docks.visible_panels()))
+    assert window.docks.arrangement.restore_layout(window.docks.arrangement.current_layout())
     assert min(map(len, moments)) == 0  # all panels were hidden for a moment …
-    qtbot.waitUntil(lambda: not window.display.stale())
+    qtbot.waitUntil(lambda: not window.display.stale_panels())
     assert len(asked()) == 2  # … which is no gap in what is measured
 
 
@@ -75,20 +77,20 @@ def test_escape_closes_the_inspector_first(opened_viewer: Viewer, qtbot: QtBot) 
     window.inspector.show_run_settings()
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert window.inspector.page is None
-    assert window.docks.arrangement.maximised == "training"
+    assert window.docks.arrangement.maximised_name == "training"
     qtbot.keyClick(window, Qt.Key.Key_Escape)
-    assert window.docks.arrangement.maximised == ""
+    assert window.docks.arrangement.maximised_name == ""
 
 
 def squeezed(host: PanelDock) -> list[tuple[str, float, float]]:
     """Charts in sight that are smaller than the least size, with their width and height."""
-    charts, scene = host.charts.view.charts, host.shown()
+    charts, scene = host.charts.view.charts, host.shown_content()
     assert isinstance(scene, Scene)
     shown = [chart for chart in scene.charts if chart.key in charts.shown_keys()]
     assert shown
     found = []
     for chart in shown:
-        wide, high = (side + 1 for side in charts.area(chart.key).size().toTuple())
+        wide, high = (side + 1 for side in charts.data_rect(chart.key).size().toTuple())
         least = LEAST_CURVES if chart.matrix is None else LEAST_MATRIX
         small = wide < least[0] or high < least[1]
         if chart.square:
@@ -104,10 +106,10 @@ def test_no_chart_is_squeezed_at_the_sizes_that_are_designed(
     window = opened_viewer.window
 
     def all_have_room() -> None:
-        for name in window.docks.visible():
+        for name in window.docks.visible_panels():
             assert squeezed(window.docks.hosts[name]) == []
 
-    for page in (window.inspector.leave, window.inspector.show_run_settings):
+    for page in (window.inspector.close_page, window.inspector.show_run_settings):
         page()
         for size in SIZES:
             window.resize(*size)
@@ -160,7 +162,7 @@ def test_the_inspector_keeps_the_width_that_the_user_has_drawn(
     qtbot.wait(50)
     drawn = column.width()
     assert drawn == pytest.approx(480, abs=8)
-    window.inspector.leave()
+    window.inspector.close_page()
     window.inspector.show_run_settings()
     window.resize(1500, 900)
     qtbot.wait(50)
@@ -177,13 +179,15 @@ def test_a_small_screen_at_twice_the_scale_holds_the_window(
     window = opened_viewer.window
     for preset in ("overview", ""):
         if not preset:
-            assert window.docks.arrangement.put_layout(window.docks.arrangement.layout())
+            assert window.docks.arrangement.restore_layout(
+                window.docks.arrangement.current_layout()
+            )
         assert window.docks.arrangement.preset == preset
         window.resize(720, 450)
         qtbot.waitUntil(lambda: (window.width(), window.height()) == (720, 450))
         qtbot.waitUntil(lambda: window.minimumSizeHint().height() <= 450)
         inside = window.run_views.status.geometry().top()
-        for name in window.docks.visible():
+        for name in window.docks.visible_panels():
             host = window.docks.hosts[name]
             qtbot.waitUntil(
                 lambda host=host, inside=inside: (  # type: ignore[misc]  # as they are now
@@ -207,7 +211,7 @@ def test_results_and_a_page_take_turns_where_both_have_no_room(
     qtbot.wait(1)
     assert window.columns.page.isVisible()
     assert not window.experiments.results.isVisible()
-    window.inspector.leave()
+    window.inspector.close_page()
     assert window.experiments.results.isVisible()
     window.pages.settings()
     window.experiments.results.open()
@@ -234,7 +238,7 @@ def docks(qtbot: QtBot) -> PanelDocks:
     window = QMainWindow()
     qtbot.addWidget(window)
     found = PanelDocks(window, PANELS, LIGHT)
-    found.arrangement.arrange()
+    found.arrangement.arrange_preset()
     return found
 
 
@@ -244,12 +248,12 @@ def layouts_of(docks: PanelDocks) -> WindowLayout:
 
 def test_a_session_carries_what_was_set_for_its_charts(docks: PanelDocks) -> None:
     layouts = layouts_of(docks)
-    docks.hosts["overlap"].charts.put(KEPT)
+    docks.hosts["overlap"].charts.apply_settings(KEPT)
     layout = json.loads(layouts.as_json())
     assert list(layout["charts"]) == ["overlap"]
     assert layout.pop("theme") == "light"  # put on, it is that of all tests
-    docks.hosts["overlap"].charts.put_all({})
-    docks.hosts["training"].charts.put({"loss": ChartSettings(last=200)})
+    docks.hosts["overlap"].charts.replace_settings({})
+    docks.hosts["training"].charts.apply_settings({"loss": ChartSettings(last=200)})
     layouts.apply(json.dumps(layout))
     assert docks.hosts["overlap"].charts.settings == KEPT
     assert docks.hosts["training"].charts.settings == {}
@@ -260,7 +264,7 @@ def test_the_panels_of_a_comparison_are_forgotten_at_the_end(
 ) -> None:
     context = make_context(docks.window, settings=Settings(tmp_path / "settings.ini"))
     layouts = WindowLayout(docks.window, docks, context)
-    docks.arrangement.compare(True)
+    docks.arrangement.set_comparing(True)
     assert docks.arrangement.is_open("agreement")
     layouts.keep()
     assert not docks.arrangement.is_open("agreement")
@@ -270,7 +274,7 @@ def test_the_panels_of_a_comparison_are_forgotten_at_the_end(
 def test_a_layout_without_sensible_charts_leaves_them_to_their_panels(
     docks: PanelDocks, charts: object
 ) -> None:
-    docks.hosts["overlap"].charts.put(KEPT)
+    docks.hosts["overlap"].charts.apply_settings(KEPT)
     layouts_of(docks).apply(json.dumps({"charts": charts}))
     assert all(not host.charts.settings for host in docks.hosts.values())
 
@@ -281,19 +285,19 @@ def test_a_preset_the_layout_before_maximising_and_that_of_a_playground_outlive_
     first = make_viewer(home="same", paused=True)
     docks = first.window.docks
     first.window.registry["view.layout.gates"].trigger()
-    before = layout_outline(docks.arrangement.layout()["tree"], docks.hosts)
+    before = layout_outline(docks.arrangement.current_layout()["tree"], docks.hosts)
     docks.toggle_maximised("overlap")
     assert first.close()
     second = make_viewer(home="same", paused=True)
     window, docks = second.window, second.window.docks
     qtbot.waitUntil(lambda: docks.arrangement.preset == "gates")
-    assert docks.arrangement.maximised == ""
-    assert layout_outline(docks.arrangement.layout()["tree"], docks.hosts) == before
+    assert docks.arrangement.maximised_name == ""
+    assert layout_outline(docks.arrangement.current_layout()["tree"], docks.hosts) == before
     window.registry["playground.xor"].trigger()
     qtbot.waitUntil(lambda: window.run_state.run.config.data.name == "xor")
     qtbot.waitUntil(lambda: window.run_state.is_running)
     assert docks.arrangement.preset == "teach"
-    qtbot.waitUntil(lambda: {"regions", "paths", "training"} <= set(docks.visible()))
+    qtbot.waitUntil(lambda: {"regions", "paths", "training"} <= set(docks.visible_panels()))
     assert second.close()
     third = make_viewer(home="same", paused=True).window
     qtbot.waitUntil(lambda: third.docks.arrangement.preset == "teach")

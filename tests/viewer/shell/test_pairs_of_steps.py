@@ -126,7 +126,7 @@ class Pairs:
         """The panel 'A and B', once it is of this B."""
         host = self.window.docks.hosts["agreement"]
         self.window.display.draw_now()
-        compared, scene = host.drawn.view.compared, host.shown()
+        compared, scene = host.drawn.view.compared, host.shown_content()
         if compared is None or name not in compared.name or not isinstance(scene, Scene):
             return None
         return scene
@@ -169,7 +169,7 @@ def test_all_pairs_show_where_their_gates_differ(pairs: Pairs) -> None:
         name, theirs = pairs.show_b(b)
         ours = pairs.show_a(a)
         for layer in range(3):
-            qtbot.waitUntil(lambda: "agreement" in window.docks.visible())
+            qtbot.waitUntil(lambda: "agreement" in window.docks.visible_panels())
             agreement.set_choice("layer", str(layer))
             slow = ours[layer] ^ theirs[layer]
 
@@ -187,12 +187,12 @@ def test_steps_of_other_examples_are_refused_in_a_sentence(
     window = make_viewer(small_run(), home="a", paused=True).window
     window.context.send(CompareRun(str(other), 10))
     hosts = window.docks.hosts
-    qtbot.waitUntil(lambda: isinstance(hosts["agreement"].shown(), Empty))
-    why = hosts["agreement"].shown()
+    qtbot.waitUntil(lambda: isinstance(hosts["agreement"].shown_content(), Empty))
+    why = hosts["agreement"].shown_content()
     assert isinstance(why, Empty)
-    window.docks.show("overlap")
-    qtbot.waitUntil(lambda: "at step 10: " in hosts["overlap"].footer())
-    assert hosts["overlap"].footer().endswith(hosts["agreement"].message.words()[1])
+    window.docks.show_panel("overlap")
+    qtbot.waitUntil(lambda: "at step 10: " in hosts["overlap"].footer_text())
+    assert hosts["overlap"].footer_text().endswith(hosts["agreement"].message.displayed_text()[1])
     assert window.time.compared_bar.isVisible()
     sliders = [bar.slider for bar in (window.time.bar, window.time.compared_bar)]
     qtbot.waitUntil(lambda: len({(s.mapTo(window, QPoint()).x(), s.width()) for s in sliders}) == 1)

@@ -28,7 +28,9 @@ Open = Callable[..., Viewer]
 
 def pictures(window: Window) -> dict[str, Any]:
     window.display.draw_now()
-    shown = {name: window.docks.hosts[name].shown() for name in window.docks.visible()}
+    shown = {
+        name: window.docks.hosts[name].shown_content() for name in window.docks.visible_panels()
+    }
     return {name: plain(scene) for name, scene in shown.items()}
 
 
@@ -53,7 +55,7 @@ def arrangement(window: Window) -> Any:
             return {key: rounded(value) for key, value in node.items()}
         return [rounded(value) for value in node] if isinstance(node, list) else node
 
-    return rounded(window.docks.arrangement.layout())
+    return rounded(window.docks.arrangement.current_layout())
 
 
 def stand(window: Window, qtbot: QtBot) -> None:
@@ -63,7 +65,7 @@ def stand(window: Window, qtbot: QtBot) -> None:
 
 
 def all_read(window: Window) -> bool:
-    hosts = [window.docks.hosts[name] for name in window.docks.visible()]
+    hosts = [window.docks.hosts[name] for name in window.docks.visible_panels()]
     probes = {request.probe for host in hosts for request in host.drawn.probe_requests()}
     readings = window.history.readings
     return all(p in readings and readings[p].step == window.history.step for p in probes)
@@ -81,7 +83,7 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     qtbot.waitUntil(lambda: first.history.step > 60)
     first.context.send(SwapRegime("FR-II"))
     qtbot.waitUntil(lambda: first.run_state.regime == "FR-II")
-    first.docks.toggle("overlap")
+    first.docks.toggle_panel("overlap")
     first.tabifyDockWidget(first.docks._docks["ntk"], first.docks._docks["training"])
     first.docks.hosts["gate_maps"].set_choice("layer", "1")
     first.context.theme.choose("dark")
@@ -104,7 +106,11 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     before, after = pictures(first), pictures(second)
     assert before.keys() == after.keys()
     assert [name for name, scene in before.items() if scene != after[name]] == []
-    scenes = [h.shown() for n, h in second.docks.hosts.items() if n in second.docks.visible()]
+    scenes = [
+        h.shown_content()
+        for n, h in second.docks.hosts.items()
+        if n in second.docks.visible_panels()
+    ]
     assert sum(isinstance(scene, Scene) for scene in scenes) >= 3
     (words,) = told(second, "run-shown")
     assert all(part in words for part in ("saved.dgn", f"step {step:,}"))
@@ -255,16 +261,16 @@ def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
     window.registry["file.open_run"].trigger()
     page = window.inspector.runs_page
     qtbot.waitUntil(lambda: page.runs.rowCount() == 2)
-    page.table.choose(str(folder))
+    page.table.choose_run(str(folder))
     window.context.send(NoteRun(str(folder), "the first", ""))
     qtbot.waitUntil(lambda: page.runs.runs[-1].shown_name == "the first")
-    page.table.tick_current()
+    page.table.toggle_current_tick()
     qtbot.waitUntil(lambda: bool(window.history.view({}).overlaid))
     qtbot.waitUntil(lambda: window.history.step > 20)
 
     def curves(panel: str) -> list[str]:
         window.display.draw_now()
-        shown = window.docks.hosts[panel].shown()
+        shown = window.docks.hosts[panel].shown_content()
         assert isinstance(shown, Scene)
         return [curve.name for chart in shown.charts for curve in chart.curves]
 
@@ -272,13 +278,13 @@ def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
     qtbot.waitUntil(lambda: "the first $K^V$" in curves("ntk"))
     qtbot.waitUntil(lambda: "the first" in curves("spectrum"))
     assert curves("training")[0] == "the first"  # behind those of the run
-    window.inspector.leave()
+    window.inspector.close_page()
     assert "the first" in curves("training")
 
     binned: list[str] = []
     window.recorded.move_to_trash = lambda folder: not binned.append(folder)
     window.registry["file.open_run"].trigger()
-    page.table.choose(str(folder))
+    page.table.choose_run(str(folder))
     page.ask_to_delete()
     assert page.deletion.sentence.isVisible()
     page.deletion.yes.click()
@@ -292,7 +298,7 @@ def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
     qtbot.waitUntil(lambda: page.runs.rowCount() == 1)
     assert not folder.exists()
     qtbot.waitUntil(lambda: not window.history.view({}).overlaid)
-    page.table.choose(page.runs.runs[0].folder)
+    page.table.choose_run(page.runs.runs[0].folder)
     page.ask_to_delete()
     assert page.message.refusal
     assert not page.deletion.sentence.isVisible()

@@ -48,7 +48,7 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
     dialog = opened(viewer, qtbot)
     assert dialog.reach() == (steps[0], steps[2])
     assert dialog.forecast.text().startswith("3 recorded steps from ")
-    front = window.docks.front()
+    front = window.docks.front_panel()
     assert [name for name, box in dialog.panels.items() if box.isChecked()] == [front]
 
     def ended() -> str:
@@ -153,8 +153,8 @@ def test_it_draws_what_the_window_shows(
     last = RunReader(run).step
     for name, ours in zip(specs, panels, strict=True):
         host = window.docks.hosts[name]
-        window.docks.show(name)  # with many panels it may be behind a tab
-        qtbot.waitUntil(lambda host=host: isinstance(host.shown(), Scene))
+        window.docks.show_panel(name)  # with many panels it may be behind a tab
+        qtbot.waitUntil(lambda host=host: isinstance(host.shown_content(), Scene))
         qtbot.waitUntil(lambda host=host: host.drawn.view.step == last)
-        assert deep_equal(ours.scene, on_paper(host.shown())), name
+        assert deep_equal(ours.scene, on_paper(host.shown_content())), name
         assert ours.context.step == last

@@ -73,7 +73,7 @@ def test_the_keyboard_walks_through_strip_panels_and_inspector(
     qtbot.waitUntil(window.isActiveWindow)
     window.inspector.show_run_settings()
     window.setFocus()
-    wanted = ["strip", *window.docks.visible(), "inspector"]
+    wanted = ["strip", *window.docks.visible_panels(), "inspector"]
     seen = []
     for _ in range(len(wanted) + 1):
         QTest.keyClick(QApplication.focusWidget() or window, Qt.Key.Key_F6)
@@ -85,7 +85,7 @@ def test_the_keyboard_walks_through_strip_panels_and_inspector(
     assert held(window) == "inspector"
     window.registry["view.next_part"].trigger()
     window.registry["view.next_part"].trigger()
-    assert window.docks.front() == held(window) == wanted[1]  # what Ctrl+E and F1 act on
+    assert window.docks.front_panel() == held(window) == wanted[1]  # what Ctrl+E and F1 act on
 
 
 def test_a_chip_is_moved_with_the_keyboard_alone(viewer: Viewer, qtbot: QtBot) -> None:
@@ -135,16 +135,16 @@ def test_charts_are_put_into_words_once_a_second_and_only_for_a_listener(
     qtbot.addWidget(widget)
     spoken = SpokenCharts(widget, clock=lambda: now[0], is_heard=lambda: listening[0])
     first, second = charts()[:1], charts()[1:2]
-    spoken.show(first)
+    spoken.update_names(first)
     assert widget.accessibleName() == "Charts"
     listening[0] = True
-    spoken.show(first)
+    spoken.update_names(first)
     assert widget.accessibleName().startswith("Accuracy")
     now[0] += 0.9
-    spoken.show(second)
+    spoken.update_names(second)
     assert widget.accessibleName().startswith("Accuracy")
     now[0] += 0.2
-    spoken.show(second)
+    spoken.update_names(second)
     assert widget.accessibleName().startswith("Active")
 
 

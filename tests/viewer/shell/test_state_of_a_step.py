@@ -177,4 +177,4 @@ def test_the_past_cannot_be_changed_and_a_click_on_it_offers_live(
         assert bool(sent) == enabled
         clicked.clear()
         sent.clear()
-        strip.canvas.answered()
+        strip.canvas.clear_pending()

@@ -150,7 +150,7 @@ def test_the_callout_follows_its_target_and_stays_in_the_window(viewer: Viewer) 
             window.guides.tour.next()
         window.guides.tour.start()
     window.guides.tour.set_theme(DARK)
-    window.docks.toggle("gate_maps")  # what is closed cannot be pointed at
+    window.docks.toggle_panel("gate_maps")  # what is closed cannot be pointed at
     window.guides.tour.settle()
     assert window.rect().contains(pointed(window.guides.tour))
     window.guides.tour.skip()

@@ -32,13 +32,13 @@ Open = Callable[..., Viewer]
 def facts(window: Window) -> dict[str, str]:
     """What Training says above its curves."""
     window.display.draw_now()
-    shown = window.docks.hosts["training"].shown()
+    shown = window.docks.hosts["training"].shown_content()
     return {fact.name: fact.value for fact in shown.facts} if isinstance(shown, Scene) else {}
 
 
 def footer(window: Window, panel: str = "training") -> str:
     window.display.draw_now()
-    return window.docks.hosts[panel].footer()
+    return window.docks.hosts[panel].footer_text()
 
 
 def train(window: Window, qtbot: QtBot, epochs: int = 1) -> str:
@@ -105,7 +105,7 @@ def test_a_second_pause_has_the_scores_of_a_run_that_pauses_there_for_the_first_
     scored.pages.compare()
     page = scored.inspector.page
     assert isinstance(page, ComparePage)
-    assert page.origin.step() is None
+    assert page.origin.chosen_step() is None
     page.origin.line.setText("91")
     assert not page.start.isEnabled()
     page.origin.line.setText("90")
@@ -229,11 +229,11 @@ def test_a_panel_that_was_closed_says_when_it_was_not_measured_also_in_the_recor
     for _ in range(2):
         read_at(5)
         qtbot.waitUntil(measured)
-    window.docks.toggle("ntk")
+    window.docks.toggle_panel("ntk")
     read_at(200)
     assert not measured()
     before = int(window.history.view({}).series["ntk", "trace_value"].steps[-1])
-    window.docks.show("ntk")
+    window.docks.show_panel("ntk")
     qtbot.waitUntil(measured)
     assert window.history.view({}).gaps["ntk"][-1] == (before, 210)
     qtbot.waitUntil(lambda: f"step {before} to 210" in footer(window, "ntk"))

@@ -92,7 +92,7 @@ def test_a_run_that_diverged_by_a_dial_goes_back_with_it_and_once_more(
 ) -> None:
     window = viewer.window
     panel = window.docks.hosts["spectrum"]
-    qtbot.waitUntil(lambda: window.history.step > 20 and panel.state() == "live")
+    qtbot.waitUntil(lambda: window.history.step > 20 and panel.panel_state() == "live")
 
     def opacities() -> set[float]:
         return {item.opacity() for item in panel.charts.view.charts.items.values()}

@@ -18,7 +18,7 @@ View = tuple[str, Callable[[], object]]
 def layouts(window: Window) -> Iterator[View]:
     """Every arrangement of the panels."""
     for preset in PRESETS:
-        yield f"layout {preset}", partial(window.docks.arrangement.arrange, preset)
+        yield f"layout {preset}", partial(window.docks.arrangement.arrange_preset, preset)
 
 
 def panels(window: Window) -> Iterator[View]:
@@ -85,7 +85,7 @@ def tours(window: Window) -> Iterator[View]:
 
 def leave(window: Window) -> None:
     """Close whatever a view has opened."""
-    window.inspector.leave()
+    window.inspector.close_page()
     window.guides.tour.skip()
     window.action_views.palette.leave()
     window.notice_views.list.leave()
@@ -95,14 +95,14 @@ def leave(window: Window) -> None:
     window.guides.log.close()
     for dialog in window.findChildren(QDialog):
         dialog.close()
-    if window.docks.arrangement.maximised:
-        window.docks.arrangement.restore()
+    if window.docks.arrangement.maximised_name:
+        window.docks.arrangement.restore_panels()
 
 
 def _maximise(window: Window, name: str) -> None:
-    if window.docks.arrangement.maximised:
-        window.docks.arrangement.restore()
-    window.docks.show(name)
+    if window.docks.arrangement.maximised_name:
+        window.docks.arrangement.restore_panels()
+    window.docks.show_panel(name)
     window.docks.toggle_maximised(name)
 
 

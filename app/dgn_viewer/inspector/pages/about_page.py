@@ -42,24 +42,28 @@ class AboutPage(QWidget):
         self.formulas = [FormulaView(tex) for tex in about.formulas]
         self._view, self._send = view, send
         self.trials = [
-            (trial, push_button(trial.label, partial(self._try, trial))) for trial in about.trials
+            (trial, push_button(trial.label, partial(self._run_trial, trial)))
+            for trial in about.trials
         ]
-        parts: list[QWidget] = [_words(about.text), *self.formulas]
+        parts: list[QWidget] = [_make_text_label(about.text), *self.formulas]
         if about.symbols:
-            parts.append(_words(about.symbols, "small"))
+            parts.append(_make_text_label(about.symbols, "small"))
         if about.source:
-            parts.append(_words(f"Source: {about.source}", "small"))
+            parts.append(_make_text_label(f"Source: {about.source}", "small"))
         if about.computed:
-            parts += [plain_label("How it is computed", "heading"), _words(about.computed)]
+            parts += [
+                plain_label("How it is computed", "heading"),
+                _make_text_label(about.computed),
+            ]
         if self.trials:
             parts.append(plain_label("What to try next", "heading"))
         for trial, button in self.trials:
-            parts += [button, _words(trial.watch, "small")]
+            parts += [button, _make_text_label(trial.watch, "small")]
         column(*parts, 1, into=self, margins=(16, 4, 16, 16), spacing=12)
         self.set_theme(theme)
-        self.refresh()
+        self.refresh_trials()
 
-    def refresh(self) -> None:
+    def refresh_trials(self) -> None:
         view = self._view()
         for trial, button in self.trials:
             possible = bool(trial.commands(view))
@@ -70,12 +74,12 @@ class AboutPage(QWidget):
         for formula in self.formulas:
             formula.set_theme(theme)
 
-    def _try(self, trial: Trial, _checked: bool = False) -> None:
+    def _run_trial(self, trial: Trial, _checked: bool = False) -> None:
         for command in trial.commands(self._view()):
             self._send(command)
 
 
-def _words(text: str, role: str = "") -> QLabel:
+def _make_text_label(text: str, role: str = "") -> QLabel:
     label = QLabel(label_html(text))
     label.setProperty("role", role or None)
     label.setTextFormat(Qt.TextFormat.RichText)  # trusted: escaped by html()

@@ -38,8 +38,8 @@ class ChangesPage(QFrame):
         self.list.setWordWrap(True)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.itemClicked.connect(lambda item: self._go_to_step(item.data(_STEP)))
-        self.list.currentItemChanged.connect(lambda *_: self._show())
-        self.back = push_button("Undo to here", self._back, "primary")
+        self.list.currentItemChanged.connect(lambda *_: self._update_buttons())
+        self.back = push_button("Undo to here", self._undo_to_selected, "primary")
         self.only = push_button(
             "", lambda: self._send(UndoSetting()), about="Keep the current weights."
         )
@@ -61,34 +61,34 @@ class ChangesPage(QFrame):
             margins=(16, 8, 16, 12),
             spacing=8,
         )
-        self._fill()
+        self._fill_list()
 
     def on_event(self, event: Event, state: RunState) -> None:
         diverged = state.diverged is not None
         if (state.changes, diverged) != (self._listed, self._diverged):
             self._listed, self._diverged = state.changes, diverged
-            self._fill()
+            self._fill_list()
         self.setEnabled(state.has_run)
 
     def set_theme(self, theme: Theme) -> None:
         """Refill the list in the theme's number format; its colours are the window's."""
-        self._fill()
+        self._fill_list()
 
-    def _fill(self) -> None:
+    def _fill_list(self) -> None:
         listed = self._listed or ChangesListed()
         self.list.clear()
         undone = [(-offset, change) for offset, change in enumerate(listed.undone, start=1)]
         done = [(offset, change) for offset, change in enumerate(reversed(listed.done), start=1)]
         for offset, change in (*reversed(undone), *done):
-            self._add(offset, change)
+            self._add_change(offset, change)
         has_changes = bool(self.list.count())
         self.list.setVisible(has_changes)
         self.nothing.setVisible(not has_changes)
         self.only.setVisible(bool(listed.last_setting) and not self._diverged)
         self.only.setText(f"Revert {listed.last_setting} only")
-        self._show()
+        self._update_buttons()
 
-    def _add(self, place: int, one: ListedChange) -> None:
+    def _add_change(self, place: int, one: ListedChange) -> None:
         text = with_chosen_numbers(f"step {one.step:,}  {one.what}")
         item = QListWidgetItem(text if place > 0 else f"{text} (undone)")
         item.setData(_PLACE, place)
@@ -100,12 +100,12 @@ class ChangesPage(QFrame):
             item.setFont(font)
         self.list.addItem(item)
 
-    def _show(self) -> None:
+    def _update_buttons(self) -> None:
         item = self.list.currentItem()
         self.back.setEnabled(item is not None)
         undone = item is not None and item.data(_PLACE) < 0
         self.back.setText("Redo to here" if undone else "Undo to here")
 
-    def _back(self) -> None:
+    def _undo_to_selected(self) -> None:
         if (item := self.list.currentItem()) is not None:
             self._send(UndoMany(item.data(_PLACE)))

@@ -77,10 +77,10 @@ class ComparePage(QFrame):
         self.regime = PickBox([("", "unchanged")])
         self.order = ListField("the order of the gate layers", "unchanged, or 2 1 3 …")
         self.value_input = PickBox(_INPUTS)
-        self.rate = _line("learning rate", "unchanged")
-        self.seed = _line("seed", "unchanged")
+        self.rate = _make_text_field("learning rate", "unchanged")
+        self.seed = _make_text_field("seed", "unchanged")
         self.pace = PickBox(_PACES)
-        self.start = push_button("Train a branch", self._start, "primary")
+        self.start = push_button("Train a branch", self._start_branch, "primary")
         about = "Stop the branch; it stays recorded and can be continued with File > Open run…"
         self.stop = push_button("Stop", lambda: send(StopBranch()), about=about)
         about = "Show the branch as B, on the same examples"
@@ -88,7 +88,7 @@ class ComparePage(QFrame):
         about = "Show the step chosen under 'from' as B, replacing the current B"
         self.compare_step = push_button(_A_STEP, self._compare_step, about=about)
         self.copy = push_button(
-            "Copy command", self._copy, about="Runs the branch without the window"
+            "Copy command", self._copy_command, about="Runs the branch without the window"
         )
         self.message = MessageLine()
         self.status = plain_label()
@@ -97,10 +97,10 @@ class ComparePage(QFrame):
         self.table = DifferenceTable(LIGHT)
         self.nothing = plain_label(_NONE, "muted")
         self._timer = QTimer(self, interval=RENEW)
-        self._timer.timeout.connect(self._tick)
+        self._timer.timeout.connect(self._on_timer)
         self._ticks = 0
         self._lay_out()
-        self._show()
+        self._update_branch()
 
     def on_event(self, event: Event, state: RunState) -> None:
         self.state = state
@@ -111,20 +111,20 @@ class ComparePage(QFrame):
                 self.message.end_refusal()
                 if event.phase == "starting":
                     self._send(ListCheckpoints())
-        self._show()
+        self._update_branch()
 
     def set_theme(self, theme: Theme) -> None:
         self.table.set_theme(theme)
 
-    def _tick(self) -> None:
+    def _on_timer(self) -> None:
         self._ticks += 1
         if self._ticks % LIST == 0 and self.state.has_run:
             self._send(ListCheckpoints())
-        self.renew()
+        self.update_numbers()
 
-    def renew(self) -> None:
+    def update_numbers(self) -> None:
         comparison, view = self.state.comparison, self._view()
-        self.origin.follow(self._cursor())
+        self.origin.follow_cursor(self._cursor())
         self._show_step()
         compared = comparison is not None and view.compared is not None
         self.table.setVisible(compared)
@@ -141,37 +141,37 @@ class ComparePage(QFrame):
         if self.state.has_run:
             self._send(ListCheckpoints())
         self._timer.start()
-        self.renew()
+        self.update_numbers()
 
     def hideEvent(self, event: QHideEvent) -> None:
         self._timer.stop()
-        self._hold(None)
+        self._hold_checkpoint(None)
         super().hideEvent(event)
 
-    def _start(self) -> None:
+    def _start_branch(self) -> None:
         try:
-            changes = self._changes()
+            changes = self._read_changes()
         except UserError as refusal:
             self.message.refuse(str(refusal))
             return
         self.message.end_refusal()
-        self._send(StartBranch(changes, self._step(), self.pace.value() == "full"))
+        self._send(StartBranch(changes, self._chosen_step(), self.pace.value() == "full"))
 
-    def _step(self) -> int | None:
+    def _chosen_step(self) -> int | None:
         """Return the chosen step, None for now; raise `UserError` if the run has no such step."""
-        step, latest = self.origin.step(), self._now
+        step, latest = self.origin.chosen_step(), self._latest_step
         if step is not None and step > latest:
             raise UserError(f"The run has steps 0 to {latest:,}.")
         return step
 
     @property
-    def _now(self) -> int:
+    def _latest_step(self) -> int:
         """The latest known step of the run."""
         listed = self.state.checkpoints
         steps = [] if listed is None else [step for step, _ in listed.checkpoints]
         return max([self._reached(), *steps])
 
-    def _hold(self, step: int | None) -> None:
+    def _hold_checkpoint(self, step: int | None) -> None:
         """Ask the engine to keep the checkpoint that a branch from `step` needs."""
         run = 0 if self.state.run is None else self.state.run.run
         held_step = None if self._held is None or self._held[0] != run else self._held[1]
@@ -184,11 +184,11 @@ class ComparePage(QFrame):
             self._send(CompareRun(self.state.branch.folder))
 
     def _compare_step(self) -> None:
-        step, listed = self._step(), self.state.checkpoints
+        step, listed = self._chosen_step(), self.state.checkpoints
         if step is not None and listed is not None and listed.nearest_step(step) == step:
             self._send(CompareRun(listed.folder, step))
 
-    def _changes(self) -> BranchChanges:
+    def _read_changes(self) -> BranchChanges:
         rate, seed = self.rate.text().strip(), self.seed.text().strip()
         chosen = self.value_input.value()
         known: dict[str, ValueInput] = {"image": "image", "ones": "ones", "random": "random"}
@@ -196,17 +196,17 @@ class ComparePage(QFrame):
             regime=self.regime.value(),
             wiring=tuple(layer - 1 for layer in self.order.value()),
             value_input=known.get(chosen),
-            learning_rate=_number(rate, "learning rate", float) if rate else None,
-            seed=int(_number(seed, "seed", int)) if seed else None,
+            learning_rate=_parse_number(rate, "learning rate", float) if rate else None,
+            seed=int(_parse_number(seed, "seed", int)) if seed else None,
         )
 
-    def _copy(self) -> None:
+    def _copy_command(self) -> None:
         if self.state.branch is not None:
             QApplication.clipboard().setText(self.state.branch.command)
 
-    def _show(self) -> None:
+    def _update_branch(self) -> None:
         branch = self.state.branch
-        self._offer()
+        self._offer_choices()
         trains = branch is not None and branch.is_training
         self.stop.setEnabled(trains)
         self.copy.setEnabled(branch is not None)
@@ -217,7 +217,7 @@ class ComparePage(QFrame):
         self.sharing.setText(branch.sharing.capitalize() + "." if branch and trains else "")
         self.sharing.setVisible(trains)
 
-    def _offer(self) -> None:
+    def _offer_choices(self) -> None:
         self.origin.offer_checkpoints(self.state.checkpoints)
         catalogue = self.state.catalogue
         if catalogue is not None and self.regime.count() == 1:
@@ -265,9 +265,9 @@ class ComparePage(QFrame):
         branch = state.branch
         step: int | None = None
         try:
-            step = self._step()
+            step = self._chosen_step()
             marks = self._view().marks
-            text = origin_in_words(step, self._now, listed, marks) if state.has_run else ""
+            text = origin_in_words(step, self._latest_step, listed, marks) if state.has_run else ""
             refused = False
         except UserError as refusal:
             text, refused = str(refusal), state.has_run
@@ -275,14 +275,14 @@ class ComparePage(QFrame):
         trains = branch is not None and branch.is_training
         self.start.setEnabled(state.has_run and not trains and not refused)
         if self.isVisible():
-            self._hold(step)
+            self._hold_checkpoint(step)
         exact = step is not None and listed is not None and listed.nearest_step(step) == step
         text = f"Compare with step {step:,}" if exact else _A_STEP
         self.compare_step.setText(with_chosen_numbers(text))
         self.compare_step.setEnabled(state.has_run and exact)
 
 
-def _line(name: str, hint: str) -> QLineEdit:
+def _make_text_field(name: str, hint: str) -> QLineEdit:
     field = QLineEdit()
     field.setPlaceholderText(hint)
     field.setAccessibleName(name)
@@ -290,7 +290,7 @@ def _line(name: str, hint: str) -> QLineEdit:
     return field
 
 
-def _number(text: str, name: str, kind: type[int] | type[float]) -> float:
+def _parse_number(text: str, name: str, kind: type[int] | type[float]) -> float:
     try:
         return kind(text.replace(",", "."))
     except ValueError:

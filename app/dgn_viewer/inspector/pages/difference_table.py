@@ -61,12 +61,12 @@ class DifferenceTable(QTableWidget):
                 notes[found.remark] = None
             if group or notes:
                 self._fill_group(title, group, tuple(notes))
-        self._fit()
+        self._fit_columns()
         self.set_theme(self._theme)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fit_columns()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -78,7 +78,7 @@ class DifferenceTable(QTableWidget):
                     tone = theme.muted if heading else theme.text
                     item.setForeground(QColor(theme.compared if column == 2 else tone))
 
-    def texts(self) -> list[tuple[str, ...]]:
+    def row_texts(self) -> list[tuple[str, ...]]:
         """Return the text of each row; a heading has a single text."""
         rows = []
         for row in range(self.rowCount()):
@@ -86,7 +86,7 @@ class DifferenceTable(QTableWidget):
             rows.append(tuple(item.text() for item in items if item is not None))
         return rows
 
-    def _fit(self) -> None:
+    def _fit_columns(self) -> None:
         """Fit columns to their text, at most to a number, and the height to all rows."""
         max_width = self.fontMetrics().horizontalAdvance(_WIDEST) + _PADDING
         for column in range(1, len(_COLUMNS)):
@@ -103,7 +103,7 @@ class DifferenceTable(QTableWidget):
         common = next(iter(steps)) if len(steps) == 1 else ""
         self._fill_line(f"{title} · {common}" if common else title, bold=True)
         for difference in group:
-            self._fill(difference, with_step=not common)
+            self._fill_row(difference, with_step=not common)
         for note in notes:
             self._fill_line(note)
 
@@ -118,7 +118,7 @@ class DifferenceTable(QTableWidget):
         self.setItem(row, 0, item)
         self.setSpan(row, 0, 1, len(_COLUMNS))
 
-    def _fill(self, one: Difference, with_step: bool) -> None:
+    def _fill_row(self, one: Difference, with_step: bool) -> None:
         row = self.rowCount()
         self.insertRow(row)
         about = ". ".join(filter(None, (f"{one.name}: {one.a} → {one.b}", one.where, one.why)))

@@ -104,20 +104,24 @@ class ExamplesPage(QFrame):
         self._class_place = QWidget()
         self.of_class = ElidedBox("Examples of")
         self.of_class.setAccessibleName("Class of the examples to choose from")
-        self.of_class.activated.connect(lambda _: self._list(0))
+        self.of_class.activated.connect(lambda _: self._list_examples(0))
         self.grid = ExampleGrid()
-        self.grid.toggled.connect(self._toggle)
-        self.before = push_button("‹", lambda: self._list(self._first - AT_ONCE), about="Previous")
-        self.after = push_button("›", lambda: self._list(self._first + AT_ONCE), about="Next")
+        self.grid.toggled.connect(self._toggle_example)
+        self.before = push_button(
+            "‹", lambda: self._list_examples(self._first - AT_ONCE), about="Previous"
+        )
+        self.after = push_button(
+            "›", lambda: self._list_examples(self._first + AT_ONCE), about="Next"
+        )
         self.place = plain_label()
         self.canvas: DrawingCanvas | None = None
         self._canvas_place = QWidget()
         self.why = plain_label()
         self.why.setWordWrap(True)
-        self.clear = push_button("Clear", self._clear, about="Remove the drawn example")
+        self.clear = push_button("Clear", self._clear_drawing, about="Remove the drawn example")
         self._lay_out()
-        self._make_for_data()
-        self._show()
+        self._make_data_widgets()
+        self._update_widgets()
 
     def on_event(self, event: Event, state: RunState) -> None:
         self.state = state
@@ -128,14 +132,14 @@ class ExamplesPage(QFrame):
                 old_class = None if self._shown is None else self._shown.probe_set.class_names[:1]
                 is_other_data, self._shown = old_class != event.probe_set.class_names[:1], event
                 if is_other_data:
-                    self._make_for_data()
+                    self._make_data_widgets()
                 if self._drawing and event.probe_set.drawn:
                     self._light((len(event.probe_set.indices) - 1,))
                 self._drawing = False
             case ExamplesListed():
                 self._first, self._total = event.first, event.total
                 self.grid.show_examples(event.found)
-        self._show()
+        self._update_widgets()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -145,51 +149,51 @@ class ExamplesPage(QFrame):
 
     # User actions
 
-    def _choice(self) -> ProbeChoice:
+    def _probe_choice(self) -> ProbeChoice:
         return ProbeChoice.parse(self.state.probe_set)
 
-    def _choose(self, choice: ProbeChoice) -> None:
+    def _send_choice(self, choice: ProbeChoice) -> None:
         self._send(ChooseProbeSet(str(choice)))
 
     def _choose_classes(self) -> None:
         names = [name for name, button in self.classes.items() if button.isChecked()]
         indices = tuple(str(list(self.classes).index(name)) for name in names)
         is_all = len(indices) in (0, len(self.classes))
-        self._choose(replace(self._choice(), rows=(), classes=() if is_all else indices))
+        self._send_choice(replace(self._probe_choice(), rows=(), classes=() if is_all else indices))
 
-    def _toggle(self, at: int) -> None:
-        rows = set(self._rows())
+    def _toggle_example(self, at: int) -> None:
+        rows = set(self._probe_rows())
         rows ^= {at}
-        self._choose(replace(self._choice(), classes=(), rows=tuple(sorted(rows))))
+        self._send_choice(replace(self._probe_choice(), classes=(), rows=tuple(sorted(rows))))
 
-    def _rows(self) -> tuple[int, ...]:
+    def _probe_rows(self) -> tuple[int, ...]:
         """Return the training examples in the probe set."""
         if self._shown is None:
             return ()
         probe_set = self._shown.probe_set
         return probe_set.indices[: len(probe_set.indices) - probe_set.drawn]
 
-    def _list(self, first: int) -> None:
+    def _list_examples(self, first: int) -> None:
         label = self.of_class.currentIndex() - 1
         self._send(ListExamples(label, max(first, 0), AT_ONCE))
 
-    def _draw(self) -> None:
+    def _send_drawing(self) -> None:
         if self.canvas is None or self._shown is None:
             return
         pixels = np.broadcast_to(self.canvas.pixels(), self._shown.one)
         self._drawing = True
-        self._choose(replace(self._choice(), drawn=(pack_pixels(pixels),)))
+        self._send_choice(replace(self._probe_choice(), drawn=(pack_pixels(pixels),)))
 
-    def _clear(self) -> None:
+    def _clear_drawing(self) -> None:
         if self.canvas is not None:
             self.canvas.show_pixels(0 * self.canvas.pixels())
-        self._choose(replace(self._choice(), drawn=()))
+        self._send_choice(replace(self._probe_choice(), drawn=()))
 
     # Contents
 
-    def _show(self) -> None:
+    def _update_widgets(self) -> None:
         count = len(self._shown.probe_set.indices) if self._shown is not None else 0
-        choice = self._choice()
+        choice = self._probe_choice()
         ready = self.state.run is not None and self.state.recorded is None
         text = f"{count:,} examples: {choice.in_words}." if count else "There is no run."
         if not ready and count:
@@ -199,14 +203,14 @@ class ExamplesPage(QFrame):
         self.setEnabled(ready)
         for index, button in enumerate(self.classes.values()):
             button.setChecked(str(index) in choice.classes)
-        self.grid.choose(frozenset(self._rows()))
+        self.grid.choose(frozenset(self._probe_rows()))
         last = min(self._first + AT_ONCE, self._total)
         self.place.setText(f"{self._first + 1:,} to {last:,} of {self._total:,}")
         self.before.setEnabled(self._first > 0)
         self.after.setEnabled(last < self._total)
         self.clear.setEnabled(bool(choice.drawn))
 
-    def _make_for_data(self) -> None:
+    def _make_data_widgets(self) -> None:
         """Create the class buttons and a canvas of the size of an example."""
         if self._shown is None:
             return
@@ -216,7 +220,7 @@ class ExamplesPage(QFrame):
         self.of_class.clear()
         self.of_class.addItems(["all classes", *(f"class {name}" for name in names)])
         self._make_canvas(self._shown.one)
-        self._list(0)
+        self._list_examples(0)
 
     def _fill_classes(self, names: tuple[str, ...]) -> None:
         for button in self.classes.values():
@@ -249,11 +253,11 @@ class ExamplesPage(QFrame):
             return
         self.canvas = DrawingCanvas(*one[1:])
         self.canvas.set_theme(self._theme)
-        self.canvas.drawn.connect(self._draw)
+        self.canvas.drawn.connect(self._send_drawing)
         layout = self._canvas_place.layout()
         assert layout is not None
         layout.addWidget(self.canvas)
-        if drawn := self._choice().drawn:
+        if drawn := self._probe_choice().drawn:
             try:
                 self.canvas.show_pixels(unpack_pixels(drawn[-1], one).max(axis=0))
             except UserError:  # drawn for other data, and refused by the engine
@@ -262,7 +266,7 @@ class ExamplesPage(QFrame):
     def _lay_out(self) -> None:
         balanced = push_button(
             "Balanced set",
-            partial(self._choose, ProbeChoice()),
+            partial(self._send_choice, ProbeChoice()),
             about="The same number per class, chosen by the seed",
         )
         misclassified = push_button(

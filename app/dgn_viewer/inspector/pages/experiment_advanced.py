@@ -41,15 +41,15 @@ class ExperimentAdvanced(Collapsible):
         self.devices.setPlaceholderText("all GPUs")
         self.devices.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
         page = QWidget()
-        column(self._rows(entry), into=page)
+        column(self._make_rows(entry), into=page)
         super().__init__("Advanced", page)
         self.button.toggled.connect(self._show_changed)
 
-    def put_into(self, request: ReproduceRequest) -> ReproduceRequest:
+    def add_to_request(self, request: ReproduceRequest) -> ReproduceRequest:
         """Return the request with these settings; raise `UserError` for invalid rates."""
         return replace(
             request,
-            steps=self.steps.rates(),
+            steps=self.steps.learning_rates(),
             augmentation=self.augmentation.value(),
             seed_start=self.seed_start.value(),
             train_limit=self.train_limit.value(),
@@ -59,7 +59,7 @@ class ExperimentAdvanced(Collapsible):
             devices=self.devices.text().strip(),
         )
 
-    def _rows(self, entry: ExperimentEntry) -> Section:
+    def _make_rows(self, entry: ExperimentEntry) -> Section:
         rows = Section()
         rows.add(
             "learning rates",
@@ -107,7 +107,7 @@ class RatesField(QLineEdit):
         self.setPlaceholderText("default")
         self.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
 
-    def rates(self) -> tuple[float, ...]:
+    def learning_rates(self) -> tuple[float, ...]:
         """Return the learning rates; raise `UserError` if the text is not a list of them."""
         parts = self.text().replace(",", " ").split()
         try:

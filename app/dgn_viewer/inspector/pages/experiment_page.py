@@ -38,8 +38,8 @@ class ExperimentPage(QWidget):
         self.entry = entry
         self.title = entry.title
         self._start = start
-        self.quick = QRadioButton(f"quick: {_cost(entry.quick_cost)}")
-        self.full = QRadioButton(f"paper scale: {_cost(entry.full_cost)}")
+        self.quick = QRadioButton(f"quick: {_describe_cost(entry.quick_cost)}")
+        self.full = QRadioButton(f"paper scale: {_describe_cost(entry.full_cost)}")
         self.quick.setToolTip("Scaled down as described in the report; time on two CPU cores")
         self.full.setToolTip("Time on one CPU core; a GPU is much faster")
         self.quick.setChecked(True)
@@ -56,16 +56,16 @@ class ExperimentPage(QWidget):
         self.data = PickBox([("", "default"), *available])
         self.workers = IntegerField(0, 64, zero="as many as fit")
         self.advanced = ExperimentAdvanced(entry, catalogue)
-        self.begin = push_button("Start", self._begin, "primary")
+        self.begin = push_button("Start", self._start_experiment, "primary")
         self.message = MessageLine()
         self._busy = ""
         self._lay_out()
         self.message.end_with_edits_in(self)
         for field in self.findChildren(NumberEntry):
-            field.refused.connect(self._allow)
+            field.refused.connect(self._update_start_button)
         self.show_busy(busy)
 
-    def request(self) -> ReproduceRequest:
+    def make_request(self) -> ReproduceRequest:
         request = ReproduceRequest(
             self.entry.id,
             scale="full" if self.full.isChecked() else "quick",
@@ -76,23 +76,23 @@ class ExperimentPage(QWidget):
             workers=self.workers.value(),
             only=self.rows.value(),
         )
-        return self.advanced.put_into(request)
+        return self.advanced.add_to_request(request)
 
     def show_busy(self, busy: str) -> None:
         """Show why no experiment can start now; '' if one can."""
         self._busy = busy
         self.message.say(busy, "refused")
-        self._allow()
+        self._update_start_button()
 
     def set_theme(self, theme: Theme) -> None:
         self.advanced.set_theme(theme)
 
-    def _allow(self) -> None:
+    def _update_start_button(self) -> None:
         self.begin.setEnabled(not (self._busy or problem_in(self)))
 
-    def _begin(self) -> None:
+    def _start_experiment(self) -> None:
         try:
-            problem = self._start(self.entry, self.request())
+            problem = self._start(self.entry, self.make_request())
         except UserError as refusal:
             problem = str(refusal)
         self.message.refuse(problem)
@@ -128,5 +128,5 @@ class ExperimentPage(QWidget):
         column((scrolling(form), 1), foot, into=self, spacing=0)
 
 
-def _cost(words: str) -> str:
+def _describe_cost(words: str) -> str:
     return words if words == "not measured" else f"about {words}"

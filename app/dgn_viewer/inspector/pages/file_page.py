@@ -72,44 +72,44 @@ class FilePage(QWidget):
         self.listed = listed
         self._send = send
         self.uses = {use.purpose: QRadioButton(f"{use.title} {use.where}") for use in USES}
-        self.warning = plain_label(_warning(listed), "refused", selectable=True)
+        self.warning = plain_label(_loading_warning(listed), "refused", selectable=True)
         self.verdict, self.hint = MessageLine(), plain_label(role="small")
         self.table = MatchTable(listed.matches, theme, listed.tensors)
-        self.table.picked.connect(self._pick)
+        self.table.picked.connect(self._pick_tensors)
         self.pick = QCheckBox("Pick tensors manually")
         self.pick.setToolTip("For each layer, choose a tensor with its shape")
-        self.pick.toggled.connect(self._show)
+        self.pick.toggled.connect(self._update_widgets)
         self.restart_value = QCheckBox("Reinitialise the value network")
         self.restart_value.setChecked(True)
         self.restart_value.setToolTip(
             "Draw new initial weights, so that it learns with these gates from the start"
         )
         self.data = NetworkData(data, now or DataConfig(), theme)
-        self.data.changed.connect(self._check)
+        self.data.changed.connect(self._check_network)
         self.reading = ReadingSection()
-        self.reading.said.connect(self._say_reading)
+        self.reading.said.connect(self._send_reading)
         # Keyed by the data they were tried on; None stands for the data of the run.
         self._readings: dict[DataConfig | None, tuple[FittingReading, ...]] = {}
-        self._first = self._asked = self._filled_in()  # the data that the engine checks
+        self._first = self._asked = self._filled_data()  # the data that the engine checks
         self._answer: FileUseCheck | None = listed.network  # the result, None while pending
-        self.go = push_button("", self._ask, "primary")
+        self.go = push_button("", self._send_use, "primary")
         self.with_biases = push_button(
             "Start a run with biases and copy them",
-            self._ask_with_biases,
+            self._send_use_with_biases,
             about="Ends the current run and starts the same network with biases at step 0",
         )
-        self.close_file = push_button("Close", self.leave)
+        self.close_file = push_button("Close", self.prepare_to_close)
         self._lay_out()
         for use in USES:
             self.uses[use.purpose].setToolTip(plain_tip(use.about))
-            self.uses[use.purpose].toggled.connect(self._chosen)
-        self.choose(first_use(listed))
+            self.uses[use.purpose].toggled.connect(self._on_purpose_toggled)
+        self.choose_purpose(first_use(listed))
 
     @property
     def purpose(self) -> Purpose:
         return next(use.purpose for use in USES if self.uses[use.purpose].isChecked())
 
-    def choose(self, purpose: Purpose) -> None:
+    def choose_purpose(self, purpose: Purpose) -> None:
         """Select a use, like pressing its button."""
         self.uses[purpose].setChecked(True)
 
@@ -118,26 +118,26 @@ class FilePage(QWidget):
         if listed.questions:  # otherwise the readings found before are still the alternatives
             self._readings.clear()
         self.listed = listed
-        same = self._filled_in() == self._first
+        same = self._filled_data() == self._first
         self._asked, self._answer = (self._first, listed.network) if same else (None, None)
-        self._refresh()  # the previous verdict was about other tensors
+        self._refresh_check()  # the previous verdict was about other tensors
 
     def on_event(self, event: Event) -> None:
         """Handle the engine's answers about the chosen data; ignore those about others."""
         match event:
             case NetworkChecked(ticket=self.listed.ticket, data=self._asked, network=answer):
                 self._answer = answer
-                self._show()
+                self._update_widgets()
             case ReadingsFound(ticket=self.listed.ticket, said=self.listed.reading):
                 self._readings[event.data] = event.readings
-                self._show()
+                self._update_widgets()
             case ReadingRefused(ticket=self.listed.ticket):
-                self._show()
-                self.reading.refuse(event.about, event.reason)
+                self._update_widgets()
+                self.reading.show_refusal(event.about, event.reason)
             case CheckProgress(ticket=self.listed.ticket) if self._answer is None:
-                self._say(f"{event.sentence.capitalize()} …", True)
+                self._show_verdict(f"{event.sentence.capitalize()} …", True)
 
-    def leave(self) -> None:
+    def prepare_to_close(self) -> None:
         """Ask the engine to release the file; the page closes on its answer."""
         self._send(CloseFile(self.listed.ticket))
 
@@ -145,63 +145,63 @@ class FilePage(QWidget):
         self.table.set_theme(theme)
         self.data.set_theme(theme)
 
-    def _filled_in(self) -> DataConfig | None:
+    def _filled_data(self) -> DataConfig | None:
         """Return the chosen data; None while they are incomplete."""
         try:
-            return self.data.config()
+            return self.data.read_data_config()
         except UserError:
             return None
 
-    def _check(self) -> None:
+    def _check_network(self) -> None:
         """Ask the engine whether the network accepts the chosen data, unless that is known."""
-        data = self._filled_in()
+        data = self._filled_data()
         if data is None or data != self._asked:
             self._asked, self._answer = data, None
             if data is not None:
                 self._send(CheckNetwork(self.listed.ticket, data))
-        self._show()
+        self._update_widgets()
 
-    def _offer(self) -> FileUseCheck:
+    def _current_check(self) -> FileUseCheck:
         """Return whether the file can be used as chosen, with a verdict."""
         if self.purpose != "network":
             return check_file_use(self.listed, self.purpose)
         if self._answer is not None:
             return self._answer
         try:
-            self.data.config()
+            self.data.read_data_config()
         except UserError as refusal:
             return FileUseCheck(False, str(refusal))
         return FileUseCheck(False, "Checking whether the network accepts these data…")
 
-    def _chosen(self, on: bool) -> None:
+    def _on_purpose_toggled(self, on: bool) -> None:
         if on:
-            offer = self._offer()
+            offer = self._current_check()
             self.table.show_matches(offer.matches, False)
-            pick_by_hand = (not offer.fits and self.table.alternatives()) or self.listed.picked
+            pick_by_hand = (not offer.fits and self.table.has_alternatives()) or self.listed.picked
             self.pick.setChecked(pick_by_hand)
-            self._refresh()
+            self._refresh_check()
 
-    def _refresh(self) -> None:
+    def _refresh_check(self) -> None:
         if self.purpose == "network" and self._answer is None:
-            self._check()
+            self._check_network()
         else:
-            self._show()
+            self._update_widgets()
 
-    def _show(self) -> None:
+    def _update_widgets(self) -> None:
         purpose, copies = self.purpose, self.purpose in ("gates", "weights")
-        offer = self._offer()
+        offer = self._current_check()
         use = next(use for use in USES if use.purpose == purpose)
         is_waiting = purpose == "network" and self._answer is None and self._asked is not None
         # Open questions are not a refusal yet.
         has_questions = bool(self.listed.questions) and not copies
-        self._say(offer.verdict, offer.fits or is_waiting or has_questions)
+        self._show_verdict(offer.verdict, offer.fits or is_waiting or has_questions)
         own_data = purpose != "network" or self._asked == self._first
         self.reading.show_readings(self._readings.get(None if own_data else self._asked))
         self.reading.show_listing(self.listed, copies)
         self.table.setVisible(copies and bool(offer.matches))
         self.table.show_matches(offer.matches, self.pick.isChecked())
         self.pick.setVisible(copies and bool(offer.matches))
-        self.pick.setEnabled(self.table.alternatives())
+        self.pick.setEnabled(self.table.has_alternatives())
         self.restart_value.setVisible(purpose == "gates")
         self.restart_value.setEnabled(offer.fits)
         self.data.setVisible(purpose == "network")
@@ -215,26 +215,26 @@ class FilePage(QWidget):
         self.hint.setText(f"{about}\n\n{offer.remarks}".strip())
         self.hint.setVisible(bool(self.hint.text()))
 
-    def _say(self, verdict: str, fits: bool) -> None:
+    def _show_verdict(self, verdict: str, fits: bool) -> None:
         self.verdict.say(verdict, "" if fits else "refused")
 
-    def _pick(self, names: tuple[str, ...]) -> None:
+    def _pick_tensors(self, names: tuple[str, ...]) -> None:
         missing = next((index for index, name in enumerate(names[:-1]) if not name), None)
         twice = next((name for name in names if name and names.count(name) > 1), "")
         if missing is not None:
             layer = check_file_use(self.listed, self.purpose).matches[missing].layer
-            self._say(f"Pick a tensor for {layer}.", False)
+            self._show_verdict(f"Pick a tensor for {layer}.", False)
         elif twice:
-            self._say(f"{twice} is picked for two layers.", False)
+            self._show_verdict(f"{twice} is picked for two layers.", False)
         else:
             self._send(PickTensors(self.listed.ticket, names))
         self.go.setEnabled(False)  # until the engine has matched them
 
-    def _say_reading(self, reading: FileReading) -> None:
+    def _send_reading(self, reading: FileReading) -> None:
         self._send(SayReading(self.listed.ticket, reading))
         self.go.setEnabled(False)  # until the engine has read it that way
 
-    def _ask(self) -> None:
+    def _send_use(self) -> None:
         ticket = self.listed.ticket
         match self.purpose:
             case "gates":
@@ -246,7 +246,7 @@ class FilePage(QWidget):
             case _:
                 self._send(InspectFile(ticket, self._asked))
 
-    def _ask_with_biases(self) -> None:
+    def _send_use_with_biases(self) -> None:
         ticket, restart = self.listed.ticket, self.restart_value.isChecked()
         if self.purpose == "gates":
             self._send(BeginWithBiases(ticket, "gates", restart_value=restart))
@@ -280,7 +280,7 @@ class FilePage(QWidget):
         layout.insertSpacing(layout.indexOf(count), 8)
 
 
-def _warning(listed: FileListed) -> str:
+def _loading_warning(listed: FileListed) -> str:
     """Return a warning with what Python would execute to load the file, or ''."""
     lines = describe_loading(listed.would_call, listed.would_look_up, listed.would_import)
     if not lines:

@@ -57,14 +57,14 @@ class MatchTable(QTableWidget):
         keep_boxes = len(matches) == len(self.boxes) and picking
         self._matches = tuple(matches)
         if not keep_boxes:
-            self._rebuild(picking)
-        self._fill()
+            self._rebuild_rows(picking)
+        self._fill_cells()
         self.set_theme(self._theme)
 
-    def alternatives(self) -> bool:
+    def has_alternatives(self) -> bool:
         """Return whether each layer except the last has a tensor of its shape."""
         rows = self._matches[:-1]
-        return bool(rows) and all(self._fitting(match) for match in rows)
+        return bool(rows) and all(self._fitting_tensors(match) for match in rows)
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -75,7 +75,7 @@ class MatchTable(QTableWidget):
                 assert item is not None  # every cell has been filled
                 item.setForeground(QColor(colour))
 
-    def _rebuild(self, picking: bool) -> None:
+    def _rebuild_rows(self, picking: bool) -> None:
         self.clearContents()  # its boxes go with the cells
         self.boxes = []
         self.setRowCount(len(self._matches))
@@ -84,33 +84,33 @@ class MatchTable(QTableWidget):
         self.verticalHeader().setDefaultSectionSize(row_height)
         if picking:
             for row, match in enumerate(self._matches):
-                self.setCellWidget(row, 3, self._box(match))
+                self.setCellWidget(row, 3, self._make_pick_box(match))
         visible_rows = min(len(self._matches), 12)
         self.setFixedHeight(
             self.horizontalHeader().sizeHint().height() + row_height * visible_rows + 4
         )
 
-    def _box(self, match: LayerMatch) -> PickBox:
-        names = [tensor.name for tensor in self._fitting(match)]
+    def _make_pick_box(self, match: LayerMatch) -> PickBox:
+        names = [tensor.name for tensor in self._fitting_tensors(match)]
         entries = [("", _NONE), *((name, self._short[name]) for name in names)]
         box = PickBox(entries, Qt.TextElideMode.ElideLeft)  # names differ at their ends
         for index, name in enumerate(names, start=1):
             box.setItemData(index, tip(name), Qt.ItemDataRole.ToolTipRole)
         box.pick(match.tensor if match.tensor in names else "")
         box.setAccessibleName(f"Tensor for {match.layer}")
-        box.activated.connect(lambda _: self.picked.emit(self.names()))
+        box.activated.connect(lambda _: self.picked.emit(self.picked_names()))
         self.boxes.append(box)
         return box
 
-    def names(self) -> tuple[str, ...]:
+    def picked_names(self) -> tuple[str, ...]:
         """Return the tensor picked for each layer; '' for none."""
         return tuple(box.value() for box in self.boxes)
 
-    def _fitting(self, match: LayerMatch) -> list[TensorInfo]:
+    def _fitting_tensors(self, match: LayerMatch) -> list[TensorInfo]:
         fits = (t for t in self._tensors if t.shape == match.needed and t.name in self._short)
         return list(fits)
 
-    def _fill(self) -> None:
+    def _fill_cells(self) -> None:
         for row, match in enumerate(self._matches):
             mark = "✓" if match.fits else "✗"
             shape = shape_text(match.found) if match.found is not None else "nothing"

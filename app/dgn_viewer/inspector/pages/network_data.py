@@ -58,9 +58,9 @@ class NetworkData(QWidget):
         self._pause.stop()
         self.set_theme(theme)
 
-    def config(self) -> DataConfig:
+    def read_data_config(self) -> DataConfig:
         """Return the data in the fields; raise `UserError` if a folder is missing."""
-        values = self.section.values(self._holds)
+        values = self.section.values(self._meets_conditions)
         values["normalise"] = self.normalise.value()
         run_data = replace(self._now, image_channels=0)  # the engine determines the channels
         if (values["name"], values["options"]) == (run_data.name, run_data.options):
@@ -74,12 +74,12 @@ class NetworkData(QWidget):
 
     def _on_data_set(self) -> None:
         """Update rows and options for another data set."""
-        self.section.show_rows(self._holds)
+        self.section.show_rows(self._meets_conditions)
         for field in self.section.options.fields.values():
             changes_of(field).connect(self._pause.start)
         self._pause.start()
 
-    def _holds(self, conditions: Conditions) -> bool:
+    def _meets_conditions(self, conditions: Conditions) -> bool:
         entry = self.section.entry
         return all(
             meets_condition(getattr(entry, key.removeprefix("dataset."), False), expected)

@@ -46,13 +46,13 @@ class OriginField(PickBox):
         self.setLineEdit(self.line)
         self.line.setPlaceholderText(NOW)
         self.line.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
-        self.line.textEdited.connect(self._choose)
+        self.line.textEdited.connect(self._on_step_edited)
         # A completer would turn '1' into '1,204' if that is in the list.
         self.setCompleter(None)  # type: ignore[arg-type]  # stub: None is allowed
-        self.activated.connect(self._choose)
+        self.activated.connect(self._on_step_edited)
         self.editTextChanged.connect(lambda _: self.moved.emit())
 
-    def step(self) -> int | None:
+    def chosen_step(self) -> int | None:
         """Return the step, None for now; raise `UserError` if the text is neither."""
         text = self.currentText().strip()
         if not text or text.lower() == NOW:
@@ -64,7 +64,7 @@ class OriginField(PickBox):
             raise UserError(f"'{text}' is not a step: type a step number or '{NOW}'.")
         return int(re.sub(r"[,\s]", "", match[1]))
 
-    def follow(self, cursor: int | None) -> None:
+    def follow_cursor(self, cursor: int | None) -> None:
         """Show the displayed past step (None for live), unless the user has chosen a step."""
         text = NOW if cursor is None else with_chosen_numbers(f"{cursor:,}")
         if not self._chosen and self.currentText() != text:
@@ -86,7 +86,7 @@ class OriginField(PickBox):
             self.line.setCursorPosition(cursor_position)
             self.blockSignals(False)
 
-    def _choose(self) -> None:
+    def _on_step_edited(self) -> None:
         self._chosen = True
         self.moved.emit()
 
@@ -120,7 +120,7 @@ def origin_in_words(
         if nearest is None
         else f"checkpoint of step {nearest:,}, then {steps}"
     )
-    return f"Step {step:,}: {source}{_time(repeated, listed)}{before}."
+    return f"Step {step:,}: {source}{_describe_time(repeated, listed)}{before}."
 
 
 def _changes_in_words(marks: Iterable[Mark]) -> str:
@@ -136,7 +136,7 @@ def _changes_in_words(marks: Iterable[Mark]) -> str:
     return f", before {' and '.join(dict.fromkeys(changes))}" if changes else ""
 
 
-def _time(steps: int, listed: CheckpointsListed | None) -> str:
+def _describe_time(steps: int, listed: CheckpointsListed | None) -> str:
     """Return ', about 2 s', or '' if the time per step is unknown."""
     seconds = steps * (0.0 if listed is None else listed.seconds_a_step)
     if not seconds:

@@ -27,7 +27,7 @@ def version_lines(torch_version: str) -> tuple[str, ...]:
         f"dgn-viewer {__version__}",
         f"torch {torch_version or '(loading…)'}",
         f"Qt {qVersion()}",
-        *(f"{name} {_version(name)}" for name in _PACKAGES),
+        *(f"{name} {_package_version(name)}" for name in _PACKAGES),
         f"Python {platform.python_version()}",
         platform.platform(),
     )
@@ -42,7 +42,7 @@ class ProgramPage(QWidget):
         super().__init__()
         lines = version_lines(torch_version)
         self.versions = plain_label("\n".join(lines), selectable=True)
-        self.copy = push_button("Copy", self._copy, about="Copy these versions")
+        self.copy = push_button("Copy", self._copy_versions, about="Copy these versions")
         papers = "\n\n".join(f"[{key}] {paper.whole}" for key, paper in PAPERS.items())
         column(
             plain_label("Train deep gated networks live and see what their gates know."),
@@ -62,11 +62,11 @@ class ProgramPage(QWidget):
     def set_theme(self, theme: Theme) -> None:
         """Do nothing: all colours come from the application."""
 
-    def _copy(self) -> None:
+    def _copy_versions(self) -> None:
         QGuiApplication.clipboard().setText(self.versions.text())
 
 
-def _version(package: str) -> str:
+def _package_version(package: str) -> str:
     from importlib.metadata import PackageNotFoundError, version  # scans installed packages
 
     try:

@@ -72,12 +72,12 @@ class ReadingSection(QWidget):
         self.about = plain_label(role="small")
         self.readings = QListWidget()
         self.readings_about = plain_label(role="small")
-        self.take = push_button("Use this reading", self._take_current)
+        self.take = push_button("Use this reading", self._use_current_reading)
         self.clear = push_button(
             "Clear", lambda: self.said.emit(FileReading()), about="Clear all fields"
         )
         self._lay_out()
-        self._connect()
+        self._connect_signals()
 
     def show_listing(self, listed: FileListed, copies: bool) -> None:
         """Show open and answered questions.
@@ -88,9 +88,9 @@ class ReadingSection(QWidget):
         """
         before = self._listed
         if before is None or (before.reading, before.ticket) != (listed.reading, listed.ticket):
-            self._fill(listed.reading)
+            self._fill_fields(listed.reading)
         self._listed, self._copies = listed, copies
-        self._show()
+        self._update_fields()
 
     def show_readings(self, readings: tuple[FittingReading, ...] | None) -> None:
         """Suggest these readings; None while they are being tried."""
@@ -102,9 +102,9 @@ class ReadingSection(QWidget):
             item = QListWidgetItem(printable(fitting_in_words(fitting)))
             item.setToolTip(tip(fitting.reading.command_options))
             self.readings.addItem(item)
-        self._show()
+        self._update_fields()
 
-    def refuse(self, about: Unsaid, reason: str) -> None:
+    def show_refusal(self, about: Unsaid, reason: str) -> None:
         """Show below a field why its value was refused."""
         field = self.fields[about]
         if isinstance(field, WordField):
@@ -113,7 +113,7 @@ class ReadingSection(QWidget):
             field.pick(getattr(self._listed.reading, about))
             self.about.setText(reason)
 
-    def reading(self) -> FileReading:
+    def collect_reading(self) -> FileReading:
         """Return the reading in the fields; raise `UserError` if one is invalid."""
         answered = FileReading() if self._listed is None else self._listed.reading
         activation = self.activation.value()
@@ -127,19 +127,19 @@ class ReadingSection(QWidget):
             activation=activation,
             geometry=self.convolutions.value(),
             batchnorm=batchnorm_place,
-            norm_eps=_epsilon(self.norm_eps.value()),
-            ignored=_names(self.ignored.value()),
-            order=_names(self.order.value()),
+            norm_eps=_parse_epsilon(self.norm_eps.value()),
+            ignored=_parse_names(self.ignored.value()),
+            order=_parse_names(self.order.value()),
             net=None if has_own_answer else answered.net,
         )
 
-    def _say(self) -> None:
+    def _emit_reading(self) -> None:
         try:
-            self.said.emit(self.reading())
+            self.said.emit(self.collect_reading())
         except UserError as refusal:
             self.norm_eps.refuse(str(refusal))
 
-    def _take_current(self) -> None:
+    def _use_current_reading(self) -> None:
         row_ = self.readings.currentRow()
         if self._readings and row_ >= 0:
             self.said.emit(self._readings[row_].reading)
@@ -148,9 +148,9 @@ class ReadingSection(QWidget):
         name = self.activation.value()
         if name:
             self.number.show_value(ACTIVATIONS[name][2])
-        self._say()
+        self._emit_reading()
 
-    def _fill(self, reading: FileReading) -> None:
+    def _fill_fields(self, reading: FileReading) -> None:
         name, _, number = reading.activation.partition(":")
         self.activation.pick(name)
         if name:
@@ -161,7 +161,7 @@ class ReadingSection(QWidget):
         self.order.show_value(",".join(reading.order))
         self.ignored.show_value(",".join(reading.ignored))
 
-    def _show(self) -> None:
+    def _update_fields(self) -> None:
         listed = self._listed
         if listed is None:
             return
@@ -222,17 +222,17 @@ class ReadingSection(QWidget):
             spacing=6,
         )
 
-    def _connect(self) -> None:
+    def _connect_signals(self) -> None:
         self.activation.activated.connect(self._on_activation)
-        self.number.chosen.connect(self._say)
-        self.batchnorm.activated.connect(self._say)
+        self.number.chosen.connect(self._emit_reading)
+        self.batchnorm.activated.connect(self._emit_reading)
         for field in (self.convolutions, self.norm_eps, self.order, self.ignored):
-            field.said.connect(self._say)
+            field.said.connect(self._emit_reading)
         self.readings.currentRowChanged.connect(lambda index: self.take.setEnabled(index >= 0))
-        self.readings.itemActivated.connect(self._take_current)
+        self.readings.itemActivated.connect(self._use_current_reading)
 
 
-def _epsilon(text: str) -> float | None:
+def _parse_epsilon(text: str) -> float | None:
     """Parse ε, None for an empty text; raise `UserError` if it is not a number."""
     if not text:
         return None
@@ -242,5 +242,5 @@ def _epsilon(text: str) -> float | None:
         raise UserError(f"'{text[:20]}' is not a number.") from None
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())

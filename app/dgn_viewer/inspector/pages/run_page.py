@@ -34,67 +34,67 @@ class RunPage(QFrame):
         self.state = RunState()
         self.awaiting = False
         self.form = RunForm()
-        self.start = push_button("Start run", self._start, "primary")
+        self.start = push_button("Start run", self._start_run, "primary")
         about = "Fill in the settings of the displayed run at the displayed step"
-        self.as_now = push_button("Use current", self._fill_as_now, about=about)
+        self.as_now = push_button("Use current", self._fill_from_run, about=about)
         self.message = MessageLine()
         self.message.end_with(self.form.changed)
         self.estimate = MessageLine()  # cost of the run in the form
         self._estimated: RunConfig | None = None  # configuration of the last request
         self._pause = QTimer(self, singleShot=True, interval=PAUSE)
         self._pause.timeout.connect(self.ask_estimate)
-        self.form.changed.connect(self._on_filled)
+        self.form.changed.connect(self._on_form_edited)
         self._lay_out()
-        self._show()
+        self._update_buttons()
 
     def on_event(self, event: Event, state: RunState) -> None:
         first = self.state.run is None
         self.state = state
         match event:
             case EngineReady(catalogue=catalogue):
-                self.form.offer(catalogue)
-                self.form.fill(RunConfig())
+                self.form.offer_catalogue(catalogue)
+                self.form.show_config(RunConfig())
             case RunStarted():
-                self._answered("")
+                self._on_answer("")
                 if first:
-                    self.form.fill(event.config)
+                    self.form.show_config(event.config)
             case Refused(reason=reason) if self.awaiting:
-                self._answered(use_form_names(reason))
+                self._on_answer(use_form_names(reason))
                 if self.estimate.property("role") == "refused":  # it has the same message
                     self.estimate.say("")
             case Failed(what=what) if self.awaiting:
-                self._answered(f"{what}.")
+                self._on_answer(f"{what}.")
             case Working() if self.awaiting:
                 self.message.say(event.sentence)
             case RunEstimated(config=config) if config is not None and config == self._estimated:
                 role = "refused" if event.refusal else "muted"
                 self.estimate.say(use_form_names(event.sentence), role)
-        self._show()
+        self._update_buttons()
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
         self.state = state
         text = "Use current" if past is None else f"Use step {past:,}"
         self.as_now.setText(with_chosen_numbers(text))
-        self._show()
+        self._update_buttons()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._on_filled()
+        self._on_form_edited()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self._pause.stop()
 
-    def _on_filled(self) -> None:
+    def _on_form_edited(self) -> None:
         """Request an estimate shortly after the last edit."""
-        self._show()
+        self._update_buttons()
         if self.isVisible():
             self._pause.start()
 
     def ask_estimate(self) -> None:
         """Request an estimate of the run in the form."""
         try:
-            self._estimated = self.form.config()
+            self._estimated = self.form.read_run_config()
         except UserError:  # reported by Start, or by the field
             self._estimated = None
             self.estimate.say("")
@@ -105,29 +105,29 @@ class RunPage(QFrame):
     def set_theme(self, theme: Theme) -> None:
         self.form.set_theme(theme)
 
-    def _start(self) -> None:
+    def _start_run(self) -> None:
         try:
-            config = self.form.config()
+            config = self.form.read_run_config()
         except UserError as refusal:
             self.message.refuse(use_form_names(refusal.sentence))
             return
         self.awaiting = True
         self.message.say("Starting…")
-        self._show()
+        self._update_buttons()
         self._send(StartRun(config))
 
-    def _answered(self, complaint: str) -> None:
+    def _on_answer(self, complaint: str) -> None:
         self.awaiting = False
         self.message.say("")
         self.message.refuse(complaint)
 
-    def _fill_as_now(self) -> None:
+    def _fill_from_run(self) -> None:
         config = self.state.current_config()
         if config is not None:
-            self.form.fill(config)
+            self.form.show_config(config)
             self.message.say("")
 
-    def _show(self) -> None:
+    def _update_buttons(self) -> None:
         self.form.setEnabled(self.state.is_ready)
         valid = not self.form.problem
         self.start.setEnabled(self.state.is_ready and not self.awaiting and valid)

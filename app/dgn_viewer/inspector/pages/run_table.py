@@ -76,7 +76,7 @@ def trouble_in_words(run: RecordedRun) -> str:
     return run.trouble.removesuffix(".") or repair
 
 
-def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
+def describe_run(run: RecordedRun, now: float) -> tuple[str, str]:
     """Return headline and status: ('DL · fc · digits · seed 0', 'stopped at step 1,200 · …')."""
     if run.status == "damaged":
         return run.name, f"damaged: {trouble_in_words(run)}"
@@ -114,20 +114,22 @@ class RunTable(QAbstractTableModel):
         self._now = now
         if same_folders:
             self.runs = runs
-            self._changed()
+            self._emit_all_changed()
         else:
             self.beginResetModel()
             self.runs = runs
             self.endResetModel()
         listed_folders = {run.folder for run in runs}
-        self._tick(tuple(folder for folder in self.ticked if folder in listed_folders))
+        self._set_ticked_folders(
+            tuple(folder for folder in self.ticked if folder in listed_folders)
+        )
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
-        self._changed()
+        self._emit_all_changed()
 
     def untick_all(self) -> None:
-        self._tick(())
+        self._set_ticked_folders(())
 
     # Qt
 
@@ -149,7 +151,7 @@ class RunTable(QAbstractTableModel):
             case Qt.ItemDataRole.ToolTipRole:
                 return column.about or None
             case Qt.ItemDataRole.TextAlignmentRole:
-                return _side(column)
+                return _cell_alignment(column)
         return None
 
     def flags(self, index: Index) -> Qt.ItemFlag:
@@ -163,7 +165,7 @@ class RunTable(QAbstractTableModel):
         if role == SORT:
             return column.key(run)
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _side(column)
+            return _cell_alignment(column)
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
             is_known = run.status != "damaged" or column.title in (
                 "name",
@@ -176,8 +178,8 @@ class RunTable(QAbstractTableModel):
                 text = printable_name(text)
             return rewrite_numbers(text, self._theme.numbers) if column.number else text
         if role == Qt.ItemDataRole.ToolTipRole:
-            return tip(self._about(run, index.column()))
-        return self._of_tick(run, role) if index.column() == NAME else None
+            return tip(self._tooltip_text(run, index.column()))
+        return self._tick_data(run, role) if index.column() == NAME else None
 
     def setData(self, index: Index, value: object, role: int = Qt.ItemDataRole.EditRole) -> bool:
         """Set a tick, or request a new name, which is shown once the engine has confirmed it."""
@@ -192,13 +194,13 @@ class RunTable(QAbstractTableModel):
 
     # Private
 
-    def _about(self, run: RecordedRun, column: int) -> str:
+    def _tooltip_text(self, run: RecordedRun, column: int) -> str:
         if column == NOTES and run.notes:
             return run.notes
-        headline, status = words_of(run, self._now)
+        headline, status = describe_run(run, self._now)
         return f"{headline}, {status}. {run.folder}"
 
-    def _of_tick(self, run: RecordedRun, role: int) -> object:
+    def _tick_data(self, run: RecordedRun, role: int) -> object:
         ticked = run.folder in self.ticked
         if role == Qt.ItemDataRole.CheckStateRole:
             return Qt.CheckState.Checked if ticked else Qt.CheckState.Unchecked
@@ -206,7 +208,9 @@ class RunTable(QAbstractTableModel):
             return QColor(self._theme.role_colour(OVERLAYS[self.ticked.index(run.folder)]))
         if role == Qt.ItemDataRole.AccessibleTextRole:
             overlaid = ", curves overlaid" if ticked else ""
-            return printable(f"{run.shown_name}, {', '.join(words_of(run, self._now))}{overlaid}")
+            return printable(
+                f"{run.shown_name}, {', '.join(describe_run(run, self._now))}{overlaid}"
+            )
         return None
 
     def _set_ticked(self, run: RecordedRun, ticked: bool) -> bool:
@@ -217,16 +221,16 @@ class RunTable(QAbstractTableModel):
         if ticked and run.status == "damaged":
             self.refused.emit(f"{run.shown_name} is damaged: its curves cannot be read.")
             return False
-        self._tick((*others, run.folder) if ticked else others)
+        self._set_ticked_folders((*others, run.folder) if ticked else others)
         return True
 
-    def _tick(self, folders: tuple[str, ...]) -> None:
+    def _set_ticked_folders(self, folders: tuple[str, ...]) -> None:
         if folders != self.ticked:
             self.ticked = folders
-            self._changed()
+            self._emit_all_changed()
             self.ticked_changed.emit(folders)
 
-    def _changed(self) -> None:
+    def _emit_all_changed(self) -> None:
         if self.runs:
             last = self.index(len(self.runs) - 1, len(COLUMNS) - 1)
             self.dataChanged.emit(self.index(0, 0), last)
@@ -242,7 +246,7 @@ class RunFilter(QSortFilterProxyModel):
         self.setSortRole(SORT)
         self.setSourceModel(source)
 
-    def search(self, text: str) -> None:
+    def set_search_words(self, text: str) -> None:
         search_words = tuple(text.casefold().split())
         if search_words != self._words:
             self._words = search_words
@@ -257,6 +261,6 @@ class RunFilter(QSortFilterProxyModel):
         return all(word in text for word in self._words)
 
 
-def _side(column: RunColumn) -> Qt.AlignmentFlag:
+def _cell_alignment(column: RunColumn) -> Qt.AlignmentFlag:
     side = Qt.AlignmentFlag.AlignRight if column.number else Qt.AlignmentFlag.AlignLeft
     return side | Qt.AlignmentFlag.AlignVCenter

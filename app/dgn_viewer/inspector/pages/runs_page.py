@@ -38,8 +38,8 @@ from dgn_viewer.inspector.pages.run_table import (
     NAME,
     RunFilter,
     RunTable,
+    describe_run,
     trouble_in_words,
-    words_of,
 )
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -84,7 +84,7 @@ class RunsView(QTableView):
 
     def show_runs(self, runs: tuple[RecordedRun, ...]) -> None:
         """Show these runs, keeping the current one if possible, else selecting the first."""
-        selected_run = self.current()
+        selected_run = self.current_run()
         self.runs.show_runs(runs, time.time())
         for index, item in enumerate(COLUMNS):
             if item.number:  # never elide a number
@@ -92,32 +92,32 @@ class RunsView(QTableView):
                 self.setColumnWidth(index, max(self.columnWidth(index), width))
         listed_folders = {run.folder for run in self.runs.runs}
         if selected_run is not None and selected_run.folder in listed_folders:
-            self.choose(selected_run.folder)
+            self.choose_run(selected_run.folder)
         else:
             self.choose_first()
 
-    def search(self, text: str) -> None:
-        self.shown.search(text)
+    def filter_rows(self, text: str) -> None:
+        self.shown.set_search_words(text)
         if not self.currentIndex().isValid():
             self.choose_first()
 
-    def current(self) -> RecordedRun | None:
+    def current_run(self) -> RecordedRun | None:
         index = self.shown.mapToSource(self.currentIndex())
         return self.runs.runs[index.row()] if index.isValid() else None
 
-    def selected(self) -> tuple[RecordedRun, ...]:
+    def selected_runs(self) -> tuple[RecordedRun, ...]:
         """Return the selected runs, from top to bottom."""
         rows = self.selectionModel().selectedRows(NAME)
         pairs = sorted((index.row(), self.shown.mapToSource(index).row()) for index in rows)
         return tuple(self.runs.runs[source] for _, source in pairs)
 
-    def choose(self, folder: str) -> None:
+    def choose_run(self, folder: str) -> None:
         """Select this run, unless it is filtered out."""
         for row_index, run in enumerate(self.runs.runs):
             if run.folder == folder:
                 index = self.shown.mapFromSource(self.runs.index(row_index, NAME))
                 current = self.currentIndex().row() == index.row()
-                selected = bool(self.selected())  # a model reset clears the selection
+                selected = bool(self.selected_runs())  # a model reset clears the selection
                 if index.isValid() and not (current and selected):
                     self.setCurrentIndex(index)
 
@@ -130,7 +130,7 @@ class RunsView(QTableView):
         if index.isValid():
             self.edit(index.siblingAtColumn(NAME))
 
-    def tick_current(self) -> None:
+    def toggle_current_tick(self) -> None:
         """Tick or untick the current run, to overlay its curves or remove them."""
         index = self.currentIndex()
         if index.isValid():
@@ -154,10 +154,10 @@ class NotesField(QPlainTextEdit):
         self.setTabChangesFocus(True)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        self.keep()
+        self.save_notes()
         super().focusOutEvent(event)
 
-    def keep(self) -> None:
+    def save_notes(self) -> None:
         """Send edited notes to the engine."""
         run, text = self._noted, self.toPlainText().strip()
         if run is not None and text != run.notes:
@@ -172,7 +172,7 @@ class NotesField(QPlainTextEdit):
         """Show the notes of a run; edits in progress for the same run are kept."""
         before = self._noted
         if run is None or before is None or run.folder != before.folder:
-            self.keep()
+            self.save_notes()
             self._noted = run
             self.setPlainText(run.notes if run is not None else "")
         elif self.toPlainText().strip() == before.notes:
@@ -197,12 +197,12 @@ class DeleteQuestion(QWidget):
         self._runs: tuple[RecordedRun, ...] = ()
         self._for_good = False
         self.sentence = plain_label()
-        self.yes = push_button("Delete", self._delete)
-        self.no = push_button("Cancel", self._forget)
+        self.yes = push_button("Delete", self._delete_runs)
+        self.no = push_button("Cancel", self._dismiss_question)
         column(self.sentence, row(self.yes, self.no, 1, spacing=8), into=self, spacing=8)
         self.hide()
 
-    def ask(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
+    def ask_deletion(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
         """Ask whether to delete runs, permanently if there is no trash for them."""
         size = bytes_in_words(sum(run.bytes for run in runs))
         name = runs[0].shown_name if len(runs) == 1 else f"{len(runs)} runs"
@@ -214,16 +214,16 @@ class DeleteQuestion(QWidget):
         self.show()
         self.no.setFocus()
 
-    def _delete(self) -> None:
+    def _delete_runs(self) -> None:
         runs, for_good = self._runs, self._for_good
-        self._forget()
+        self._dismiss_question()
         if for_good:
             for run in runs:
                 self._send(DeleteRun(run.folder))
         else:
             self.trash_wanted.emit(tuple(run.folder for run in runs))
 
-    def _forget(self) -> None:
+    def _dismiss_question(self) -> None:
         self._runs = ()
         self.hide()
         self.answered.emit()
@@ -258,26 +258,26 @@ class RunsPage(QWidget):
         self.message = MessageLine("Reading the runs folder…")
         self.notes = NotesField(self.runs, send)
         about = "Continue training from its last checkpoint"
-        self.go_on = push_button("Continue", self._continue, "primary", about)
+        self.go_on = push_button("Continue", self._continue_run, "primary", about)
         about = "Show its curves and last readings, without training"
         self.show_run = push_button("Open", self._show_run, about=about)
         about = "Compare its scores and network with the current run"
-        self.compare = push_button("Compare", self._compare, about=about)
+        self.compare = push_button("Compare", self._compare_run, about=about)
         about = "Remove all overlaid curves from the current run"
         self.untick = push_button("Untick all", self.runs.untick_all, about=about)
         self.more = QToolButton()
         self._drawn = ElidedLabel(least=120)
         self.deletion = DeleteQuestion(send)
         self._lay_out()
-        self._connect()
+        self._connect_signals()
         self.set_theme(theme)
-        self._refresh()
+        self._update_buttons()
 
     def show_runs(self, listed: RunsListed) -> None:
         self._root = listed.root
         self._awaited, self._outdated = False, ""
         self.table.show_runs(listed.runs)
-        self._refresh()
+        self._update_buttons()
 
     def await_list(self, working: str) -> None:
         """Expect a new list; `working` is what the engine is busy with, or ''."""
@@ -291,22 +291,24 @@ class RunsPage(QWidget):
             self.message.say(f"Runs will be listed when the engine is ready: {sentence}.")
         elif self._awaited:
             self._outdated = f"This list will be updated when the engine is ready: {sentence}."
-            self._refresh()
+            self._update_buttons()
 
     def set_theme(self, theme: Theme) -> None:
         self.runs.set_theme(theme)
         self.more.setIcon(icon("more", theme))
 
-    def ask_for_good(self, folders: tuple[str, ...]) -> None:
+    def ask_to_delete_permanently(self, folders: tuple[str, ...]) -> None:
         """Ask whether to delete these runs permanently, because there is no trash for them."""
-        self._ask(tuple(run for run in self.runs.runs if run.folder in folders), for_good=True)
+        self._ask_unless_running(
+            tuple(run for run in self.runs.runs if run.folder in folders), for_good=True
+        )
 
-    def leave(self) -> None:
-        self.notes.keep()
+    def prepare_to_close(self) -> None:
+        self.notes.save_notes()
 
-    def _refresh(self) -> None:
-        run, many = self.table.current(), len(self.table.selected()) > 1
-        why = why_not(run) if run is not None else ""
+    def _update_buttons(self) -> None:
+        run, many = self.table.current_run(), len(self.table.selected_runs()) > 1
+        why = reason_not_continuable(run) if run is not None else ""
         is_single = run is not None and not many
         self.show_run.setEnabled(is_single and run.status not in ("damaged", "running"))  # type: ignore[union-attr]
         self.compare.setEnabled(is_single and run.status != "damaged")  # type: ignore[union-attr]
@@ -316,10 +318,10 @@ class RunsPage(QWidget):
         self._drawn.say(f"{count} overlaid on the current run")
         for part in (self._drawn, self.untick):
             part.setVisible(bool(count))
-        self._say(run, many, why)
+        self._show_status(run, many, why)
         self.notes.show_notes(run)
 
-    def _say(self, run: RecordedRun | None, many: bool, why: str) -> None:
+    def _show_status(self, run: RecordedRun | None, many: bool, why: str) -> None:
         if self._root is None:
             return
         if self._outdated:
@@ -330,36 +332,36 @@ class RunsPage(QWidget):
         elif run is None:
             self.message.say("No run matches the filter.")
         elif many:
-            self.message.say(f"{len(self.table.selected())} runs selected.")
+            self.message.say(f"{len(self.table.selected_runs())} runs selected.")
         else:
-            self.message.say(why or ", ".join(words_of(run, time.time())))
+            self.message.say(why or ", ".join(describe_run(run, time.time())))
 
     # Actions
 
     def _show_run(self) -> None:
-        run = self.table.current()
+        run = self.table.current_run()
         if run is not None and self.show_run.isEnabled():
             self._send(ShowRun(run.folder))
 
-    def _continue(self) -> None:
-        run = self.table.current()
+    def _continue_run(self) -> None:
+        run = self.table.current_run()
         if run is not None and self.go_on.isEnabled():
             self._send(ContinueRun(run.folder))
 
-    def _compare(self) -> None:
-        run = self.table.current()
+    def _compare_run(self) -> None:
+        run = self.table.current_run()
         if run is not None:
             self._send(CompareRun(run.folder))
 
-    def _export(self) -> None:
-        run = self.table.current()
+    def _export_run(self) -> None:
+        run = self.table.current_run()
         if run is not None:
             self.export_wanted.emit(run)
 
     def ask_to_delete(self) -> None:
-        self._ask(self.table.selected(), for_good=False)
+        self._ask_unless_running(self.table.selected_runs(), for_good=False)
 
-    def _ask(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
+    def _ask_unless_running(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
         """Ask about these runs, unless one of them is still being recorded."""
         running = [run for run in runs if run.status == "running"]
         if running:
@@ -367,20 +369,20 @@ class RunsPage(QWidget):
                 f"{running[0].shown_name} is still being recorded; nothing was deleted."
             )
         elif runs:
-            self.deletion.ask(runs, for_good)
+            self.deletion.ask_deletion(runs, for_good)
 
     # Private
 
-    def _connect(self) -> None:
+    def _connect_signals(self) -> None:
         self.search.textChanged.connect(self._on_search)
-        self.table.selectionModel().currentRowChanged.connect(self._refresh)
-        self.table.selectionModel().selectionChanged.connect(self._refresh)
+        self.table.selectionModel().currentRowChanged.connect(self._update_buttons)
+        self.table.selectionModel().selectionChanged.connect(self._update_buttons)
         self.table.doubleClicked.connect(
             lambda index: self._show_run() if index.column() != NAME else None
         )
         self.table.customContextMenuRequested.connect(self._open_menu)
         self.runs.ticked_changed.connect(lambda folders: self._send(ReadCurves(folders)))
-        self.runs.ticked_changed.connect(self._refresh)
+        self.runs.ticked_changed.connect(self._update_buttons)
         self.runs.renamed.connect(
             lambda run, name: self._send(NoteRun(run.folder, name, run.notes))
         )
@@ -389,8 +391,8 @@ class RunsPage(QWidget):
         self.deletion.answered.connect(self.table.setFocus)
 
     def _on_search(self, text: str) -> None:
-        self.table.search(text)
-        self._refresh()
+        self.table.filter_rows(text)
+        self._update_buttons()
 
     def _open_menu(self, place: QPoint) -> None:
         self.menu.popup(self.table.viewport().mapToGlobal(place))
@@ -399,11 +401,11 @@ class RunsPage(QWidget):
         self.menu = QMenu(self)
         for text, keys, callback in (
             ("Open", "", self._show_run),
-            ("Continue", "", self._continue),
-            ("Compare", "", self._compare),
-            ("Overlay its curves", "", self.table.tick_current),
+            ("Continue", "", self._continue_run),
+            ("Compare", "", self._compare_run),
+            ("Overlay its curves", "", self.table.toggle_current_tick),
             ("Rename", "", self.table.rename_current),
-            ("Export…", "", self._export),
+            ("Export…", "", self._export_run),
             ("Delete…", "Del", self.ask_to_delete),
         ):
             action = QAction(text, self.menu)
@@ -423,7 +425,7 @@ class RunsPage(QWidget):
         column(*parts, buttons, into=self, margins=(16, 4, 16, 12), spacing=8)
 
 
-def why_not(run: RecordedRun) -> str:
+def reason_not_continuable(run: RecordedRun) -> str:
     """Return why a run cannot be continued, or ''."""
     if run.status == "running":
         return "This run is still being recorded, here or by another program."

@@ -86,26 +86,32 @@ class SettingsPage(QWidget):
         self.budget.setKeyboardTracking(False)
         self.budget.valueChanged.connect(lambda share: self._keep_budget(round(share)))
         self.limits = StorageSection(folder_layout.runs_root(), limits_changed)
-        self.table = _table()
+        self.table = _make_key_table()
         self.table.itemSelectionChanged.connect(self._show_chosen)
         self.keys = QKeySequenceEdit()
         self.keys.setMaximumSequenceLength(1)
         self.keys.setAccessibleName("New shortcut for the selected action")
         self.keys.setToolTip("Click here, then press the new shortcut")
-        self.keys.editingFinished.connect(self._assign)
-        self.no_keys = push_button("Clear", lambda: self._say(self._keys.assign(self._id(), "")))
-        self.own_keys = push_button("Default", lambda: self._say(self._keys.reset(self._id())))
+        self.keys.editingFinished.connect(self._assign_typed_keys)
+        self.no_keys = push_button(
+            "Clear", lambda: self._show_key_refusal(self._keys.assign(self._selected_action(), ""))
+        )
+        self.own_keys = push_button(
+            "Default", lambda: self._show_key_refusal(self._keys.reset(self._selected_action()))
+        )
         self.own_keys.setToolTip("Restore the default shortcut of this action")
-        self.all_own = push_button("All defaults", lambda: self._say(self._keys.reset("*")))
+        self.all_own = push_button(
+            "All defaults", lambda: self._show_key_refusal(self._keys.reset("*"))
+        )
         self.message = MessageLine()
         self.message.end_with(self.table.itemSelectionChanged, self.keys.keySequenceChanged)
         self._lay_out()
-        self._fill()
+        self._fill_key_table()
 
     def set_theme(self, theme: Theme) -> None:
         """Do nothing: all colours come from the application."""
 
-    def choose(self, name: str) -> None:
+    def select_action(self, name: str) -> None:
         for row_index in range(self.table.rowCount()):
             item = self.table.item(row_index, 0)
             if item is not None and item.data(_ID) == name:
@@ -118,8 +124,8 @@ class SettingsPage(QWidget):
         self._settings.budget = share
         self._set_budget(share)
 
-    def _fill(self) -> None:
-        rows, chosen = self._keys.key_rows(), self._id()
+    def _fill_key_table(self) -> None:
+        rows, chosen = self._keys.key_rows(), self._selected_action()
         self.table.setRowCount(len(rows))
         for row_index, (name, text, keys) in enumerate(rows):
             for column_index, cell_text in enumerate((text, keys)):
@@ -127,15 +133,15 @@ class SettingsPage(QWidget):
                 item.setData(_ID, name)
                 item.setToolTip(tip(cell_text))
                 self.table.setItem(row_index, column_index, item)
-        self.choose(chosen)
+        self.select_action(chosen)
         self._show_chosen()
 
-    def _id(self) -> str:
+    def _selected_action(self) -> str:
         items = self.table.selectedItems()
         return str(items[0].data(_ID)) if items else ""
 
     def _show_chosen(self) -> None:
-        name = self._id()
+        name = self._selected_action()
         for part in (self.keys, self.no_keys, self.own_keys):
             part.setEnabled(bool(name))
         items = self.table.selectedItems()
@@ -143,15 +149,15 @@ class SettingsPage(QWidget):
         native = QKeySequence.SequenceFormat.NativeText
         self.keys.setKeySequence(QKeySequence.fromString(text, native))
 
-    def _assign(self) -> None:
-        name = self._id()
+    def _assign_typed_keys(self) -> None:
+        name = self._selected_action()
         portable = QKeySequence.SequenceFormat.PortableText
         keys = self.keys.keySequence().toString(portable)
         if name and keys:
-            self._say(self._keys.assign(name, keys))
+            self._show_key_refusal(self._keys.assign(name, keys))
 
-    def _say(self, refusal: str) -> None:
-        self._fill()
+    def _show_key_refusal(self, refusal: str) -> None:
+        self._fill_key_table()
         self.message.refuse(refusal)
 
     def _lay_out(self) -> None:
@@ -176,7 +182,7 @@ class SettingsPage(QWidget):
         column((scrolling(form), 1), into=self, spacing=0)
 
 
-def _table() -> QTableWidget:
+def _make_key_table() -> QTableWidget:
     table = QTableWidget(0, 2)
     table.setAccessibleName("Actions and shortcuts")
     table.setHorizontalHeaderLabels(["action", "keys"])

@@ -44,11 +44,13 @@ class StorageSection(Section):
         self.all = NumberField(SMALLEST_RUN / _GIB, _MOST, unit="GiB")
         self.message = MessageLine()
         self._lay_out()
-        self._show()
-        self.run.valueChanged.connect(lambda mebibytes: self._keep(run=round(mebibytes) * _MIB))
-        self.all.chosen.connect(lambda gibibytes: self._keep(all=round(gibibytes * _GIB)))
+        self._show_limits()
+        self.run.valueChanged.connect(
+            lambda mebibytes: self._save_limits(run=round(mebibytes) * _MIB)
+        )
+        self.all.chosen.connect(lambda gibibytes: self._save_limits(all=round(gibibytes * _GIB)))
 
-    def _show(self) -> None:
+    def _show_limits(self) -> None:
         try:
             limits = read_limits(self._root)
         except UserError as refusal:
@@ -59,11 +61,11 @@ class StorageSection(Section):
         self.run.blockSignals(False)
         self.all.show_value(limits.all / _GIB)
 
-    def _keep(self, **chosen: int) -> None:
+    def _save_limits(self, **chosen: int) -> None:
         try:
             write_limits(self._root, replace(limits_that_hold(self._root), **chosen))
         except UserError as refusal:
-            self._show()
+            self._show_limits()
             self.message.refuse(f"Nothing was changed: {refusal}")
         else:
             self.message.say("")
