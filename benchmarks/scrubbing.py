@@ -81,7 +81,7 @@ class Scrubber:
         self.until(lambda: self.window.run_state.is_ready)
         self.window.inspector.close_page()
         self.window.context.send(ShowRun(str(run)))
-        self.until(lambda: not self.window.time.cursor.why_not)
+        self.until(lambda: not self.window.time.cursor.reason_not_available)
         self.until(lambda: not self.window.display.stale_panels())
 
     def move(self, step: int) -> float:
@@ -108,7 +108,7 @@ class Scrubber:
                 cursor.go_to(steps.randrange(cursor.last_step))
             self.wait(min(BETWEEN, seconds - now))
         (start, first), (end, last) = self._seen[0], self._seen[-1]
-        cursor.live()
+        cursor.go_live()
         self.wait(1.0)
         return (last - first) / (end - start)
 

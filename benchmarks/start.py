@@ -46,7 +46,7 @@ def watch(began: float) -> dict[str, float]:
     from PySide6.QtCore import QEvent, QObject, QTimer
 
     from dgn_viewer.__main__ import first_run
-    from dgn_viewer.application import Options, build
+    from dgn_viewer.application import Options, build_viewer
 
     seen: dict[str, float] = {}
 
@@ -72,7 +72,7 @@ def watch(began: float) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory() as folder:
         options = Options(first_run(), settings=Path(folder) / "settings.ini", runs_root=folder)
-        viewer = build(options)
+        viewer = build_viewer(options)
         painted, timer = Painted(), QTimer()
         viewer.window.installEventFilter(painted)
         timer.timeout.connect(lambda: look(viewer))

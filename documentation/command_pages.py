@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dgn_engine.cli import _offered_commands, _own_commands, _parser
 from dgn_engine.cli._options import PLACES
 from dgn_engine.config import SETTINGS
-from dgn_viewer.__main__ import parser as viewer_parser
+from dgn_viewer.__main__ import build_parser as viewer_parser
 from documentation.generated_page import GeneratedPage, table
 
 FOLDER = "reference/commands"

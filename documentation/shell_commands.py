@@ -30,7 +30,7 @@ from pathlib import Path
 
 from dgn_engine.cli import _offered_commands, _own_commands, _parser
 from dgn_engine.cli import main as dgn
-from dgn_viewer.__main__ import parser as viewer_parser
+from dgn_viewer.__main__ import build_parser as viewer_parser
 from documentation.stand_ins import StandIns
 
 ROOT = Path(__file__).parents[1]

@@ -23,33 +23,33 @@ from dgn_engine.storage.runs.folder_layout import find_run, runs_root
 from dgn_engine.storage.user_folders import carry_everything
 from dgn_engine.text.printable import print_error
 from dgn_viewer import system_libraries
-from dgn_viewer.interruption import held_back
+from dgn_viewer.interruption import delay_interrupts
 
 REFUSED = 2
 INTERRUPTED = 130
 STUCK = 5  # seconds after which an engine that does not stop is abandoned
 
 
-def _size(text: str) -> tuple[int, int]:
+def _parse_size(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{3,5})x(\d{3,5})", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it as 1440x900")
     return int(match[1]), int(match[2])
 
 
-def _count(text: str) -> int:
+def _parse_step_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of steps")
     return int(text)
 
 
-def _seed(text: str) -> int:
+def _parse_seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a seed; use a non-negative integer")
     return int(text)
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="dgn-viewer",
         description="Train deep gated networks live and see what their gates know.",
@@ -79,14 +79,19 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="keep runs, settings and all other files next to the program",
     )
-    result.add_argument("--seed", type=_seed, help="override the seed of the configuration")
+    result.add_argument("--seed", type=_parse_seed, help="override the seed of the configuration")
     result.add_argument("--theme", choices=("light", "dark", "system"), default="")
-    result.add_argument("--size", type=_size, metavar="WxH", help="window size (default: 1440x900)")
+    result.add_argument(
+        "--size", type=_parse_size, metavar="WxH", help="window size (default: 1440x900)"
+    )
     result.add_argument(
         "--offscreen", action="store_true", help="run without a display and take a screenshot"
     )
     result.add_argument(
-        "--steps", type=_count, metavar="N", help="with --offscreen: number of training steps"
+        "--steps",
+        type=_parse_step_count,
+        metavar="N",
+        help="with --offscreen: number of training steps",
     )
     result.add_argument(
         "--screenshot", type=Path, metavar="F.png", help="with --offscreen: write F.png and F.json"
@@ -112,19 +117,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:  # run as a program, not called from Python
         distrust_start_folder(restart=True)
     argv = sys.argv[1:] if arguments is None else arguments
-    given = parser().parse_args(argv)
+    given = build_parser().parse_args(argv)
     if given.portable:
         carry_everything()
     with program_log("dgn-viewer", argv) as log:
-        code = _run(given, log)
+        code = _run_viewer(given, log)
         log.info("dgn-viewer exits with code %d.", code)
     return code
 
 
-def _run(given: argparse.Namespace, log: logging.Logger) -> int:
+def _run_viewer(given: argparse.Namespace, log: logging.Logger) -> int:
     try:
         check_arguments(given)
-        return _open(given)
+        return _open_viewer(given)
     except UserError as refusal:
         log.info("refused: %s", refusal)
         print_error(f"dgn-viewer: {refusal}")
@@ -159,23 +164,23 @@ def check_arguments(given: argparse.Namespace) -> None:
     elif given.run and not find_run(given.run).exists():
         message = f"There is no run {given.run}; give a folder or the name of one of your runs."
         raise UserError(message, kind="no-file", value=given.run)
-    reason = system_libraries.trouble(os.environ)
+    reason = system_libraries.reason_no_window(os.environ)
     if reason:
         raise UserError(reason, kind="no-display")
 
 
-def _open(given: argparse.Namespace) -> int:
+def _open_viewer(given: argparse.Namespace) -> int:
     config = read_config(given.config) if given.config else first_run()
     if given.seed is not None:
         config = dataclasses.replace(config, seed=given.seed)
-    with held_back() as asked:
-        from dgn_viewer.application import Options, build, run_to_end
-        from dgn_viewer.screenshot import ScreenshotOptions, take
+    with delay_interrupts() as asked:
+        from dgn_viewer.application import Options, build_viewer, run_to_end
+        from dgn_viewer.screenshot import ScreenshotOptions, take_screenshot
     if asked:
         return INTERRUPTED
     options = Options(config, given.data_root, given.theme, given.size, process=given.process)
     if given.offscreen:
-        return take(options, ScreenshotOptions(given.steps, given.screenshot))
+        return take_screenshot(options, ScreenshotOptions(given.steps, given.screenshot))
     if not given.no_record:
         options = dataclasses.replace(options, runs_root=str(runs_root()))
     if given.run.startswith(SCHEME):
@@ -188,7 +193,7 @@ def _open(given: argparse.Namespace) -> int:
         options = dataclasses.replace(options, shown=shown)
     elif given.config is None and given.seed is None:
         options = dataclasses.replace(options, start="", tour=True)
-    return run_to_end(build(options), STUCK)
+    return run_to_end(build_viewer(options), STUCK)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from dgn_engine.session.unused_memory import use_one_heap
 from dgn_engine.text.printable import print_error, print_lines
 from dgn_engine.views.event_notices import Notice
 from dgn_viewer.faults import Faults
-from dgn_viewer.interruption import held_back
+from dgn_viewer.interruption import delay_interrupts
 from dgn_viewer.pump import EngineClient, Pump
 from dgn_viewer.settings import Settings, default_path
 from dgn_viewer.style import appearance
@@ -54,12 +54,12 @@ class GuiGarbageCollector(QObject):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._timer = QTimer(self)
-        self._timer.timeout.connect(collect)
+        self._timer.timeout.connect(collect_due_generations)
         gc.disable()
         self._timer.start(INTERVAL)
         self.destroyed.connect(lambda: gc.enable())
 
-    def spare_what_is_there(self) -> None:
+    def freeze_existing_objects(self) -> None:
         """Exclude all existing objects from collection.
 
         Torch alone has hundreds of thousands; scanning them would block window and run for 0.2 s.
@@ -72,7 +72,7 @@ class GuiGarbageCollector(QObject):
         gc.enable()
 
 
-def collect() -> None:
+def collect_due_generations() -> None:
     """Collect the generations that are due, from the youngest up."""
     counts, limits = gc.get_count(), gc.get_threshold()
     for generation, (count, limit) in enumerate(zip(counts, limits, strict=True)):
@@ -142,25 +142,25 @@ class Viewer:
         self.pump.samples_arrived.connect(self._on_samples)
         self.pump.event_arrived.connect(self._on_event)
         self.pump.frame_arrived.connect(self.window.on_frame)
-        self.window.engine_wanted.connect(self._start_again)
+        self.window.engine_wanted.connect(self._restart_engine)
         self.faults.caught.connect(self._on_fault)
         self.application.commitDataRequest.connect(self.on_logout)
 
     def start(self) -> None:
         self._show_window()
-        self.window.complete()
+        self.window.make_deferred_parts()
         self.engine.start()
-        self._begin()
+        self._start_first_run()
         if self._options.tour and QGuiApplication.platformName() not in _UNSEEN:
             self.window.guides.offer_tour()
         self.pump.start()
 
-    def _begin(self) -> None:
+    def _start_first_run(self) -> None:
         """Show the requested run, or start the configured one, the last one, or none."""
         options = self._options
         address, token = options.served
         if address:
-            self.window.recorded.remote.follow(address, token)
+            self.window.recorded.remote.follow_address(address, token)
             return
         if options.shown:
             show = ShowRun if Path(options.shown).is_dir() else OpenSession
@@ -208,7 +208,7 @@ class Viewer:
         self.pump.event_arrived.connect(_print_failure)
         self.pump.stop()
         self.collector.stop()
-        self.faults.remove()
+        self.faults.remove_hooks()
         self.window.deleteLater()
         self.pump.deleteLater()
         return ended
@@ -222,7 +222,7 @@ class Viewer:
             self.application.processEvents(without_input, 10)
         self.application.processEvents(without_input)
 
-    def _start_again(self) -> None:
+    def _restart_engine(self) -> None:
         """Replace a stopped engine with a new one.
 
         The run continues, paused, from its folder, or restarts if it was not recorded.
@@ -234,7 +234,7 @@ class Viewer:
         folder = self.engine.resumable_folder if isinstance(self.engine, ProcessSession) else ""
         self.engine.close(PATIENCE)
         self.engine = new_engine(self._options)
-        self.pump.take_over(self.engine)
+        self.pump.switch_engine(self.engine)
         self.engine.start()
         config = self.window.run_state.current_config() or self._options.config
         again = ContinueRun(folder, paused=True) if folder else StartRun(config, paused=True)
@@ -248,7 +248,7 @@ class Viewer:
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, RunStarted):  # all imports are done by now
-            self.collector.spare_what_is_there()
+            self.collector.freeze_existing_objects()
 
     def _on_samples(self, samples: tuple[Event, ...]) -> None:
         """Pass on samples; only the history needs them."""
@@ -256,17 +256,17 @@ class Viewer:
         self.window.display.schedule_refresh()
 
     def _on_fault(self, what: str, traceback: str) -> None:
-        self.window.notices.tell(Notice("failed", what, traceback))
+        self.window.notices.add_notice(Notice("failed", what, traceback))
 
 
-def build(options: Options) -> Viewer:
+def build_viewer(options: Options) -> Viewer:
     """Build a viewer.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed; raised only once the viewer is complete.
     """
     use_one_heap()
-    with held_back() as asked:
+    with delay_interrupts() as asked:
         viewer = Viewer(options)
     if asked:
         viewer.close()
@@ -286,11 +286,11 @@ def run_to_end(viewer: Viewer, patience: float) -> int:
             ended = viewer.close(patience)
         code = stop.exit_code if stop.stop_requested() else 0
         if not ended:
-            leave(code)
+            exit_now(code)
     return code
 
 
-def leave(code: int) -> NoReturn:
+def exit_now(code: int) -> NoReturn:
     """Exit the process now: a daemon thread inside torch must not outlive the interpreter."""
     _log.info("The engine did not stop in time and was abandoned; exit code %d.", code)
     print_error("dgn-viewer: the engine did not stop in time and was abandoned.")

@@ -29,14 +29,14 @@ class EventFilter(QObject):
         self._owner = owner
         self._callbacks = dict(callbacks)
         self._watched: list[QObject] = []
-        self.watch(*watched)
+        self.watch_objects(*watched)
 
-    def watch(self, *objects: QObject) -> None:
+    def watch_objects(self, *objects: QObject) -> None:
         for target in objects:
             target.installEventFilter(self)
             self._watched.append(target)
 
-    def stop(self) -> None:
+    def stop_watching(self) -> None:
         for watched in self._watched:
             if isValid(watched):
                 watched.removeEventFilter(self)

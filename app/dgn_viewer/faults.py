@@ -28,9 +28,9 @@ class Faults(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._installed = False
-        self.install()
+        self.install_hooks()
 
-    def install(self) -> None:
+    def install_hooks(self) -> None:
         """Install the hooks in front of the existing ones."""
         self._installed = True
         self._excepthook = sys.excepthook
@@ -41,7 +41,7 @@ class Faults(QObject):
         threading.excepthook = self._on_thread_exception
         sys.unraisablehook = self._on_unraisable
 
-    def remove(self) -> None:
+    def remove_hooks(self) -> None:
         if not self._installed:
             return
         self._installed = False
@@ -55,19 +55,23 @@ class Faults(QObject):
     ) -> None:
         self._excepthook(kind, error, trace)
         if not issubclass(kind, KeyboardInterrupt):
-            self._tell("Internal error in the window", kind, error, trace)
+            self._emit_fault("Internal error in the window", kind, error, trace)
 
     def _on_thread_exception(self, arguments: threading.ExceptHookArgs) -> None:
         self._thread_hook(arguments)
         if arguments.exc_type is not SystemExit:
             name = arguments.thread.name if arguments.thread else "a thread"
             trace = arguments.exc_traceback
-            self._tell(f"Internal error in {name}", arguments.exc_type, arguments.exc_value, trace)
+            self._emit_fault(
+                f"Internal error in {name}", arguments.exc_type, arguments.exc_value, trace
+            )
 
     def _on_unraisable(self, arguments: sys.UnraisableHookArgs) -> None:
         self._unraisable_hook(arguments)
         trace = arguments.exc_traceback
-        self._tell("Internal error during cleanup", arguments.exc_type, arguments.exc_value, trace)
+        self._emit_fault(
+            "Internal error during cleanup", arguments.exc_type, arguments.exc_value, trace
+        )
 
     def _on_message(self, kind: QtMsgType, context: QMessageLogContext, message: str) -> None:
         if message in _CHATTER:
@@ -79,7 +83,7 @@ class Faults(QObject):
         if kind in (QtMsgType.QtCriticalMsg, QtMsgType.QtFatalMsg):
             self.caught.emit(f"Qt: {message}", f"{context.file}:{context.line}\n{message}\n")
 
-    def _tell(
+    def _emit_fault(
         self,
         where: str,
         kind: type[BaseException],

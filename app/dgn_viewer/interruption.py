@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def interrupted_by(action: Callable[[], object]) -> Iterator[None]:
+def call_on_interrupt(action: Callable[[], object]) -> Iterator[None]:
     """Call `action` on Ctrl-C, as soon as the interpreter runs Python again."""
     before = signal.signal(signal.SIGINT, lambda _number, _frame: action() and None)
     try:
@@ -18,12 +18,12 @@ def interrupted_by(action: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def held_back() -> Iterator[list[bool]]:
+def delay_interrupts() -> Iterator[list[bool]]:
     """Record Ctrl-C in a list instead of raising; the caller acts on it afterwards.
 
     `KeyboardInterrupt` in a method called by Qt is a segmentation fault, and PySide6 drops it
     during import.
     """
     interrupts: list[bool] = []
-    with interrupted_by(lambda: interrupts.append(True)):
+    with call_on_interrupt(lambda: interrupts.append(True)):
         yield interrupts

@@ -95,10 +95,10 @@ class Notices(QObject):
         )
         self._said: ShownNotice | None = None  # notice of the event whose change is listed next
         self._timer = QTimer(self, interval=_EVERY_MS)
-        self._timer.timeout.connect(self.age)
+        self._timer.timeout.connect(self.age_notices)
 
     @property
-    def recent(self) -> list[Notice]:
+    def recent_notices(self) -> list[Notice]:
         """Return the last notices, newest last."""
         return [entry.notice for entry in self.entries]
 
@@ -114,7 +114,7 @@ class Notices(QObject):
         pending, self._fresh = self._fresh, None
         if isinstance(event, ProbeSetChanged):
             self._said = None
-        self.drop_impossible()
+        self.close_stale_offers()
         self._end_refusals(event)
         if isinstance(event, UndoChanged):
             self._changes += 1
@@ -128,8 +128,8 @@ class Notices(QObject):
         notice = make_notice(event)
         if notice is not None:
             if isinstance(event, Diverged) and event.back_to is not None:
-                notice = replace(notice, offers=(self._way_back(event.step, event.back_to),))
-            entry = self.tell(notice, getattr(event, "step", None))
+                notice = replace(notice, offers=(self._go_back_button(event.step, event.back_to),))
+            entry = self.add_notice(notice, getattr(event, "step", None))
             if isinstance(event, (RegimeSwapped, WeightsTaken)):
                 self._fresh = self._said = entry
 
@@ -150,7 +150,7 @@ class Notices(QObject):
             if from_event is None and previous[-1].setting:
                 what, step = previous[-1].what, previous[-1].step
                 text = f"Undo {what} of step {step:,} only; the weights are unchanged."
-            self._fresh = self.tell(Notice("info", text))
+            self._fresh = self.add_notice(Notice("info", text))
             return
         newest = done[-1:]
         is_continued = (
@@ -163,23 +163,27 @@ class Notices(QObject):
         if not newest or done == previous or not (is_continued or is_new):
             return
         if is_continued and last is not None:
-            self._leave(last)
+            self._close_entry(last)
             if last in self.entries:
                 self.entries.remove(last)
         text = describe_undo_step(newest[0])
-        self._fresh = self._last = self.tell(Notice("info", capitalise_first(text)), newest[0].step)
+        self._fresh = self._last = self.add_notice(
+            Notice("info", capitalise_first(text)), newest[0].step
+        )
 
-    def _way_back(self, step: int, back_to: int) -> NoticeButton:
+    def _go_back_button(self, step: int, back_to: int) -> NoticeButton:
         """Return the button that restores a diverged run, for as long as it stays diverged."""
         run = self._run_state().run
 
-        def possible() -> bool:
+        def can_go_back() -> bool:
             now = self._run_state()
             return now.run is run and (now.diverged, now.back_to) == (step, back_to)
 
-        return NoticeButton(f"Go back to step {back_to:,}", partial(self._send, GoBack()), possible)
+        return NoticeButton(
+            f"Go back to step {back_to:,}", partial(self._send, GoBack()), can_go_back
+        )
 
-    def tell(self, notice: Notice, at: int | None = None) -> ShownNotice:
+    def add_notice(self, notice: Notice, at: int | None = None) -> ShownNotice:
         """Add a notice of step `at` (default: the current step); it replaces an equal open one."""
         state = self._run_state()
         run_number = state.run.run if state.run is not None else 0
@@ -189,7 +193,7 @@ class Notices(QObject):
         for duplicate in [
             other for other in self._open if (other.notice.kind, other.notice.text) == content
         ]:
-            self._leave(duplicate)
+            self._close_entry(duplicate)
         if notice.listed:
             self.entries.append(entry)
         self._open.append(entry)
@@ -203,7 +207,7 @@ class Notices(QObject):
 
     # Shown notices
 
-    def shown(self) -> ShownNotice | None:
+    def notice_on_show(self) -> ShownNotice | None:
         """Return the notice for the status bar: the newest open one that needs no decision."""
         return next((entry for entry in reversed(self._open) if not entry.notice.asks), None)
 
@@ -213,19 +217,19 @@ class Notices(QObject):
         return tuple(reversed(self._open))
 
     @property
-    def ageing(self) -> bool:
+    def has_ageing_notices(self) -> bool:
         """Whether any open notice will expire."""
         return self._timer.isActive()
 
-    def behind(self) -> int:
+    def count_hidden(self) -> int:
         """Return how many open notices are hidden behind the one shown."""
         return max(0, sum(not entry.notice.asks for entry in self._open) - 1)
 
-    def question(self) -> ShownNotice | None:
+    def open_question(self) -> ShownNotice | None:
         """Return the newest notice that needs a decision."""
         return next((entry for entry in reversed(self._open) if entry.notice.asks), None)
 
-    def buttons(self, entry: ShownNotice) -> tuple[NoticeButton, ...]:
+    def buttons_for(self, entry: ShownNotice) -> tuple[NoticeButton, ...]:
         """Return the actions that a notice still offers."""
         if entry.answered:
             return ()
@@ -244,7 +248,7 @@ class Notices(QObject):
         take_back = partial(self._send, Redo() if action == "Redo" else Undo())
         return (*offers, NoticeButton(action, take_back), *revert)
 
-    def leads_to(self, entry: ShownNotice) -> int | None:
+    def step_to_show(self, entry: ShownNotice) -> int | None:
         """Return the step of a notice, if its run is still on show."""
         run = self._run_state().run
         is_current = run is not None and run.run == entry.run and not run.inspected
@@ -252,19 +256,19 @@ class Notices(QObject):
 
     # Actions of the user
 
-    def take(self, entry: ShownNotice, button: NoticeButton) -> None:
+    def press_button(self, entry: ShownNotice, button: NoticeButton) -> None:
         """Run the action of a button; the notice is answered."""
         entry.answered = bool(entry.notice.offers)
-        self._leave(entry)
+        self._close_entry(entry)
         self.changed.emit()
         button.do()
 
-    def close(self, entry: ShownNotice) -> None:
+    def close_notice(self, entry: ShownNotice) -> None:
         """Close a notice and all earlier ones, except offers."""
         for earlier in self._open[: self._open.index(entry)] if entry in self._open else ():
             if not earlier.notice.offers and not earlier.notice.asks:
-                self._leave(earlier)
-        self._leave(entry)
+                self._close_entry(earlier)
+        self._close_entry(entry)
         self.changed.emit()
 
     def show_recent(self) -> None:
@@ -278,16 +282,18 @@ class Notices(QObject):
         text = self._fresh.notice.text if self._fresh is not None else ""
         return is_restored and text.startswith(("Undo ", "Redo "))
 
-    def _leave(self, entry: ShownNotice) -> None:
+    def _close_entry(self, entry: ShownNotice) -> None:
         entry.open = False
         if entry in self._open:
             self._open.remove(entry)
 
-    def drop_impossible(self) -> None:
+    def close_stale_offers(self) -> None:
         """Close offers that have no possible action left."""
-        stale = [entry for entry in self._open if entry.notice.offers and not self.buttons(entry)]
+        stale = [
+            entry for entry in self._open if entry.notice.offers and not self.buttons_for(entry)
+        ]
         for entry in stale:
-            self._leave(entry)
+            self._close_entry(entry)
         if stale:
             self.changed.emit()
 
@@ -301,11 +307,11 @@ class Notices(QObject):
             or (is_success and entry.notice.kind == "refused" and not entry.stays_open)
         ]
         for entry in over:
-            self._leave(entry)
+            self._close_entry(entry)
         if over:
             self.changed.emit()
 
-    def age(self) -> None:
+    def age_notices(self) -> None:
         """Expire infos and refusals; called every half second, but not under the pointer.
 
         While an offer is open, infos expire sooner.
@@ -320,7 +326,7 @@ class Notices(QObject):
                 INFO - _OVER_OFFER if has_offer and entry.notice.kind == "info" else 0.0
             ):
                 entry.left = 0.0
-                self._leave(entry)
+                self._close_entry(entry)
                 expired = True
         if not any(not entry.stays_open for entry in self._open):
             self._timer.stop()

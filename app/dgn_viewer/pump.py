@@ -19,7 +19,7 @@ from dgn_engine.protocol.runs import SAMPLES
 TICK_MS = 500  # milliseconds between two deliveries of unsignalled samples
 
 
-def _nobody() -> None:
+def _ignore_news() -> None:
     """Ignore the signal of a replaced engine."""
 
 
@@ -72,15 +72,15 @@ class Pump(QObject):
         self._engine.set_wakeup(self._news.emit)
         self._timer.start()
 
-    def take_over(self, engine: EngineClient) -> None:
-        self._engine.set_wakeup(_nobody)
+    def switch_engine(self, engine: EngineClient) -> None:
+        self._engine.set_wakeup(_ignore_news)
         self._engine = engine
         self.stopped = False
         engine.set_wakeup(self._news.emit)
 
     def stop(self) -> None:
         """Stop fetching, after delivering what has arrived."""
-        self._engine.set_wakeup(_nobody)
+        self._engine.set_wakeup(_ignore_news)
         self._timer.stop()
         self.tick()
 
@@ -99,15 +99,15 @@ class Pump(QObject):
             if isinstance(event, SAMPLES):
                 samples.append(event)
                 continue
-            self._deliver(samples)
+            self._emit_samples(samples)
             if isinstance(event, Stopped):
                 self.stopped = True
             self.event_arrived.emit(event)
-        self._deliver(samples)
+        self._emit_samples(samples)
         if frame is not None:
             self.frame_arrived.emit(frame)
 
-    def _deliver(self, samples: list[Event]) -> None:
+    def _emit_samples(self, samples: list[Event]) -> None:
         if samples:
             batch = tuple(samples)
             samples.clear()

@@ -22,9 +22,9 @@ from dgn_engine.scene.elements import Array, Scene, finite_range
 from dgn_engine.storage.atomic_write import require_replaceable, write_file
 from dgn_engine.text.printable import print_error, print_line, print_lines
 from dgn_engine.text.written_numbers import format_duration
-from dgn_viewer.application import Options, Viewer, build, leave
+from dgn_viewer.application import Options, Viewer, build_viewer, exit_now
 from dgn_viewer.docks.panel_dock import PanelDock
-from dgn_viewer.interruption import interrupted_by
+from dgn_viewer.interruption import call_on_interrupt
 from dgn_viewer.window import DEFAULT_SIZE
 
 SILENCE = 120.0  # seconds without a message from the engine until it is given up
@@ -39,12 +39,12 @@ class ScreenshotOptions:
     picture: Path
 
     @property
-    def facts(self) -> Path:
+    def facts_path(self) -> Path:
         """Path of the facts: F.json next to F.png."""
         return self.picture.with_suffix(".json")
 
 
-def take(options: Options, shot: ScreenshotOptions) -> int:
+def take_screenshot(options: Options, shot: ScreenshotOptions) -> int:
     """Train, save the screenshot, and return the exit code.
 
     Raises:
@@ -62,13 +62,13 @@ def take(options: Options, shot: ScreenshotOptions) -> int:
             size=options.size or (DEFAULT_SIZE.width(), DEFAULT_SIZE.height()),
             settings=Path(folder) / "settings.ini",
         )
-        viewer = build(own)
+        viewer = build_viewer(own)
         try:
             code = Screenshot(viewer, shot).run()
         finally:
             ended = viewer.close()
     if not ended:
-        leave(code)
+        exit_now(code)
     return code
 
 
@@ -91,15 +91,15 @@ class Screenshot:
         Raises:
             UserError: Something went wrong.
         """
-        with interrupted_by(self._interrupt):
+        with call_on_interrupt(self._on_interrupt):
             self._viewer.start()
             self._viewer.pump.send(Advance(self._shot.steps))
-            self._wait_until(lambda: self._arrived and self._complete())
+            self._wait_until(lambda: self._arrived and self._is_complete())
         if self._interrupted:
             print_error("dgn-viewer: interrupted; nothing was written.")
             return INTERRUPTED
-        self._save()
-        picture, facts = self._shot.picture, self._shot.facts
+        self._save_files()
+        picture, facts = self._shot.picture, self._shot.facts_path
         print_line(f"{picture}: step {self._viewer.window.history.step:,}, facts in {facts.name}")
         return 0
 
@@ -114,7 +114,7 @@ class Screenshot:
                     f"The engine has not responded for {format_duration(SILENCE)}; giving up."
                 )
 
-    def _interrupt(self) -> None:
+    def _on_interrupt(self) -> None:
         self._interrupted = True
 
     def _on_frame(self, _frame: object) -> None:
@@ -133,7 +133,7 @@ class Screenshot:
             case Stopped():
                 self._trouble = "The engine stopped before the screenshot was taken."
 
-    def _complete(self) -> bool:
+    def _is_complete(self) -> bool:
         """Return whether all visible panels have drawn complete readings of the last step."""
         window = self._viewer.window
         step, readings = window.history.step, window.history.readings
@@ -144,15 +144,17 @@ class Screenshot:
         complete = complete and len(current) == len(wanted)
         return complete and not window.display.stale_panels()
 
-    def _save(self) -> None:
+    def _save_files(self) -> None:
         window = self._viewer.window
         window.display.draw_now()
-        window.run_views.status.catch_up()
+        window.run_views.status.write_now()
         self._viewer.application.processEvents()
         facts = {
             "step": window.history.step,
             "regime": window.run_state.regime,
-            "panels": {n: describe(window.docks.hosts[n]) for n in window.docks.visible_panels()},
+            "panels": {
+                n: describe_panel(window.docks.hosts[n]) for n in window.docks.visible_panels()
+            },
         }
         try:
             picture = QBuffer()
@@ -160,12 +162,12 @@ class Screenshot:
             if not window.grab().save(picture, "PNG"):
                 raise OSError("the screenshot could not be encoded")
             write_file(self._shot.picture, bytes(picture.data().data()))
-            write_file(self._shot.facts, (json.dumps(facts, indent=2) + "\n").encode())
+            write_file(self._shot.facts_path, (json.dumps(facts, indent=2) + "\n").encode())
         except OSError as error:
             raise _not_writable(self._shot.picture, error) from None
 
 
-def describe(host: PanelDock) -> dict[str, Any]:
+def describe_panel(host: PanelDock) -> dict[str, Any]:
     """Return the state of a panel, its step, and shape and range of all it draws."""
     shown = host.shown_content()
     description: dict[str, Any] = {"title": host.spec.title, "state": host.panel_state()}
@@ -199,7 +201,7 @@ def _check_writable(shot: ScreenshotOptions) -> None:
     """Check before minutes of training that both files can be written."""
     if shot.picture.suffix.lower() != ".png":
         raise UserError(f"{shot.picture} is not a .png file; screenshots are saved as PNG.")
-    for path in (shot.picture, shot.facts):
+    for path in (shot.picture, shot.facts_path):
         try:
             require_replaceable(path)
             existed = path.exists()

@@ -64,52 +64,52 @@ class StoredSetting(Generic[_T]):
         settings.store.setValue(self.key, self._write(value))
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _bytes(value: Any) -> QByteArray | None:
+def _as_bytes(value: Any) -> QByteArray | None:
     return value if isinstance(value, QByteArray) and not value.isEmpty() else None
 
 
-def _tree(value: Any) -> Any:
+def _parse_json(value: Any) -> Any:
     """Return the parsed JSON, or None if it is invalid."""
     try:
-        return json.loads(_text(value) or "null")
+        return json.loads(_as_text(value) or "null")
     except (ValueError, RecursionError):
         return None
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    tree = _tree(value)
+def _as_mapping(value: Any) -> dict[str, Any]:
+    tree = _parse_json(value)
     return tree if isinstance(tree, dict) else {}
 
 
-def _choice(choices: tuple[str, ...], usual: str) -> Callable[[Any], str]:
+def _one_of(choices: tuple[str, ...], usual: str) -> Callable[[Any], str]:
     return lambda value: value if value in choices else usual
 
 
 def _existing_folder(value: Any) -> str:
-    folder = _text(value)
+    folder = _as_text(value)
     return folder if folder and Path(folder).is_dir() else ""
 
 
-def _names(value: Any) -> tuple[str, ...]:
-    return tuple(name for name in _text(value).split("/") if name)
+def _split_names(value: Any) -> tuple[str, ...]:
+    return tuple(name for name in _as_text(value).split("/") if name)
 
 
-def _budget(value: Any) -> int:
-    text = _text(value)
+def _parse_budget(value: Any) -> int:
+    text = _as_text(value)
     low, high = BUDGETS
     return int(text) if text.isdecimal() and low <= int(text) <= high else 0
 
 
-def _keys(value: Any) -> dict[str, str]:
-    return {name: keys for name, keys in _mapping(value).items() if isinstance(keys, str)}
+def _as_key_map(value: Any) -> dict[str, str]:
+    return {name: keys for name, keys in _as_mapping(value).items() if isinstance(keys, str)}
 
 
-def _recent(value: Any) -> tuple[RecentItem, ...]:
-    tree = _tree(value)
+def _as_recent_items(value: Any) -> tuple[RecentItem, ...]:
+    tree = _parse_json(value)
     pairs = tree if isinstance(tree, list) else []
     return tuple(
         RecentItem(*pair)
@@ -122,30 +122,32 @@ def _recent(value: Any) -> tuple[RecentItem, ...]:
 class Settings:
     """Typed access to an INI file; invalid values count as not set."""
 
-    theme = StoredSetting("window/theme", _choice(THEMES, "system"))
-    geometry = StoredSetting("window/geometry", _bytes)  # from `QWidget.saveGeometry`
-    layout = StoredSetting("window/layout", _bytes)  # from `QMainWindow.saveState`
+    theme = StoredSetting("window/theme", _one_of(THEMES, "system"))
+    geometry = StoredSetting("window/geometry", _as_bytes)  # from `QWidget.saveGeometry`
+    layout = StoredSetting("window/layout", _as_bytes)  # from `QMainWindow.saveState`
     # Chart settings by panel and chart, unvalidated.
-    charts: StoredSetting[Any] = StoredSetting("window/charts", _tree, json.dumps)
-    layout_preset = StoredSetting("window/layout_preset", _text)  # empty: none
+    charts: StoredSetting[Any] = StoredSetting("window/charts", _parse_json, json.dumps)
+    layout_preset = StoredSetting("window/layout_preset", _as_text)  # empty: none
     export_folder = StoredSetting("export/folder", _existing_folder)  # folder of the last export
     # Last choices in the export dialog, unvalidated.
-    export_choices = StoredSetting("export/choices", _mapping, json.dumps)
+    export_choices = StoredSetting("export/choices", _as_mapping, json.dumps)
     # Names of interrupted runs that the user has dismissed.
     dismissed = StoredSetting(
-        "runs/dismissed", _names, lambda names: "/".join(names[-_REMEMBERED:])
+        "runs/dismissed", _split_names, lambda names: "/".join(names[-_REMEMBERED:])
     )
-    start = StoredSetting("start/run", _choice(STARTS, STARTS[0]))
-    budget = StoredSetting("watching/budget", _budget, str)  # per cent; 0: the engine's default
-    numbers = StoredSetting("window/numbers", _choice(NUMBERS, NUMBERS[0]))  # number style
+    start = StoredSetting("start/run", _one_of(STARTS, STARTS[0]))
+    budget = StoredSetting(
+        "watching/budget", _parse_budget, str
+    )  # per cent; 0: the engine's default
+    numbers = StoredSetting("window/numbers", _one_of(NUMBERS, NUMBERS[0]))  # number style
     # Reassigned shortcuts by action id; '' for none.
-    shortcuts = StoredSetting("window/shortcuts", _keys, json.dumps)
+    shortcuts = StoredSetting("window/shortcuts", _as_key_map, json.dumps)
     tour_seen = StoredSetting(
         "start/tour", lambda value: value == "seen", lambda seen: "seen" if seen else ""
     )
     recent = StoredSetting(  # newest first
         "files/recent",
-        _recent,
+        _as_recent_items,
         lambda items: json.dumps([[item.kind, item.path] for item in items]),
     )
 

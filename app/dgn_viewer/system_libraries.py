@@ -50,12 +50,12 @@ def missing_packages(
     """Return the Debian packages of required libraries that cannot be loaded."""
     if not system.startswith("linux"):
         return ()
-    loads = loads or _loads
+    loads = loads or _can_load
     needed = NEEDED | (NEEDED_FOR_X11 if platform == "xcb" else {})
     return tuple(package for library, package in needed.items() if not loads(library))
 
 
-def complaint(packages: Iterable[str]) -> str:
+def missing_packages_message(packages: Iterable[str]) -> str:
     """Return one sentence with the packages to install; '' if none is missing."""
     names = " ".join(packages)
     if not names:
@@ -65,15 +65,15 @@ def complaint(packages: Iterable[str]) -> str:
     )
 
 
-def trouble(environment: Mapping[str, str]) -> str:
+def reason_no_window(environment: Mapping[str, str]) -> str:
     """Return why no window can be opened, as one sentence; '' if one can."""
     platform = qt_platform(environment)
     if not platform:
         return NO_DISPLAY
-    return complaint(missing_packages(platform))
+    return missing_packages_message(missing_packages(platform))
 
 
-def _loads(library: str) -> bool:
+def _can_load(library: str) -> bool:
     try:
         ctypes.CDLL(library)
     except OSError:
@@ -83,7 +83,7 @@ def _loads(library: str) -> bool:
 
 def main() -> int:
     """Check the libraries only (a display may come later); return 0 if complete, else 2."""
-    message = complaint(missing_packages(qt_platform(os.environ) or "offscreen"))
+    message = missing_packages_message(missing_packages(qt_platform(os.environ) or "offscreen"))
     if message:
         print(message, file=sys.stderr)
     return 2 if message else 0

@@ -70,7 +70,7 @@ class Window(QMainWindow):
     ) -> None:
         super().__init__()
         theme = WindowTheme(settings, theme_choice, self)
-        theme.apply()  # the widgets created below use its colours
+        theme.apply_theme()  # the widgets created below use its colours
         self.setObjectName("window")
         self.setWindowTitle("Deep gated networks")
         self.setDockNestingEnabled(True)
@@ -82,7 +82,7 @@ class Window(QMainWindow):
             window=self,
             send=guarded,
             settings=settings,
-            notify=self.notices.tell,
+            notify=self.notices.add_notice,
             run_state=lambda: self.run_state,
             shown_state=lambda: self.shown_state,
             view=lambda: self.history.view({}),
@@ -102,7 +102,7 @@ class Window(QMainWindow):
         self.recorded = RecordedRuns(context, inspector, self.layouts, self.files.save_weights)
         self.exports = Exports(context, docks, self.history, self.time.cursor)
         self.experiments = ExperimentRunner(context, columns.results, inspector)
-        self.registry = registry = Actions(context.shown_state, theme.icon, self)
+        self.registry = registry = Actions(context.shown_state, theme.make_icon, self)
         events = EventWalk(context, docks, self.display.draw_now)
         show_step, keys = events.show_step, registry.keys
         self.pages = InspectorPages(context, inspector, docks, self.time, keys, show_step)
@@ -118,12 +118,12 @@ class Window(QMainWindow):
         self.run_views.add_bars(self, self.notice_views.question)
         docks.arrangement.arrange_preset()
         self.notices.step_wanted.connect(show_step)
-        self._connect()
-        self.layouts.restore(DEFAULT_SIZE)
+        self._connect_parts()
+        self.layouts.restore_layout(DEFAULT_SIZE)
         self.run_views.hide_banners()
         self.notice_views.question.hide()
-        columns.hide()
-        theme.apply()
+        columns.hide_columns()
+        theme.apply_theme()
         registry.refresh()
 
     def _declare_actions(
@@ -132,7 +132,7 @@ class Window(QMainWindow):
         """Register the menus; the palette lists their rows in this order."""
         context, pages, cursor = self.context, self.pages, self.time.cursor
         docks, palette = self.docks, self.action_views.palette
-        self.registry.keys.keep_in(context.settings)
+        self.registry.keys.sync_with_settings(context.settings)
         self.registry.add_menus(
             run_menu(context, self.run_control, pages, self.engine_wanted.emit),
             file_menu(
@@ -155,7 +155,7 @@ class Window(QMainWindow):
         """State of the run, as it was at the past step that is shown, if any."""
         return self.history.shown_state
 
-    def complete(self) -> None:
+    def make_deferred_parts(self) -> None:
         """Create what is not needed for the first paint."""
         self.docks.make_scene_views()
         self.inspector.make_pages()
@@ -165,9 +165,9 @@ class Window(QMainWindow):
     def on_event(self, event: Event) -> None:
         """Handle an event and pass it on; parts are separate slots, so an error stays in one."""
         if isinstance(event, HistoryReplayed):  # happened earlier: no notices
-            self._replay(event)
+            self._replay_history(event)
         else:
-            self._take(event)
+            self._handle_event(event)
             self.notices.on_event(event)
         self.display.schedule_refresh()
 
@@ -175,12 +175,12 @@ class Window(QMainWindow):
         if self.history.on_frame(frame):
             self.run_views.status.show_frame(frame)
             self.time.cursor.keeper.on_frame(frame)
-            self.guides.tour.refresh()
+            self.guides.tour.refresh_measurement()
             self.display.update_pace(frame.watching)
             self.display.schedule_refresh()
-            self.guides.begin_due_tour()
+            self.guides.start_due_tour()
 
-    def _replay(self, past: HistoryReplayed) -> None:
+    def _replay_history(self, past: HistoryReplayed) -> None:
         """Handle past events; the many samples go only to the history."""
         before = self.run_state
         for event in past.events:
@@ -190,15 +190,15 @@ class Window(QMainWindow):
         self.history.record_left_out(past)
         self._show_state(before)
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         before = self.run_state
         self.history.on_event(event)
         if isinstance(event, EngineReady):
             self.pages.on_ready(event)
             catalogue, send = event.catalogue, self.context.send
-            self.registry.add(regime_rows(catalogue, send))
-            self.registry.add(playground_rows(catalogue, self.docks, send))
-            self.registry.add(experiment_rows(catalogue, self.experiments))
+            self.registry.register_rows(regime_rows(catalogue, send))
+            self.registry.register_rows(playground_rows(catalogue, self.docks, send))
+            self.registry.register_rows(experiment_rows(catalogue, self.experiments))
         self.run_control.on_event(event)
         self._show_state(before)
         self.event_taken.emit(event, self.shown_state)
@@ -239,8 +239,8 @@ class Window(QMainWindow):
         """
         escape, bar = event.key() == Qt.Key.Key_Escape, self.time.bar
         keys = QKeySequence(event.keyCombination())
-        if escape and self.guides.tour.place >= 0:
-            self.guides.tour.skip()
+        if escape and self.guides.tour.step_index >= 0:
+            self.guides.tour.skip_tour()
         elif escape and self.docks.linked.unpin():
             event.accept()
         elif escape and self.inspector.page is not None:
@@ -249,11 +249,11 @@ class Window(QMainWindow):
             self.docks.arrangement.restore_panels()
             self.registry.refresh()
         elif escape and self.time.cursor.step is not None:
-            self.time.cursor.live()
+            self.time.cursor.go_live()
         elif not event.modifiers() and event.key() in bar.KEYS:
             bar.slider.keyPressEvent(event)
-        elif not event.isAutoRepeat() and (why := self.registry.refusal(keys)):
-            self.notices.tell(Notice("info", why, listed=False))
+        elif not event.isAutoRepeat() and (why := self.registry.reason_disabled(keys)):
+            self.notices.add_notice(Notice("info", why, listed=False))
         else:
             super().keyPressEvent(event)
 
@@ -264,7 +264,7 @@ class Window(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Save the layout; the engine is stopped by its owner."""
-        self.layouts.keep()
+        self.layouts.save_layout()
         self.display.stop()
         self.guides.close()
         event.accept()
@@ -272,7 +272,7 @@ class Window(QMainWindow):
 
     # Internal
 
-    def _connect(self) -> None:
+    def _connect_parts(self) -> None:
         docks, views, cursor = self.docks, self.run_views, self.time.cursor
         parts = (views.toolbar, views.strip, self.inspector, self.recorded, self.files.recent)
         for part in (*parts, self.guides.acts, cursor, self.time.compared):
@@ -282,8 +282,8 @@ class Window(QMainWindow):
         layouts = self.layouts.history
         for source in (docks, docks.steps, layouts, self.files.recent, self.experiments):
             source.changed.connect(self.registry.refresh)
-        cursor.acts_changed.connect(self.notices.drop_impossible)
-        self.display.drawn.connect(views.status.keep_up)
+        cursor.acts_changed.connect(self.notices.close_stale_offers)
+        self.display.drawn.connect(views.status.ensure_step_shown)
         views.status.cancel_wanted.connect(partial(self.context.send, CancelLoading()))
         for host in docks.hosts.values():
             host.command_wanted.connect(self.context.send)
@@ -291,7 +291,7 @@ class Window(QMainWindow):
         docks.steps.wanted.connect(cursor.go_to)
         docks.arrangement.arranged.connect(self.columns.page.fit_to_page)
         self.files.drops.other_dropped.connect(self.inspector.files.close_file_page)
-        self.recorded.settings_wanted.connect(self.pages.settings)
+        self.recorded.settings_wanted.connect(self.pages.open_settings)
         for owner in (self.time, self.experiments, self.exports):
             self.closed.connect(owner.close)
         self.closed.connect(self.recorded.remote.stop)

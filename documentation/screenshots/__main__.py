@@ -38,7 +38,7 @@ def main() -> int:
 
 def take(name: str, into: Path) -> None:
     """Take one picture in this process."""
-    from dgn_viewer.application import Options, build
+    from dgn_viewer.application import Options, build_viewer
     from documentation.screenshots.photographer import Photographer
     from documentation.screenshots.pictures import PICTURES, without_pace
 
@@ -53,7 +53,7 @@ def take(name: str, into: Path) -> None:
             paused=True,
             runs_root=str(home / "runs"),
         )
-        viewer = build(options)
+        viewer = build_viewer(options)
         try:
             shot = Photographer(viewer, home)
             viewer.start()

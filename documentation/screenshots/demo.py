@@ -81,13 +81,13 @@ def film(folder: Path) -> Film:
     """Play the scenes in a real window, without a screen."""
     from dgn_engine.protocol.training import Pause, Resume, SwapRegime
     from dgn_viewer.__main__ import first_run
-    from dgn_viewer.application import Options, build
+    from dgn_viewer.application import Options, build_viewer
     from documentation.screenshots.photographer import Photographer
 
     made = Film()
     config = first_run()
     training = replace(config.training, learning_rate=RATE)
-    viewer = build(
+    viewer = build_viewer(
         Options(
             replace(config, training=training),
             theme="light",
@@ -149,7 +149,7 @@ def film(folder: Path) -> Film:
             shot.linger(0.4)
             grab()
         grab(HOLD)
-        cursor.live()
+        cursor.go_live()
         shot.linger(0.5)
         scene("dgn-viewer: what does a network know by its gates, and what by its weights?")
     finally:

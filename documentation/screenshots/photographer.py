@@ -90,7 +90,7 @@ class Photographer:
         self.wait(lambda: not self.live or self._complete(sharp=time.monotonic() < limit))
         window = self.window
         window.display.draw_now()
-        window.run_views.status.catch_up()
+        window.run_views.status.write_now()
         self.viewer.application.processEvents()
         if not self.of.grab().save(str(picture), "PNG"):
             raise RuntimeError(f"cannot write {picture}")

@@ -184,7 +184,7 @@ def _compare(shot: Photographer) -> None:
     shot.linger(2.0)
     shot.trigger("time.compare")
     shot.wait(lambda: shot.window.run_state.comparison is not None)
-    shot.window.time.cursor.live()
+    shot.window.time.cursor.go_live()
     shot.linger(4.0)
 
 

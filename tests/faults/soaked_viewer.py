@@ -26,7 +26,7 @@ from dgn_engine.protocol.messages import Failed, Refused
 from dgn_engine.protocol.runs import RecordingPaused
 from dgn_engine.protocol.training import RunStarted, StartRun
 from dgn_engine.storage.runs.folder_layout import bytes_of, runs_root
-from dgn_viewer.application import Options, Viewer, build, leave
+from dgn_viewer.application import Options, Viewer, build_viewer, exit_now
 
 SAMPLE = 5.0  # seconds
 WARM = 30.0  # seconds of training after which every panel has been drawn
@@ -204,7 +204,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.trace:
         tracemalloc.start(8)
-    viewer = build(Options(SMALL, runs_root=str(runs_root()), size=(1440, 900)))
+    viewer = build_viewer(Options(SMALL, runs_root=str(runs_root()), size=(1440, 900)))
     soak = Soak(viewer, given.into, given)
     try:
         viewer.run()
@@ -212,7 +212,7 @@ def main() -> int:
         ended = viewer.close(60.0)
         del soak
     if not ended:
-        leave(0)
+        exit_now(0)
     return 0
 
 

@@ -16,14 +16,14 @@ from dgn_engine.protocol.messages import Event, Failed, Refused
 from dgn_engine.protocol.runs import ContinueRun, RunContinued, RunShown, ShowRun
 from dgn_engine.protocol.training import RunStarted, StartRun
 from dgn_engine.storage.runs.folder_layout import runs_root
-from dgn_viewer.application import Options, build, run_to_end
+from dgn_viewer.application import Options, build_viewer, run_to_end
 
 SAID = (RunStarted, RunShown, RunContinued, Refused, Failed)
 
 
 def main(configuration: str) -> int:
     config = RunConfig.from_toml(Path(configuration).read_text("utf-8"))
-    viewer = build(Options(config, start="none", runs_root=str(runs_root())))
+    viewer = build_viewer(Options(config, start="none", runs_root=str(runs_root())))
 
     def hear(event: Event, _state: object) -> None:
         if isinstance(event, SAID):

@@ -156,7 +156,7 @@ def viewers(qtbot: QtBot, place: Path) -> Iterator[Callable[..., Viewer]]:
     gc.freeze()  # what is there already (torch) is not looked at again: ten times faster
     with pytest.MonkeyPatch.context() as patched:
         # What was there is spared below; the window itself is to be collected after its test.
-        patched.setattr(GuiGarbageCollector, "spare_what_is_there", lambda _: None)
+        patched.setattr(GuiGarbageCollector, "freeze_existing_objects", lambda _: None)
         patched.setattr(frame_publisher, "PUBLISH_EVERY", 0.05)  # seconds: a test waits for them
         yield make
     ended = [viewer.close(patience=60.0) for viewer in made]
@@ -237,7 +237,7 @@ def begin(window_of_module: WindowOfModule, qtbot: QtBot) -> Begin:
         window.context.send(StartRun(config or small_run(), paused))
         qtbot.waitUntil(lambda: window.run_state.run is not before and window.run_state.has_run)
         for entry in window.notices.open_entries:
-            window.notices.close(entry)
+            window.notices.close_notice(entry)
         window.notices.entries.clear()
         window.display.draw_now()  # nothing of the run before
         return viewer
@@ -254,10 +254,10 @@ def used_viewer(begin: Begin) -> Viewer:
 def _as_it_opens(window: Window) -> None:
     """Close what a test has opened; the layout, the size and the charts of a new window."""
     window.inspector.close_page()
-    window.guides.tour.skip()
-    window.notice_views.list.leave()
+    window.guides.tour.skip_tour()
+    window.notice_views.list.hide_and_refocus()
     window.experiments.results.hide()
-    window.time.cursor.live()
+    window.time.cursor.go_live()
     window.files.recent.items = ()
     window.files.recent.changed.emit()
     for dialog in window.findChildren(QDialog):

@@ -58,7 +58,10 @@ def save_export(window: Window, path: Path, qtbot: QtBot) -> None:
 
 def press(window: Window, text: str) -> None:
     """Press the button of a notice, where it is shown."""
-    buttons = [*window.notice_views.line.offers(), *window.notice_views.question.answers()]
+    buttons = [
+        *window.notice_views.line.offer_buttons(),
+        *window.notice_views.question.answer_buttons(),
+    ]
     next(button for button in buttons if button.text() == text).click()
 
 
@@ -77,7 +80,7 @@ def commands_to_engine(viewer: Viewer) -> list[Command]:
 
 def told(window: Window, about: str) -> list[str]:
     """What the window has told of this kind of thing, the newest last."""
-    return [notice.text for notice in window.notices.recent if notice.about == about]
+    return [notice.text for notice in window.notices.recent_notices if notice.about == about]
 
 
 def opened_file(

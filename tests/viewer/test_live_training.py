@@ -101,7 +101,9 @@ def test_weights_are_saved_through_the_dialog(viewer: Viewer, qtbot: QtBot, tmp_
     window.registry["file.save_weights"].trigger()
     answer_dialog(window, tmp_path / "w.safetensors")
     qtbot.waitUntil(lambda: (tmp_path / "w.safetensors").exists())
-    qtbot.waitUntil(lambda: "w.safetensors" in "".join(n.text for n in window.notices.recent))
+    qtbot.waitUntil(
+        lambda: "w.safetensors" in "".join(n.text for n in window.notices.recent_notices)
+    )
 
 
 def test_the_configuration_is_saved_as_the_dials_stand(
@@ -177,7 +179,7 @@ def test_panels_status_bar_and_time_bar_say_the_same_step(viewer: Viewer, qtbot:
 
     def note(step: int) -> None:
         slider = window.time.bar.slider.accessibleDescription()
-        said.append((step, window.run_views.status.text("step"), slider))
+        said.append((step, window.run_views.status.field_text("step"), slider))
 
     window.display.drawn.connect(note)
     qtbot.waitUntil(lambda: len(said) > 12)

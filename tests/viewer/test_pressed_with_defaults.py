@@ -93,9 +93,9 @@ def test_gate_information_of_a_checkpoint_is_measured_to_its_end(
     opened_file(viewer, qtbot, file, "network", FileReading(activation="relu"))
     window.registry["experiments.gate_information"].trigger()
     answer_dialog(window, file)
-    assert window.experiments.running
+    assert window.experiments.is_running
     assert not window.experiments.results.isHidden()
-    qtbot.waitUntil(lambda: not window.experiments.running)
+    qtbot.waitUntil(lambda: not window.experiments.is_running)
     panel = window.experiments.results.panel
     assert not panel.trouble.isVisible(), panel.trouble.text()
     (folder,) = results.iterdir()
@@ -124,7 +124,7 @@ def test_an_experiment_is_begun_watched_and_reported(
     qtbot.waitUntil(lambda: window.run_state.run is not first)
     assert window.run_state.regime == "ReLU"
     steps_of(window, qtbot)
-    qtbot.waitUntil(lambda: not window.experiments.running)
+    qtbot.waitUntil(lambda: not window.experiments.is_running)
     assert not panel.trouble.isVisible(), panel.trouble.text()
     made = document.read(folder)
     assert made.state == "done"
@@ -208,7 +208,7 @@ def test_a_finished_run_is_branched_from_twice_and_each_branch_is_the_one_that_i
     for step, regime in ((20, "FR-II"), (31, "ReLU")):
         qtbot.waitUntil(page.start.isEnabled)
         page.origin.line.setText(str(step))
-        page.regime.pick(regime)
+        page.regime.pick_value(regime)
         QTest.mouseClick(page.start, LEFT)
         qtbot.waitUntil(partial(finished, step))
         branch = window.run_state.branch
@@ -219,7 +219,7 @@ def test_a_finished_run_is_branched_from_twice_and_each_branch_is_the_one_that_i
         qtbot.waitUntil(partial(compared, branch.folder, regime))
         page.update_numbers()
         assert ("regime", "DL", regime, "") in page.table.row_texts()
-        for said in (page.status.text(), window.run_views.banners[0].texts()[1]):
+        for said in (page.status.text(), window.run_views.banners[0].shown_texts()[1]):
             assert f"from step {step}: regime {regime}" in said
         assert f"{regime} from step {step}" in page.sides.text()
     assert len(set(folders)) == 2
@@ -373,7 +373,7 @@ def test_the_tour_of_the_papers_does_each_of_its_steps(make_viewer: Open, qtbot:
     window, found = viewer.window, troubles(viewer)
     window.registry["help.claims"].trigger()
     callout, began = window.guides.tour.callout, 0
-    while window.guides.tour.place >= 0:
+    while window.guides.tour.step_index >= 0:
         run, regime = window.run_state.run, window.run_state.regime
         callout.act.click()
         if isinstance(window.inspector.page, ExperimentPage):
@@ -398,7 +398,7 @@ def test_what_panels_propose_to_try_is_done(viewer: Viewer, qtbot: QtBot) -> Non
     window, found = viewer.window, troubles(viewer)
     pressed = 0
     for name in all_panels():
-        window.pages.about(name)
+        window.pages.open_about_panel(name)
         page = window.inspector.page
         assert isinstance(page, AboutPage)
         for _, button in page.trials:
@@ -431,7 +431,7 @@ def test_a_run_of_dgn_serve_is_followed(
         dialog.token.setText(lines[-1].split()[-1])
         dialog.follow_button.click()
         qtbot.waitUntil(lambda: window.run_state.recorded is not None)
-        qtbot.waitUntil(lambda: not window.recorded.remote.following)
+        qtbot.waitUntil(lambda: not window.recorded.remote.is_following)
     assert window.run_state.recorded is not None
     assert window.run_state.recorded.name == "served"
 

@@ -113,12 +113,12 @@ def test_the_last_word_of_the_engine_is_remembered_until_another_takes_over(
     pump = pump_of(ScriptedEngine((Paused(3),)))
     pump.tick()
     assert not pump.stopped
-    pump.take_over(ScriptedEngine((Stopped(),), frames=(9,)))
+    pump.switch_engine(ScriptedEngine((Stopped(),), frames=(9,)))
     pump.tick()
     assert pump.stopped
     assert delivered == [Paused(3), Stopped(), 9]
     another = ScriptedEngine((Running(1),))
-    pump.take_over(another)
+    pump.switch_engine(another)
     assert not pump.stopped
     pump.tick()
     assert delivered[-1] == Running(1)
@@ -155,7 +155,7 @@ def test_it_takes_what_it_is_told_of_without_waiting_for_a_tick(
     assert delivered == [], "in the window's own thread"
     qtbot.waitUntil(lambda: delivered == [Running(1)])
     another = ScriptedEngine()
-    pump.take_over(another)
+    pump.switch_engine(another)
     engine.events.append(Paused(2))
     engine.tell()  # nobody is called any more
     another.events.append(Running(2))
@@ -191,7 +191,7 @@ def test_a_dead_engine_process_leaves_the_window_alive_and_can_be_replaced(
     (child,) = multiprocessing.active_children()
     child.kill()
     qtbot.waitUntil(lambda: window.run_state.phase == "stopped")
-    assert [n.kind for n in window.notices.recent if "signal 9" in n.text] == ["failed"]
+    assert [n.kind for n in window.notices.recent_notices if "signal 9" in n.text] == ["failed"]
     again = window.registry["run.start_engine"]
     assert again.isEnabled()
     window.registry["run.start_engine"].trigger()
@@ -222,7 +222,7 @@ def test_a_dead_engine_process_is_replaced_and_the_recorded_run_goes_on_in_the_p
     child.kill()
 
     def restarted() -> list[str]:
-        return [n.text for n in window.notices.recent if n.kind == "failed"]
+        return [n.text for n in window.notices.recent_notices if n.kind == "failed"]
 
     qtbot.waitUntil(lambda: bool(restarted()))
     (words,) = restarted()
@@ -234,5 +234,5 @@ def test_a_dead_engine_process_is_replaced_and_the_recorded_run_goes_on_in_the_p
     (again,) = multiprocessing.active_children()
     again.kill()  # a second time within a minute
     qtbot.waitUntil(lambda: window.run_state.phase == "stopped")
-    assert str(folder) in window.notices.recent[-1].text
+    assert str(folder) in window.notices.recent_notices[-1].text
     assert window.registry["run.start_engine"].isEnabled()

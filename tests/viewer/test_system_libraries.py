@@ -10,7 +10,7 @@ import pytest
 
 from dgn_engine.errors import UserError
 from dgn_viewer import system_libraries
-from dgn_viewer.__main__ import REFUSED, check_arguments, main, parser
+from dgn_viewer.__main__ import REFUSED, build_parser, check_arguments, main
 from tests.refusals import refused
 
 
@@ -38,7 +38,9 @@ def test_a_missing_library_is_named_with_the_apt_line() -> None:
         "offscreen", lambda name: "EGL" not in name, "linux"
     )
     assert packages == ("libegl1",)
-    assert system_libraries.complaint(packages).endswith("sudo apt-get install libegl1")
+    assert system_libraries.missing_packages_message(packages).endswith(
+        "sudo apt-get install libegl1"
+    )
 
 
 def test_xcb_libraries_are_needed_only_for_xcb() -> None:
@@ -50,7 +52,7 @@ def test_xcb_libraries_are_needed_only_for_xcb() -> None:
 
 
 def test_without_a_display_the_ways_out_are_named() -> None:
-    sentence = system_libraries.trouble({})
+    sentence = system_libraries.reason_no_window({})
     if sys.platform.startswith("linux"):
         for way in ("--offscreen", "dgn train", "xvfb-run", "ssh -X"):
             assert way in sentence
@@ -97,13 +99,13 @@ def test_the_program_without_a_display_exits_2_with_one_sentence() -> None:
 )
 def test_arguments_that_do_not_go_together_are_refused(given: list[str], kind: str) -> None:
     with refused(kind):
-        check_arguments(parser().parse_args(given))
+        check_arguments(build_parser().parse_args(given))
 
 
 @pytest.mark.parametrize("address", ["dgn://example.org:1", "dgn://secret@127.0.0.1:1"])
 def test_an_address_of_no_served_run_is_refused_and_no_token_is_repeated(address: str) -> None:
     with pytest.raises(UserError) as refusal:
-        check_arguments(parser().parse_args([address]))
+        check_arguments(build_parser().parse_args([address]))
     assert "secret" not in str(refusal.value)
 
 
@@ -112,7 +114,7 @@ def test_a_value_that_is_none_ends_the_program_with_2_and_is_named(
     given: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        parser().parse_args([f"{given[0]}={given[1]}"])
+        build_parser().parse_args([f"{given[0]}={given[1]}"])
     assert ended.value.code == 2
     assert repr(given[1]) in capsys.readouterr().err
 
@@ -139,5 +141,5 @@ def test_a_file_that_cannot_be_used_ends_the_program_with_2_and_is_named(
 
 
 def test_a_run_is_named_by_its_folder(tmp_path: Path) -> None:
-    assert parser().parse_args([str(tmp_path)]).run == str(tmp_path)
-    assert parser().parse_args([]).run == ""
+    assert build_parser().parse_args([str(tmp_path)]).run == str(tmp_path)
+    assert build_parser().parse_args([]).run == ""

@@ -199,8 +199,8 @@ def test_a_theme_is_put_on_everything_at_once_and_nothing_moves(opened_viewer: V
 
 def test_a_refusal_becomes_a_notice_and_nothing_changes(viewer: Viewer, qtbot: QtBot) -> None:
     viewer.pump.send(SetLearningRate(-1.0))
-    qtbot.waitUntil(lambda: len(viewer.window.notices.recent) > 0)
-    notice = viewer.window.notices.recent[-1]
+    qtbot.waitUntil(lambda: len(viewer.window.notices.recent_notices) > 0)
+    notice = viewer.window.notices.recent_notices[-1]
     assert notice.kind == "refused"
     assert "-1" in notice.text
     assert viewer.window.run_state.is_running
@@ -220,17 +220,19 @@ def test_a_notice_leads_to_its_step_on_every_time_axis(viewer: Viewer, qtbot: Qt
     window = viewer.window
     qtbot.waitUntil(lambda: window.history.step > 60)
     viewer.pump.send(SwapRegime("FL"))
-    qtbot.waitUntil(lambda: any("→ FL" in notice.text for notice in window.notices.recent))
-    qtbot.waitUntil(lambda: [b.text() for b in window.notice_views.line.offers()] == ["Undo"])
+    qtbot.waitUntil(lambda: any("→ FL" in notice.text for notice in window.notices.recent_notices))
+    qtbot.waitUntil(
+        lambda: [b.text() for b in window.notice_views.line.offer_buttons()] == ["Undo"]
+    )
     (mark,) = window.history.view({}).marks
     training = window.docks.hosts["training"].charts.view
     qtbot.waitUntil(lambda: "loss" in training.charts.shown_keys())
     window.registry["view.notices"].trigger()
-    window.notice_views.list.rows()[0].buttons()["Go to step"].click()
+    window.notice_views.list.notice_rows()[0].buttons_by_text()["Go to step"].click()
     low, high = visible_range(training, "loss")[0]
     assert low <= mark.x <= high
     assert not training.charts.items["loss"].following
-    window.notice_views.line.offers()[0].click()
+    window.notice_views.line.offer_buttons()[0].click()
     qtbot.waitUntil(lambda: window.run_state.regime == "DL")
 
 
@@ -241,14 +243,14 @@ def test_a_fault_in_a_slot_becomes_a_notice_and_the_window_lives_on(
         raise RuntimeError("on purpose")
 
     printed: list[object] = []
-    viewer.faults.remove()
+    viewer.faults.remove_hooks()
     monkeypatch.setattr(sys, "excepthook", lambda *error: printed.append(error))
-    viewer.faults.install()
+    viewer.faults.install_hooks()
     QTimer.singleShot(0, fail)
-    qtbot.waitUntil(lambda: len(viewer.window.notices.recent) > 0)
-    viewer.faults.remove()
+    qtbot.waitUntil(lambda: len(viewer.window.notices.recent_notices) > 0)
+    viewer.faults.remove_hooks()
     assert len(printed) == 1
-    notice = viewer.window.notices.recent[-1]
+    notice = viewer.window.notices.recent_notices[-1]
     assert "on purpose" in notice.text
     assert "in fail" in notice.details
     step = viewer.window.history.step
@@ -261,23 +263,23 @@ def test_a_fault_in_a_thread_becomes_a_notice(
     def fail() -> None:
         raise RuntimeError("in the background")
 
-    viewer.faults.remove()
+    viewer.faults.remove_hooks()
     monkeypatch.setattr(threading, "excepthook", lambda _arguments: None)
-    viewer.faults.install()
+    viewer.faults.install_hooks()
     thread = threading.Thread(target=fail, name="worker")
     thread.start()
     thread.join()
-    qtbot.waitUntil(lambda: len(viewer.window.notices.recent) > 0)
-    viewer.faults.remove()
-    assert "Internal error in worker" in viewer.window.notices.recent[-1].text
+    qtbot.waitUntil(lambda: len(viewer.window.notices.recent_notices) > 0)
+    viewer.faults.remove_hooks()
+    assert "Internal error in worker" in viewer.window.notices.recent_notices[-1].text
 
 
 def test_the_status_bar_says_where_the_run_is(viewer: Viewer, qtbot: QtBot) -> None:
     status = viewer.window.run_views.status
-    qtbot.waitUntil(lambda: "steps/s" in status.text("speed"))
-    assert status.text("device") == "cpu"
-    assert status.text("regime") == "DL"
-    qtbot.waitUntil(lambda: status.text("overhead").startswith("viewer overhead "))
+    qtbot.waitUntil(lambda: "steps/s" in status.field_text("speed"))
+    assert status.field_text("device") == "cpu"
+    assert status.field_text("regime") == "DL"
+    qtbot.waitUntil(lambda: status.field_text("overhead").startswith("viewer overhead "))
 
 
 def test_cnn4_shows_a_picture_in_every_kernel_panel_and_refines_it(
@@ -312,7 +314,7 @@ def test_a_window_closed_while_it_trains_comes_back_as_it_was_and_trains_a_run_o
     first = make_viewer()
     qtbot.waitUntil(lambda: first.window.history.step > 10)
     first.window.docks.toggle_panel("overlap")
-    first.window.context.theme.choose("dark")
+    first.window.context.theme.select_theme("dark")
     first.window.docks.hosts["training"].charts.apply_settings(kept)
     assert first.close(patience=60.0)
     assert "dgn-engine" not in {thread.name for thread in threading.enumerate()}
@@ -321,7 +323,7 @@ def test_a_window_closed_while_it_trains_comes_back_as_it_was_and_trains_a_run_o
     assert not second.docks.arrangement.is_open("overlap")
     assert second.docks.arrangement.is_open("ntk")
     assert second.context.settings.theme == "dark"
-    assert [notice.kind for notice in second.notices.recent] == []
+    assert [notice.kind for notice in second.notices.recent_notices] == []
     qtbot.waitUntil(lambda: second.history.step > 10)
     assert len(second.history.view({}).marks) == 0
 
@@ -330,7 +332,7 @@ def test_heaps_are_limited_before_a_viewer_starts_threads(monkeypatch: pytest.Mo
     order: list[str] = []
     monkeypatch.setattr(application, "use_one_heap", lambda: order.append("heaps"))
     monkeypatch.setattr(application, "Viewer", lambda _options: order.append("viewer"))
-    application.build(Options(RunConfig()))
+    application.build_viewer(Options(RunConfig()))
     assert order == ["heaps", "viewer"]
 
 

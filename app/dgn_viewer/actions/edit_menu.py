@@ -28,7 +28,7 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                 tip="Restore the run to before its last change: weights, optimiser, settings and "
                 "data order. The step counter keeps running",
                 enabled=lambda now: bool(now.has_run and now.undo),
-                text_now=lambda now: _named("Undo", now.undo),
+                text_now=lambda now: _undo_text("Undo", now.undo),
             ),
             ActionRow(
                 id="edit.redo",
@@ -38,15 +38,17 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                 icon="redo",
                 tip="Redo the last change that was undone",
                 enabled=lambda now: bool(now.has_run and now.redo),
-                text_now=lambda now: _named("Redo", now.redo),
+                text_now=lambda now: _undo_text("Redo", now.redo),
             ),
             ActionRow(
                 id="edit.undo_setting",
                 title="Revert the setting only",
                 callback=partial(context.send, UndoSetting()),
                 tip="Restore the setting that was changed last; keep the current weights",
-                enabled=lambda now: now.has_run and now.diverged is None and bool(_setting(now)),
-                text_now=lambda now: f"Revert {_setting(now) or 'the setting'} only",
+                enabled=lambda now: (
+                    now.has_run and now.diverged is None and bool(_changed_setting(now))
+                ),
+                text_now=lambda now: f"Revert {_changed_setting(now) or 'the setting'} only",
             ),
             SEPARATOR,
             ActionRow(
@@ -70,7 +72,7 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
             ActionRow(
                 id="edit.examples",
                 title="Probe examples…",
-                callback=pages.examples,
+                callback=pages.open_examples,
                 keys=("Ctrl+Shift+D",),
                 tip="Choose the examples that every kernel panel uses: by class, one by one, "
                 "misclassified ones, or a digit that you draw",
@@ -79,7 +81,7 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
             ActionRow(
                 id="edit.settings",
                 title="Settings…",
-                callback=pages.settings,
+                callback=pages.open_settings,
                 keys=("Ctrl+,",),
                 icon="settings",
                 tip="Run at startup, theme, viewer overhead, shortcuts",
@@ -88,10 +90,10 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
     )
 
 
-def _setting(now: RunState) -> str:
+def _changed_setting(now: RunState) -> str:
     return now.changes.last_setting if now.changes is not None else ""
 
 
-def _named(word: str, what: str) -> str:
+def _undo_text(word: str, what: str) -> str:
     shown = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 1]}…"
     return f"{word} {shown.replace('&', '&&')}".rstrip()

@@ -21,10 +21,10 @@ def experiments_menu(experiments: ExperimentRunner) -> Menu:
             ActionRow(
                 id="experiments.gate_information",
                 title="Gate information of a checkpoint…",
-                callback=experiments.gate_information,
+                callback=experiments.ask_checkpoint,
                 tip="Compare value networks trained with its gates and with random gates, on "
                 "this run's data",
-                enabled=lambda now: shows_run(now) and not experiments.running,
+                enabled=lambda now: shows_run(now) and not experiments.is_running,
             ),
             SEPARATOR,
             ActionRow(
@@ -40,10 +40,10 @@ def experiments_menu(experiments: ExperimentRunner) -> Menu:
                 callback=experiments.stop,
                 icon="stop",
                 tip="Pause; you can resume later",
-                enabled=lambda _: experiments.running,
+                enabled=lambda _: experiments.is_running,
             ),
         ),
-        opening=experiments.look,
+        opening=experiments.refresh_results,
     )
 
 
@@ -55,17 +55,17 @@ def experiment_rows(catalogue: Catalogue, experiments: ExperimentRunner) -> tupl
             title=f"{entry.title}…",
             callback=partial(experiments.open_page, entry),
             tip=f"{entry.paper}. {entry.about}",
-            text_now=partial(_text, experiments, entry),
+            text_now=partial(_experiment_text, experiments, entry),
             group=paper_title(entry.paper),
         )
         for entry in catalogue.experiments
     )
 
 
-def _text(experiments: ExperimentRunner, entry: ExperimentEntry, _now: RunState) -> str:
+def _experiment_text(experiments: ExperimentRunner, entry: ExperimentEntry, _now: RunState) -> str:
     """Return a text such as 'Table 2: FLNPF beside FRNPF… · about 4 min · ✓ result from
     2026-11-02'."""
-    location, day = place_in_paper(entry.paper), experiments.made(entry.id)
+    location, day = place_in_paper(entry.paper), experiments.latest_result_day(entry.id)
     title = f"{location}: {entry.title}" if location else entry.title
     cost = "" if entry.quick_cost in ("", "not measured") else f" · about {entry.quick_cost}"
     return f"{title}…{cost}{f' · ✓ result from {day}' if day else ''}".replace("&", "&&")

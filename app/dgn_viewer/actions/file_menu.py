@@ -40,7 +40,7 @@ def file_menu(
             ActionRow(
                 id="file.new_run",
                 title="New run…",
-                callback=pages.run_settings,
+                callback=pages.open_run_settings,
                 keys=("Ctrl+N",),
                 icon="new",
                 tip="Choose data, network and gating, and start a new run",
@@ -140,7 +140,7 @@ def file_menu(
             ActionRow(
                 id="file.go_back",
                 title="Return to previous run",
-                callback=recorded.go_back,
+                callback=recorded.return_to_previous_run,
                 icon="undo",
                 tip="Continue the run that was replaced by this recorded one",
                 enabled=lambda now: bool(now.recorded and now.recorded.replaced),
@@ -175,8 +175,8 @@ def file_menu(
                 callback=exports.animations.open,
                 keys=("Ctrl+Alt+E",),
                 tip="Save panels over a range of recorded steps as a GIF (or MP4, with ffmpeg)",
-                enabled=lambda _: not cursor.why_not,
-                why_not=lambda _: cursor.why_not,
+                enabled=lambda _: not cursor.reason_not_available,
+                why_not=lambda _: cursor.reason_not_available,
             ),
             SEPARATOR,
             ActionRow(
@@ -186,7 +186,7 @@ def file_menu(
                 keys=("Ctrl+Q",),
             ),
         ),
-        opening=files.recent.look,
+        opening=files.recent.check_missing,
     )
 
 
@@ -198,10 +198,10 @@ def _recent_row(recent: RecentFiles, index: int) -> ActionRow:
     return ActionRow(
         id=f"recent.{index + 1}",
         title="Open recent",
-        callback=partial(recent.open, index),
+        callback=partial(recent.open_item, index),
         tip="Open it again",
-        enabled=lambda now: now.is_ready and recent.is_there(index),
+        enabled=lambda now: now.is_ready and recent.is_on_disk(index),
         visible=lambda _: index < len(recent.items),
-        text_now=lambda _: recent.text(index) or "Open recent",
+        text_now=lambda _: recent.menu_text(index) or "Open recent",
         fixed=False,
     )

@@ -56,7 +56,7 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
             ActionRow(
                 id="help.panel",
                 title="About this panel",
-                callback=pages.about_front,
+                callback=pages.open_about_front_panel,
                 keys=("F1",),
                 icon="about",
                 tip="What the front panel shows, with formulas",
@@ -78,7 +78,7 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
             ActionRow(
                 id="help.about",
                 title="About dgn-viewer",
-                callback=pages.program,
+                callback=pages.open_program_page,
                 tip="Versions, papers and licences",
             ),
         ),
@@ -102,7 +102,7 @@ def playground_rows(
 ) -> tuple[ActionRow, ...]:
     """Return one row per data set of the plane."""
 
-    def begin(data: str) -> None:
+    def start_playground(data: str) -> None:
         docks.arrangement.arrange_preset(LAYOUT)
         send(StartRun(playground_run(data)))
 
@@ -110,7 +110,7 @@ def playground_rows(
         ActionRow(
             id=f"playground.{entry.id}",
             title=f"Playground: {entry.title}",
-            callback=partial(begin, entry.id),
+            callback=partial(start_playground, entry.id),
             tip="Train a small network on these points in the plane, in the Teach layout: "
             "regions, paths, gates and the path kernel",
             enabled=is_ready,

@@ -26,10 +26,10 @@ class Menus(QObject):
         for menu, declared in self._menus:
             menu.setToolTipsVisible(True)
             menu.aboutToShow.connect(partial(self._on_open, declared))
-        actions.changed.connect(self.fill)
-        self.fill()
+        actions.changed.connect(self.fill_menus)
+        self.fill_menus()
 
-    def fill(self) -> None:
+    def fill_menus(self) -> None:
         """Rebuild all menus; hide empty ones."""
         for menu, declared in self._menus:
             self._fill_menu(menu, declared)
@@ -47,7 +47,7 @@ class Menus(QObject):
                 case ActionRow(id=name):
                     menu.addAction(self._actions[name])
                 case Menu():
-                    self._fill_menu(self._submenu(menu, entry.title), entry)
+                    self._fill_menu(self._add_submenu(menu, entry.title), entry)
                 case Family():
                     self._fill_family(menu, entry)
                 case None:
@@ -55,7 +55,7 @@ class Menus(QObject):
 
     def _fill_family(self, menu: QMenu, family: Family) -> None:
         """Add a family's rows, its groups divided by separators or in submenus."""
-        family_rows = self._actions.family(family.pattern)
+        family_rows = self._actions.rows_matching(family.pattern)
         if family.submenus:
             order = list(dict.fromkeys(row.group for row in family_rows))
             family_rows = tuple(sorted(family_rows, key=lambda row: order.index(row.group)))
@@ -63,14 +63,14 @@ class Menus(QObject):
         for index, (group, rows) in enumerate(groups):
             target = menu
             if family.submenus:
-                target = self._submenu(menu, group)
+                target = self._add_submenu(menu, group)
                 target.clear()
             elif index:
                 menu.addSeparator()
             for row in rows:
                 target.addAction(self._actions[row.id])
 
-    def _submenu(self, menu: QMenu, title: str) -> QMenu:
+    def _add_submenu(self, menu: QMenu, title: str) -> QMenu:
         if title not in self._submenus:
             self._submenus[title] = QMenu(title, menu)
             self._submenus[title].setToolTipsVisible(True)

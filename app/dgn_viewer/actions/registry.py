@@ -44,14 +44,14 @@ class Actions(QObject):
     def rows(self) -> tuple[ActionRow, ...]:
         return tuple(self._rows.values())
 
-    def family(self, pattern: str) -> tuple[ActionRow, ...]:
+    def rows_matching(self, pattern: str) -> tuple[ActionRow, ...]:
         """Return the rows whose id matches a pattern such as 'regime.*'."""
         return tuple(row for row in self.rows if fnmatchcase(row.id, pattern))
 
     def add_menus(self, *menus: Menu) -> None:
         self.menus = (*self.menus, *menus)
         entries = (entry for _, entry in walk_menus(menus))
-        self.add(tuple(entry for entry in entries if isinstance(entry, ActionRow)))
+        self.register_rows(tuple(entry for entry in entries if isinstance(entry, ActionRow)))
 
     def menu_title(self, name: str) -> str:
         """Return the title of the innermost menu that contains an action.
@@ -65,7 +65,7 @@ class Actions(QObject):
                 return title
         raise KeyError(name)
 
-    def add(self, rows: tuple[ActionRow, ...]) -> None:
+    def register_rows(self, rows: tuple[ActionRow, ...]) -> None:
         """Create QActions for rows; rows with a known id are skipped."""
         new_rows = [row for row in rows if row.id not in self._rows]
         for row in new_rows:
@@ -73,10 +73,10 @@ class Actions(QObject):
             action.setObjectName(row.id)
             action.setCheckable(row.checked is not None)
             action.setStatusTip("")
-            action.triggered.connect(lambda _=False, row=row: self._perform(row))
+            action.triggered.connect(lambda _=False, row=row: self._run_callback(row))
             self._rows[row.id] = row
             self._actions[row.id] = action
-            self.keys.add(row, action)
+            self.keys.add_action(row, action)
             self._set_icon(row, action)
         if new_rows:
             self.changed.emit()
@@ -89,7 +89,7 @@ class Actions(QObject):
             action.setEnabled(row.enabled(now))
             action.setVisible(row.visible(now))
             if row.why_not is not None:
-                action.setToolTip(plain_tip(row.why_not(now) or self.keys.tip(row)))
+                action.setToolTip(plain_tip(row.why_not(now) or self.keys.tip_with_keys(row)))
             if row.checked is not None:
                 action.setChecked(row.checked(now))
             if row.text_now is not None:
@@ -98,7 +98,7 @@ class Actions(QObject):
                     self._set_icon(row, action)
                     action.setText(text)
 
-    def refusal(self, keys: QKeySequence) -> str:
+    def reason_disabled(self, keys: QKeySequence) -> str:
         """Return why the action with these keys is disabled, or '' if there is nothing to say.
 
         Qt silently ignores the shortcut of a disabled action.
@@ -124,6 +124,6 @@ class Actions(QObject):
         if name:
             action.setIcon(self._icon(name))
 
-    def _perform(self, row: ActionRow) -> None:
+    def _run_callback(self, row: ActionRow) -> None:
         row.callback()
         self.refresh()

@@ -27,7 +27,7 @@ def run_menu(
             ActionRow(
                 id="run.toggle",
                 title="Run",
-                callback=control.toggle,
+                callback=control.toggle_training,
                 keys=("Space",),
                 icon="run",
                 tip="Start or pause training",
@@ -78,7 +78,7 @@ def run_menu(
             ActionRow(
                 id="run.branch",
                 title="Branch from here…",
-                callback=pages.compare,
+                callback=pages.open_differences,
                 keys=("Ctrl+B",),
                 tip="Train a copy of this run with another regime, gate order, learning rate or "
                 "seed, from now or from any earlier step",

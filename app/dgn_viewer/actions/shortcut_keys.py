@@ -27,28 +27,28 @@ class ShortcutKeys(QObject):
         self._own: dict[str, str] = {}
 
     @property
-    def own(self) -> dict[str, str]:
+    def user_keys(self) -> dict[str, str]:
         """Keys of the actions that the user has reassigned, by id; '' for none."""
         return dict(self._own)
 
-    def add(self, row: ActionRow, action: QAction) -> None:
+    def add_action(self, row: ActionRow, action: QAction) -> None:
         self._actions[row.id] = row, action
-        self._put(row.id)
+        self._apply_keys(row.id)
 
-    def put_own(self, keys: Mapping[str, str]) -> None:
+    def set_user_keys(self, keys: Mapping[str, str]) -> None:
         """Restore saved user keys, including those of actions that are added later."""
         self._own = dict(keys)
         for name in self._actions:
-            self._put(name)
+            self._apply_keys(name)
 
-    def keep_in(self, settings: Settings) -> None:
+    def sync_with_settings(self, settings: Settings) -> None:
         """Load the user's keys from the settings, and save changes there."""
 
-        def keep() -> None:
-            settings.shortcuts = self.own
+        def store_user_keys() -> None:
+            settings.shortcuts = self.user_keys
 
-        self.put_own(settings.shortcuts)
-        self.changed.connect(keep)
+        self.set_user_keys(settings.shortcuts)
+        self.changed.connect(store_user_keys)
 
     def key_rows(self) -> tuple[tuple[str, str, str], ...]:
         """Return (id, title, keys) of each permanent action, keys as the platform writes them."""
@@ -59,61 +59,61 @@ class ShortcutKeys(QObject):
             if row.fixed
         )
 
-    def assign(self, name: str, keys: str) -> str:
+    def assign_keys(self, name: str, keys: str) -> str:
         """Assign keys to an action ('' for none); return why that is not possible, or ''."""
         if name not in self._actions:
             return ""
         sequence = QKeySequence(keys)
         if keys and (sequence.isEmpty() or sequence.toString() in RESERVED):
             return f"{keys} is reserved for navigation; choose other keys."
-        owner = self._taken(name, sequence) if keys else None
+        owner = self._action_using(name, sequence) if keys else None
         if owner is not None:
             native = sequence.toString(QKeySequence.SequenceFormat.NativeText)
             return (
                 f"{native} is already used by '{owner.title.removesuffix('…')}'; choose other keys."
             )
         self._own[name] = sequence.toString() if keys else ""
-        self._keep(name)
+        self._apply_and_emit(name)
         return ""
 
-    def reset(self, name: str) -> str:
+    def reset_keys(self, name: str) -> str:
         """Restore an action's default keys, or all ('*'); return why that is not possible, or
         ''."""
         if name == "*":
-            self.put_own({})
+            self.set_user_keys({})
             self.changed.emit()
             return ""
         if name not in self._actions or name not in self._own:
             return ""
         for keys in self._actions[name][0].keys:
-            owner = self._taken(name, QKeySequence(keys))
+            owner = self._action_using(name, QKeySequence(keys))
             if owner is not None:
                 title = owner.title.removesuffix("…")
                 return f"{keys} is now used by '{title}'; change that shortcut first."
         del self._own[name]
-        self._keep(name)
+        self._apply_and_emit(name)
         return ""
 
-    def tip(self, row: ActionRow) -> str:
-        text, keys = row.tip or row.title.removesuffix("…"), self._sequences(row)
+    def tip_with_keys(self, row: ActionRow) -> str:
+        text, keys = row.tip or row.title.removesuffix("…"), self._key_sequences(row)
         if not keys:
             return text
         return f"{text} ({keys[0].toString(QKeySequence.SequenceFormat.NativeText)})"
 
-    def _taken(self, name: str, sequence: QKeySequence) -> ActionRow | None:
+    def _action_using(self, name: str, sequence: QKeySequence) -> ActionRow | None:
         others = (pair for pair in self._actions.values() if pair[0].id != name)
         return next((row for row, action in others if sequence in action.shortcuts()), None)
 
-    def _keep(self, name: str) -> None:
-        self._put(name)
+    def _apply_and_emit(self, name: str) -> None:
+        self._apply_keys(name)
         self.changed.emit()
 
-    def _put(self, name: str) -> None:
+    def _apply_keys(self, name: str) -> None:
         row, action = self._actions[name]
-        action.setShortcuts(self._sequences(row))
-        action.setToolTip(plain_tip(self.tip(row)))
+        action.setShortcuts(self._key_sequences(row))
+        action.setToolTip(plain_tip(self.tip_with_keys(row)))
 
-    def _sequences(self, row: ActionRow) -> list[QKeySequence]:
+    def _key_sequences(self, row: ActionRow) -> list[QKeySequence]:
         own = self._own.get(row.id)
         keys = row.keys if own is None else (own,) if own else ()
         return [QKeySequence(sequence) for sequence in keys]

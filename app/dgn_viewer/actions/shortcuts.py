@@ -9,7 +9,7 @@ from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence, QMouseEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
 
 from dgn_viewer.actions.registry import Actions
-from dgn_viewer.widgets.layouts import PlainLabel, column, empty, scrolling
+from dgn_viewer.widgets.layouts import PlainLabel, clear_layout, make_column, make_scroll_area
 
 _ROWS = 14  # rows per column, if the window is wide enough for all columns
 _AROUND = 16  # pixels of the window left visible on each side
@@ -29,12 +29,12 @@ class ShortcutSheet(QFrame):
         self._grid = QGridLayout(self._sheet)
         self._grid.setContentsMargins(24, 16, 24, 16)
         self._grid.setHorizontalSpacing(16)
-        self._area = scrolling(self._sheet)
+        self._area = make_scroll_area(self._sheet)
         self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        column(self._area, into=self)
+        make_column(self._area, into=self)
         self.hide()
 
-    def rows(self) -> tuple[tuple[str, str], ...]:
+    def shortcut_rows(self) -> tuple[tuple[str, str], ...]:
         """Return (keys, title) of every action with a shortcut."""
         native = QKeySequence.SequenceFormat.NativeText
         return tuple(
@@ -46,8 +46,8 @@ class ShortcutSheet(QFrame):
     def open(self) -> None:
         self.hide()  # rows added to a visible sheet are not measured
         available = self._window.size() - QSize(2 * _AROUND, 2 * _AROUND)
-        rows, columns = self.rows(), ceil(len(self.rows()) / _ROWS)
-        while self._fill(rows, columns).width() > available.width() and columns > 1:
+        rows, columns = self.shortcut_rows(), ceil(len(self.shortcut_rows()) / _ROWS)
+        while self._fill_grid(rows, columns).width() > available.width() and columns > 1:
             columns -= 1
         size = self._sheet.sizeHint()
         if size.height() > available.height():  # leave room for the scroll bar
@@ -58,9 +58,9 @@ class ShortcutSheet(QFrame):
         self.raise_()
         self.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
-    def _fill(self, rows: tuple[tuple[str, str], ...], columns: int) -> QSize:
+    def _fill_grid(self, rows: tuple[tuple[str, str], ...], columns: int) -> QSize:
         """Lay the rows out in this many columns; return the size needed."""
-        empty(self._grid)
+        clear_layout(self._grid)
         title = PlainLabel("Keyboard shortcuts", self._sheet, role="title")
         self._grid.addWidget(title, 0, 0, 1, 2 * columns)
         row_count = ceil(len(rows) / columns)

@@ -82,7 +82,7 @@ def view_menu(
             ActionRow(
                 id="view.previous_event",
                 title="Previous event",
-                callback=partial(events.go, -1),
+                callback=partial(events.go_to_event, -1),
                 keys=("Alt+PgUp",),
                 tip="Zoom every time axis to the previous event",
                 enabled=shows_run,
@@ -90,7 +90,7 @@ def view_menu(
             ActionRow(
                 id="view.next_event",
                 title="Next event",
-                callback=partial(events.go, 1),
+                callback=partial(events.go_to_event, 1),
                 keys=("Alt+PgDown",),
                 tip="Zoom every time axis to the next event: swap, permutation, drop or setting "
                 "change",
@@ -99,7 +99,7 @@ def view_menu(
             ActionRow(
                 id="view.follow",
                 title="Show all steps",
-                callback=events.follow,
+                callback=events.show_all_steps,
                 keys=("Alt+End",),
                 tip="Show all steps on every time axis, and follow the run",
                 enabled=shows_run,
@@ -132,14 +132,14 @@ def view_menu(
             ActionRow(
                 id="view.next_part",
                 title="Next panel",
-                callback=partial(parts.go, 1),
+                callback=partial(parts.move_focus, 1),
                 keys=("F6", "Ctrl+Tab"),
                 tip="Move the focus to the next part: layer strip, panels, inspector",
             ),
             ActionRow(
                 id="view.previous_part",
                 title="Previous panel",
-                callback=partial(parts.go, -1),
+                callback=partial(parts.move_focus, -1),
                 keys=("Shift+F6", "Ctrl+Shift+Tab"),
                 tip="Move the focus to the previous part",
             ),
@@ -147,7 +147,7 @@ def view_menu(
             ActionRow(
                 id="view.compare",
                 title="Compare A and B",
-                callback=pages.compare,
+                callback=pages.open_differences,
                 keys=("Ctrl+D",),
                 icon="panels",
                 tip="A table of differing settings, and of scores, ν and traces of both",
@@ -156,7 +156,7 @@ def view_menu(
             ActionRow(
                 id="view.changes",
                 title="History",
-                callback=pages.changes,
+                callback=pages.open_changes,
                 keys=("Ctrl+H",),
                 tip="List every change to the run, and go back to any of them",
                 enabled=shows_run,
@@ -182,13 +182,13 @@ def look_back_menu(time: TimeControls) -> Menu:
     cursor = time.cursor
 
     def can_look_back(_now: RunState) -> bool:
-        return not cursor.why_not
+        return not cursor.reason_not_available
 
     def why_live(_now: RunState) -> str:
-        return cursor.why_not
+        return cursor.reason_not_available
 
     def why_no_b(_now: RunState) -> str:
-        if why := cursor.why_not:
+        if why := cursor.reason_not_available:
             return why
         return "" if cursor.step is not None else "Look back at a step first; it becomes B."
 
@@ -198,7 +198,7 @@ def look_back_menu(time: TimeControls) -> Menu:
             ActionRow(
                 id="time.previous",
                 title="Previous step",
-                callback=partial(cursor.move, -1),
+                callback=partial(cursor.move_by, -1),
                 keys=("Alt+Left",),
                 tip="Show the previous recorded step in all panels (← on the time bar)",
                 enabled=can_look_back,
@@ -207,7 +207,7 @@ def look_back_menu(time: TimeControls) -> Menu:
             ActionRow(
                 id="time.next",
                 title="Next step",
-                callback=partial(cursor.move, 1),
+                callback=partial(cursor.move_by, 1),
                 keys=("Alt+Right",),
                 tip="Show the next recorded step in all panels; after the last, go live",
                 enabled=can_look_back,
@@ -216,7 +216,7 @@ def look_back_menu(time: TimeControls) -> Menu:
             ActionRow(
                 id="time.first",
                 title="First step",
-                callback=cursor.first,
+                callback=cursor.go_to_first,
                 keys=("Alt+Home",),
                 tip="Show the first recorded step in all panels",
                 enabled=can_look_back,
@@ -225,7 +225,7 @@ def look_back_menu(time: TimeControls) -> Menu:
             ActionRow(
                 id="time.live",
                 title="Back to live",
-                callback=cursor.live,
+                callback=cursor.go_live,
                 keys=("Ctrl+End",),
                 icon="live",
                 tip="Show the current state in all panels (Esc)",
@@ -235,16 +235,16 @@ def look_back_menu(time: TimeControls) -> Menu:
             ActionRow(
                 id="time.play",
                 title="Play",
-                callback=cursor.player.play,
+                callback=cursor.player.toggle_playing,
                 keys=("Shift+Space",),
                 icon="play",
                 tip="Play the recorded steps in all panels; training continues",
                 enabled=can_look_back,
                 why_not=why_live,
                 text_now=lambda _: (
-                    "Stop playing" if cursor.player.playing else "Play the recorded steps"
+                    "Stop playing" if cursor.player.is_playing else "Play the recorded steps"
                 ),
-                icon_now=lambda _: "stop" if cursor.player.playing else "play",
+                icon_now=lambda _: "stop" if cursor.player.is_playing else "play",
             ),
             ActionRow(
                 id="time.compare",
@@ -278,7 +278,7 @@ def theme_rows(theme: WindowTheme) -> tuple[ActionRow, ...]:
         ActionRow(
             id=f"view.theme.{name}",
             title=title,
-            callback=partial(theme.choose, name),
+            callback=partial(theme.select_theme, name),
             tip=f"{title} theme",
             checked=lambda _, name=name: theme.choice == name,  # type: ignore[misc]
         )

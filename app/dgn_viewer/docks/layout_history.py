@@ -99,7 +99,7 @@ class LayoutHistory(QObject):
     def stop(self) -> None:
         """Stop recording, when the window closes."""
         self._quiet.stop()
-        self._filter.stop()
+        self._filter.stop_watching()
 
     def _schedule_record(self) -> None:
         if not self._putting:

@@ -36,10 +36,10 @@ from dgn_viewer.docks.panel_message import (
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
-from dgn_viewer.style.stylesheet import icon, plain_tip
+from dgn_viewer.style.stylesheet import plain_tip, themed_icon
 from dgn_viewer.widgets.button_keys import press_focused_button
 from dgn_viewer.widgets.elided_box import ElidedBox
-from dgn_viewer.widgets.layouts import column, row
+from dgn_viewer.widgets.layouts import make_column, make_row
 
 if TYPE_CHECKING:
     from dgn_viewer.plots.scene_view import SceneView
@@ -72,7 +72,7 @@ class PanelHeader:
 
     def make_layout(self) -> QHBoxLayout:
         parts = (*self._combos.values(), self.dial, self.about, self.export)
-        return row((self.facts, 1), *parts, spacing=4)
+        return make_row((self.facts, 1), *parts, spacing=4)
 
     def has_option(self, option_id: str) -> bool:
         return option_id in self._combos
@@ -110,8 +110,8 @@ class PanelHeader:
         return sum(measure(box).width() + 4 for box in boxes) + _AROUND
 
     def set_theme(self, theme: Theme) -> None:
-        self.about.setIcon(icon("about", theme, colour=theme.muted))
-        self.export.setIcon(icon("export", theme, colour=theme.muted))
+        self.about.setIcon(themed_icon("about", theme, colour=theme.muted))
+        self.export.setIcon(themed_icon("export", theme, colour=theme.muted))
         self.facts.set_theme(theme)
 
     def _make_button(self, tip: str) -> QToolButton:
@@ -238,9 +238,9 @@ class PanelDock(QWidget):
         self._progress = RefinementBar(spec)
         self._progress.cancelled.connect(lambda: self.command_wanted.emit(cancel))
         self._progress.resumed.connect(lambda: self.command_wanted.emit(go_on))
-        below = row((self._footer, 1), self._progress)
+        below = make_row((self._footer, 1), self._progress)
         parts = (self._header.make_layout(), (self._pages, 1), below)
-        column(*parts, into=self, margins=(8, 2, 8, 2), spacing=0)
+        make_column(*parts, into=self, margins=(8, 2, 8, 2), spacing=0)
         self.set_theme(theme)
         self.show_view(View())
 

@@ -27,7 +27,7 @@ from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.event_filter import EventFilter
-from dgn_viewer.widgets.announcement import announce
+from dgn_viewer.widgets.announcement import announce_text
 
 _AROUND = 200  # estimated pixels of the window's height outside the docks, before layout
 
@@ -527,7 +527,7 @@ class PanelDocks(QObject):
 
     def _announce_stale(self, name: str, words: str) -> None:
         if name == self.front_panel():
-            announce(self.hosts[name], f"{self._specs[name].title}: {words}", urgent=False)
+            announce_text(self.hosts[name], f"{self._specs[name].title}: {words}", urgent=False)
 
     def _is_alive(self) -> bool:
         """Return False while the window is deleted, when panels also hide and lose focus."""

@@ -8,10 +8,10 @@ from PySide6.QtWidgets import QApplication, QDockWidget, QFrame, QMainWindow, QT
 
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.reading_age import Age
-from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
+from dgn_viewer.style.stylesheet import mix_colours, plain_tip, themed_icon
 from dgn_viewer.widgets.button_keys import press_focused_button
 from dgn_viewer.widgets.elided_label import ElidedLabel
-from dgn_viewer.widgets.layouts import row
+from dgn_viewer.widgets.layouts import make_row
 
 _HEIGHT = 20
 _AWAY = 24  # pixels that a panel moves when floated, to make the change visible
@@ -48,12 +48,12 @@ class DockTitle(QFrame):
         age.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         age.hide()
         buttons = (self._maximise, self._float, self._close)
-        row((name, 1), (age, 1), *buttons, into=self, margins=(8, 0, 4, 0), spacing=4)
+        make_row((name, 1), (age, 1), *buttons, into=self, margins=(8, 0, 4, 0), spacing=4)
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
-        self._float.setIcon(icon("float", theme, colour=theme.muted))
-        self._close.setIcon(icon("close", theme, colour=theme.muted))
+        self._float.setIcon(themed_icon("float", theme, colour=theme.muted))
+        self._close.setIcon(themed_icon("close", theme, colour=theme.muted))
         self.show_maximised(self._large)
 
     def mark_front(self, front: bool) -> None:
@@ -68,7 +68,7 @@ class DockTitle(QFrame):
         """Display the age of stale charts; None hides it."""
         self._age.setHidden(age is None)
         if age is not None:
-            self._age.say(
+            self._age.show_text(
                 age.long_text, "Out of date until the next reading arrives", age.short_text
             )
 
@@ -76,7 +76,7 @@ class DockTitle(QFrame):
         """Set the button's icon to restore or maximise."""
         self._large = large
         name = "restore" if large else "maximise"
-        self._maximise.setIcon(icon(name, self._theme, colour=self._theme.muted))
+        self._maximise.setIcon(themed_icon(name, self._theme, colour=self._theme.muted))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self.pressed.emit()
@@ -112,7 +112,7 @@ class PanelFrame(QDockWidget):
         self._left_at: QRect | None = None  # geometry when it was closed while floating
 
     def set_theme(self, theme: Theme) -> None:
-        self._colours = mixed(theme.line, theme.muted, 0.5), theme.panel
+        self._colours = mix_colours(theme.line, theme.muted, 0.5), theme.panel
         self.update()
 
     def come_to_front(self) -> None:

@@ -20,7 +20,13 @@ from dgn_engine.scene.panel_readings import (
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.scene.run_text import describe_assumption
 from dgn_engine.text.written_numbers import format_duration
-from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import (
+    PlainLabel,
+    make_column,
+    make_row,
+    make_scroll_area,
+    push_button,
+)
 
 State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "past", "failed"]
 
@@ -130,14 +136,14 @@ class PanelMessage(QWidget):
         self._more.toggled.connect(self._details.setVisible)
         self._copy = push_button("Copy", self._copy_details, "small")
         self._offer = push_button("", self.accepted)
-        buttons = row(0, self._offer, self._more, self._copy, 0)
+        buttons = make_row(0, self._offer, self._more, self._copy, 0)
         content = QWidget()
         parts = (self._heading, self._sentence, buttons)
-        column(0, *parts, 0, into=content, margins=(16, 8, 16, 8), spacing=4)
-        page = scrolling(content)  # a long sentence may not fit into a low panel
+        make_column(0, *parts, 0, into=content, margins=(16, 8, 16, 8), spacing=4)
+        page = make_scroll_area(content)  # a long sentence may not fit into a low panel
         page.setAccessibleName("Panel message")
         page.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        column((page, 1), (self._details, 2), into=self)
+        make_column((page, 1), (self._details, 2), into=self)
         self.show_message("", "")
 
     def show_message(self, heading: str, sentence: str, details: str = "", offer: str = "") -> None:

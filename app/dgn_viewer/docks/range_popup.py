@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QLineEdit, QWidget
 from dgn_engine.errors import UserError
 from dgn_engine.scene.axes import Range
 from dgn_engine.scene.chart_choices import parse_range
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
 from dgn_viewer.widgets.message_line import MessageLine
 
 _FIELD = 84  # pixels wide
@@ -39,10 +39,10 @@ class RangePopup(QFrame):
         heading = plain_label(title, role="heading")
         apply = push_button("Apply", self.apply, role="primary")
         close = push_button("Cancel", self.close)
-        fields = row(self.low, plain_label("to"), self.high, spacing=8)
-        buttons = row(1, close, apply, spacing=8)
+        fields = make_row(self.low, plain_label("to"), self.high, spacing=8)
+        buttons = make_row(1, close, apply, spacing=8)
         parts = (heading, fields, self.refusal, buttons)
-        self._layout = column(*parts, into=self, margins=(12, 8, 12, 8), spacing=8)
+        self._layout = make_column(*parts, into=self, margins=(12, 8, 12, 8), spacing=8)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
 
     def open_at(self, place: QPoint) -> None:
@@ -60,7 +60,7 @@ class RangePopup(QFrame):
         try:
             reach = parse_range(self.low.text(), self.high.text(), self._log)
         except UserError as refusal:
-            self.refusal.refuse(str(refusal))
+            self.refusal.show_refusal(str(refusal))
             return
         self.close()
         self._take(reach)

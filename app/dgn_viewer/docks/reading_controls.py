@@ -13,9 +13,9 @@ from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.scene.theme import Theme
 from dgn_engine.text.written_numbers import format_percent, time_left
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
-from dgn_viewer.style.stylesheet import icon, plain_tip
+from dgn_viewer.style.stylesheet import plain_tip, themed_icon
 from dgn_viewer.widgets.elided_box import ElidedBox
-from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, make_row, push_button
 
 _FEWEST, _MOST = 8, 4096  # range of the offered numbers of probe examples
 _ROOM = 1 << 28  # maximum number of gates of all examples: 1 GiB at 4 bytes each
@@ -52,7 +52,7 @@ class RefinementBar(QWidget):
         self._resume.setObjectName("resume_reading")
         self._resume.setToolTip("Continue to the exact kernel of all probe examples")
         self._resume.setAccessibleName(f"Resume computation ({spec.title})")
-        row(self._left, self._bar, self._cancel, self._resume, into=self, spacing=4)
+        make_row(self._left, self._bar, self._cancel, self._resume, into=self, spacing=4)
         self._under_way = (self._left, self._bar, self._cancel)
         self.show_view(View(), False)
 
@@ -83,7 +83,7 @@ class RefinementBar(QWidget):
         return "" if self._left.isHidden() else self._left.text()
 
     def set_theme(self, theme: Theme) -> None:
-        self._cancel.setIcon(icon("close", theme, colour=theme.muted))
+        self._cancel.setIcon(themed_icon("close", theme, colour=theme.muted))
 
 
 def _slowest_reading(readings: tuple[Reading, ...]) -> Reading | None:

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
 from dgn_engine.experiments.report import formatting
 from dgn_engine.protocol.experiments import Claim
 from dgn_engine.scene.theme import Theme
-from dgn_viewer.style.stylesheet import tip
-from dgn_viewer.widgets.layouts import PlainLabel, empty
+from dgn_viewer.style.stylesheet import wrapping_tip
+from dgn_viewer.widgets.layouts import PlainLabel, clear_layout
 
 MARKS = {"held": "✓", "not held": "✗"}
 
@@ -29,22 +29,22 @@ class ClaimList(QWidget):
         self._grid.setColumnStretch(0, 1)
 
     def show_claims(self, claims: tuple[Claim, ...], theme: Theme, scale: str = "") -> None:
-        empty(self._grid)
+        clear_layout(self._grid)
         self.verdicts, self._claims = [], claims
         for index, claim in enumerate(claims):
-            statement = _label(f"{claim.id}: {claim.statement}")
+            statement = _selectable_label(f"{claim.id}: {claim.statement}")
             statement.setWordWrap(True)
             verdict_text = formatting.verdict(claim, scale)
-            verdict = _label(f"{MARKS.get(claim.verdict, '○')} {verdict_text}")
+            verdict = _selectable_label(f"{MARKS.get(claim.verdict, '○')} {verdict_text}")
             verdict.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
             verdict.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
             self.verdicts.append(verdict)
-            evidence_label = _label(evidence(claim))
+            evidence_label = _selectable_label(describe_evidence(claim))
             evidence_label.setWordWrap(True)
             evidence_label.setProperty("role", "small")
             evidence_label.setContentsMargins(0, 0, 0, 6)
             if claim.remark:
-                evidence_label.setToolTip(tip(claim.remark))
+                evidence_label.setToolTip(wrapping_tip(claim.remark))
             self._grid.addWidget(statement, 2 * index, 0)
             self._grid.addWidget(verdict, 2 * index, 1)
             self._grid.addWidget(evidence_label, 2 * index + 1, 0, 1, 2)
@@ -58,14 +58,14 @@ class ClaimList(QWidget):
             label.setStyleSheet(f"color: {colour}; font-weight: {weight};")
 
 
-def evidence(claim: Claim) -> str:
+def describe_evidence(claim: Claim) -> str:
     """Return a text such as 'DL − FR-II; above 0: 5.31 [4.1, 6.5], n = 3'."""
     interval = formatting.interval(claim)
     suffix = "" if interval == formatting.NOTHING else f" {interval}"
     return f"{claim.statistic}: {formatting.number(claim.value)}{suffix}, n = {claim.n}"
 
 
-def _label(text: str) -> QLabel:
+def _selectable_label(text: str) -> QLabel:
     label = PlainLabel(text)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label

@@ -38,7 +38,7 @@ class DgnProcess(QObject):
         self._folder = Path()
         self._child: ChildProcess | None = None
         self._timer = QTimer(self, interval=every)
-        self._timer.timeout.connect(self._poll)
+        self._timer.timeout.connect(self._poll_process)
         self._last: ReproductionProgress | None = None
 
     @property
@@ -47,13 +47,13 @@ class DgnProcess(QObject):
         return None if self._child is None else self._child.pid
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self._child is not None
 
     def start(self, arguments: Sequence[str], folder: Path) -> None:
         """Start `dgn ARGUMENTS`, which writes its result to `folder`."""
-        assert not self.running
-        self._folder, self._last = folder, _left_behind(folder)
+        assert not self.is_running
+        self._folder, self._last = folder, _read_earlier_progress(folder)
         program = self._program or module_command("dgn_engine.cli._attached")
         try:
             self._child = ChildProcess(
@@ -80,8 +80,8 @@ class DgnProcess(QObject):
             self._child.close(PATIENCE)
             self._child = None
 
-    def _poll(self) -> None:
-        self.look()
+    def _poll_process(self) -> None:
+        self.report_progress()
         child = self._child
         if child is None or child.code is None:
             return
@@ -89,7 +89,7 @@ class DgnProcess(QObject):
         self.close()
         self.ended.emit(abs(code), error)  # a signal is reported as a negative code
 
-    def look(self) -> None:
+    def report_progress(self) -> None:
         """Emit `progressed` if there is new progress."""
         try:
             now = reproduction_progress.read(self._folder)
@@ -100,7 +100,7 @@ class DgnProcess(QObject):
             self.progressed.emit(now)
 
 
-def _left_behind(folder: Path) -> ReproductionProgress | None:
+def _read_earlier_progress(folder: Path) -> ReproductionProgress | None:
     """Return the progress that an earlier process left in the folder, which is to be ignored."""
     try:
         return reproduction_progress.read(folder)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableWidg
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import ReportRow
 from dgn_engine.text.written_numbers import format_duration
-from dgn_viewer.style.stylesheet import font, tip
+from dgn_viewer.style.stylesheet import tabular_font, wrapping_tip
 
 HEADS = ("", "measured", "printed", "difference", "n", "epochs")
 _ROW = 26
@@ -37,20 +37,20 @@ class RowTable(QTableWidget):
         for column, head in enumerate(HEADS):
             item = self.horizontalHeaderItem(column)
             if item is not None:
-                item.setTextAlignment(_side(head))
+                item.setTextAlignment(_cell_alignment(head))
 
     def show_rows(self, rows: tuple[ReportRow, ...]) -> None:
         printed = any(row.printed is not None for row in rows)
         self.setAccessibleName("Measured and printed" if printed else "Measured")
-        cells = [_cells(row) for row in rows]
+        cells = [_cell_texts(row) for row in rows]
         self.setRowCount(len(rows))
-        figures = font(self)
+        figures = tabular_font(self)
         for row_index, row in enumerate(rows):
             for column, text in enumerate(cells[row_index]):
                 item = QTableWidgetItem(text)
-                item.setTextAlignment(_side(HEADS[column]))
+                item.setTextAlignment(_cell_alignment(HEADS[column]))
                 item.setFont(figures)
-                item.setToolTip(tip(_about(row)))
+                item.setToolTip(wrapping_tip(_row_tip(row)))
                 self.setItem(row_index, column, item)
         for column in range(1, len(HEADS)):
             has_values = any(line[column] != formatting.NOTHING for line in cells)
@@ -58,7 +58,7 @@ class RowTable(QTableWidget):
         self.setFixedHeight(self.horizontalHeader().sizeHint().height() + _ROW * len(rows) + 2)
 
 
-def _cells(row: ReportRow) -> tuple[str, ...]:
+def _cell_texts(row: ReportRow) -> tuple[str, ...]:
     unit = f" {row.unit}" if row.unit else ""
     return (
         row.label,
@@ -70,11 +70,11 @@ def _cells(row: ReportRow) -> tuple[str, ...]:
     )
 
 
-def _about(row: ReportRow) -> str:
+def _row_tip(row: ReportRow) -> str:
     parts = (row.label, row.remark, f"{format_duration(row.seconds)} of compute")
     return "; ".join(part for part in (parts if row.seconds > 0 else parts[:2]) if part)
 
 
-def _side(head: str) -> Qt.AlignmentFlag:
+def _cell_alignment(head: str) -> Qt.AlignmentFlag:
     side = Qt.AlignmentFlag.AlignRight if head else Qt.AlignmentFlag.AlignLeft
     return side | Qt.AlignmentFlag.AlignVCenter

@@ -25,7 +25,13 @@ from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.experiments.claim_list import ClaimList
 from dgn_viewer.experiments.result_tables import RowTable
 from dgn_viewer.experiments.running_list import RunningList
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import (
+    make_column,
+    make_row,
+    make_scroll_area,
+    plain_label,
+    push_button,
+)
 
 if TYPE_CHECKING:
     from dgn_viewer.plots.scene_view import SceneView
@@ -74,7 +80,7 @@ class ResultsPanel(QFrame):
         self.answer = plain_label(selectable=True)
         self.rows = RowTable()
         self.claims = ClaimList()
-        self._below_claims = column()
+        self._below_claims = make_column()
         self._charts = ChartControls(self, self._make_figures)
         self._charts.changed.connect(self._show_figures)
         self.notes = plain_label(role="small", selectable=True)
@@ -91,17 +97,17 @@ class ResultsPanel(QFrame):
     def show_beginning(self, title: str, paper: str) -> None:
         """Show that the process has started but has not reported anything yet."""
         self._document = None
-        self._head(title, paper)
+        self._show_heading(title, paper)
         self.bar.setRange(0, 0)
-        self._state("Loading torch and the data…", running=True)
-        self._body(None)
+        self._show_status("Loading torch and the data…", running=True)
+        self._show_body(None)
 
     def show_progress(self, now: ReproductionProgress) -> None:
         self.bar.setRange(0, 1000)
         self.bar.setValue(round(1000 * now.fraction))
-        self._state(in_words(now), running=True)
+        self._show_status(progress_text(now), running=True)
         failed = [f"{unit.unit}: {_last_line(unit.trouble)}" for unit in now.failures]
-        self._complain("\n".join(failed[:3]))
+        self._show_errors("\n".join(failed[:3]))
         self.running.show_running(now)
         self.notes.setText(COMING)
         self.notes.show()
@@ -112,21 +118,21 @@ class ResultsPanel(QFrame):
             self._charts.replace_settings({})  # chart settings belong to the previous experiment
         self._document = document
         source = (document.paper, document.name, document.scale, document.protocol)
-        self._head(document.title, " · ".join(filter(None, source)))
+        self._show_heading(document.title, " · ".join(filter(None, source)))
         self.bar.setRange(0, 1000)
         self.bar.setValue(1000 if document.state == "done" else 0)
-        self._state(_ended(document), running=False)
+        self._show_status(_summary_text(document), running=False)
         failed = [u for u in document.units if u.trouble]
         lines = [f"{unit.id}: {_last_line(unit.trouble)}" for unit in failed[:3]]
-        self._complain("\n".join([trouble, *lines] if trouble else lines))
+        self._show_errors("\n".join([trouble, *lines] if trouble else lines))
         self.go_on.setVisible(document.state != "done" and bool(document.command))
-        self._body(document)
+        self._show_body(document)
 
     def show_trouble(self, trouble: str) -> None:
         self.bar.setRange(0, 1000)
         self.bar.setValue(0)
-        self._state("Ended without a result.", running=False)
-        self._complain(trouble)
+        self._show_status("Ended without a result.", running=False)
+        self._show_errors(trouble)
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -138,12 +144,12 @@ class ResultsPanel(QFrame):
         )
         self.claims.set_theme(theme)
 
-    def _head(self, title: str, paper: str) -> None:
+    def _show_heading(self, title: str, paper: str) -> None:
         self.title.setText(title)
         self.paper.setText(paper)
         self._pages.setCurrentIndex(1)
 
-    def _state(self, words_: str, running: bool) -> None:
+    def _show_status(self, words_: str, running: bool) -> None:
         self.words.setText(words_)
         self.bar.setVisible(running)
         self.stop.setVisible(running)
@@ -152,12 +158,12 @@ class ResultsPanel(QFrame):
         if running:
             self.go_on.hide()
 
-    def _complain(self, text: str) -> None:
+    def _show_errors(self, text: str) -> None:
         self.trouble.setText(text)
         self.trouble.setVisible(bool(text))
 
-    def _body(self, document: Document | None) -> None:
-        for widget in self._parts:
+    def _show_body(self, document: Document | None) -> None:
+        for widget in self._body_widgets:
             widget.hide()
         if document is None:
             return
@@ -170,10 +176,10 @@ class ResultsPanel(QFrame):
             self.claims.show_claims(document.claims, self._theme, document.scale)
             self.claims.show()
         if document.figures:
-            self.figures.setFixedHeight(_FIGURE * len(document.figures))
-            self.figures.show()
+            self.figures_view.setFixedHeight(_FIGURE * len(document.figures))
+            self.figures_view.show()
             self._show_figures()
-        self.notes.setText(_notes(document))
+        self.notes.setText(_notes_text(document))
         self.notes.setVisible(bool(self.notes.text()))
 
     def _show_figures(self) -> None:
@@ -181,7 +187,7 @@ class ResultsPanel(QFrame):
         self._charts.show_adjusted_scene(scene_of(figures))
 
     @property
-    def figures(self) -> SceneView:
+    def figures_view(self) -> SceneView:
         return self._charts.view
 
     def _make_figures(self) -> SceneView:
@@ -192,7 +198,7 @@ class ResultsPanel(QFrame):
         return figures
 
     @property
-    def _parts(self) -> tuple[QWidget, ...]:
+    def _body_widgets(self) -> tuple[QWidget, ...]:
         """Widgets below the buttons, top to bottom."""
         figures = () if self._charts.existing_view is None else (self._charts.existing_view,)
         return (self.running, self.answer, self.rows, self.claims, *figures, self.notes)
@@ -200,15 +206,15 @@ class ResultsPanel(QFrame):
     def _lay_out(self) -> None:
         self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._message.setMargin(24)
-        buttons = row(self.stop, self.go_on, self.watch, self.report, 1, spacing=8)
+        buttons = make_row(self.stop, self.go_on, self.watch, self.report, 1, spacing=8)
         body = QWidget()
         body.setObjectName("results_body")
         above = (self.title, self.paper, self.bar, self.words, self.trouble)
         parts = (self.running, self.answer, self.rows, self.claims, self._below_claims, self.notes)
-        column(*above, buttons, *parts, 1, into=body, margins=(12, 8, 12, 12), spacing=8)
+        make_column(*above, buttons, *parts, 1, into=body, margins=(12, 8, 12, 12), spacing=8)
         self._pages.addWidget(self._message)
-        self._pages.addWidget(scrolling(body))
-        column(self._pages, into=self)
+        self._pages.addWidget(make_scroll_area(body))
+        make_column(self._pages, into=self)
 
 
 class ResultsDock(PanelFrame):
@@ -243,7 +249,7 @@ class ResultsDock(PanelFrame):
         self._title.set_theme(theme)
 
 
-def in_words(now: ReproductionProgress) -> str:
+def progress_text(now: ReproductionProgress) -> str:
     """Return a text such as '12 of 60 done, 1 failed · 4 min left · best 97.31 %'."""
     parts = [f"{now.done} of {now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:
@@ -253,7 +259,7 @@ def in_words(now: ReproductionProgress) -> str:
     return " · ".join(parts)
 
 
-def _ended(document: Document) -> str:
+def _summary_text(document: Document) -> str:
     date = document.made[:16].replace("T", " ")
     done = sum(unit.state in OVER and unit.state != "failed" for unit in document.units)
     partial = "" if document.state == "done" else f"{done:,} of "
@@ -262,7 +268,7 @@ def _ended(document: Document) -> str:
     return f"{document.state} · {count} · {compute}{date}"
 
 
-def _notes(document: Document) -> str:
+def _notes_text(document: Document) -> str:
     parts = []
     notes = tuple(dict.fromkeys(figure.note for figure in document.figures if figure.note))
     for title, sentences in (

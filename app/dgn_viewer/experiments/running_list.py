@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QProgressBar, QWidget
 
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
 from dgn_engine.text.written_numbers import format_percent
-from dgn_viewer.style.stylesheet import font
+from dgn_viewer.style.stylesheet import tabular_font
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import PlainLabel
 
@@ -28,11 +28,11 @@ class RunningList(QWidget):
         for column in (0, 1):
             self._grid.setColumnStretch(column, 1)
         heads = (("in progress", _LEFT), ("", _LEFT), ("done", _RIGHT), ("best test", _RIGHT))
-        self._heads = [_small(text, side) for text, side in heads]
+        self._heads = [_small_label(text, side) for text, side in heads]
         for column, head in enumerate(self._heads):
             self._grid.addWidget(head, 0, column)
         self.lines: list[_Line] = []
-        self.more = _small("", _LEFT)
+        self.more = _small_label("", _LEFT)
         self._grid.addWidget(self.more, MOST + 1, 0, 1, 4)
 
     def show_running(self, now: ReproductionProgress) -> None:
@@ -59,7 +59,7 @@ class _Line:
         self.share, self.score = PlainLabel(), PlainLabel()
         for label in (self.share, self.score):
             label.setAlignment(_RIGHT)
-            label.setFont(font(label))
+            label.setFont(tabular_font(label))
         self._widgets = (self.name, self.bar, self.share, self.score)
         for column, widget in enumerate(self._widgets):
             grid.addWidget(widget, row, column)
@@ -69,7 +69,7 @@ class _Line:
             widget.setVisible(one is not None)
         if one is None:
             return
-        self.name.say(one.unit)
+        self.name.show_text(one.unit)
         self.bar.setValue(round(1000 * one.fraction))
         self.bar.setAccessibleName(f"Progress of {one.unit}")
         self.share.setText(format_percent(one.fraction, 0))
@@ -80,7 +80,7 @@ _LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
-def _small(text: str, side: Qt.AlignmentFlag) -> QLabel:
+def _small_label(text: str, side: Qt.AlignmentFlag) -> QLabel:
     label = PlainLabel(text, role="small")
     label.setAlignment(side)
     return label

@@ -38,9 +38,9 @@ from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.inspector.pages.run_page import RunPage
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
-from dgn_viewer.style.stylesheet import icon
+from dgn_viewer.style.stylesheet import themed_icon
 from dgn_viewer.widgets.elided_label import ElidedLabel
-from dgn_viewer.widgets.layouts import column, row, scrolling
+from dgn_viewer.widgets.layouts import make_column, make_row, make_scroll_area
 
 WIDTH = 400
 LEAST_WIDTH = 352
@@ -89,7 +89,7 @@ class Inspector(QFrame):
         self._close.setToolTip("Close (Esc)")
         self._close.setAccessibleName("Close the inspector")
         self._close.clicked.connect(self.close_page)
-        self._place = scrolling()
+        self._place = make_scroll_area()
         self._lay_out()
         self.set_theme(LIGHT)
 
@@ -182,7 +182,7 @@ class Inspector(QFrame):
 
     def set_theme(self, theme: Theme) -> None:
         self.theme = theme
-        self._close.setIcon(icon("close", theme))
+        self._close.setIcon(themed_icon("close", theme))
         self.setStyleSheet(f"#inspector, #inspector_page {{ background: {theme.panel}; }}")
         cached = self._cached_pages()
         for page in cached if self.page is None or self.page in cached else (*cached, self.page):
@@ -209,7 +209,7 @@ class Inspector(QFrame):
         self._detach_page()
         page.setObjectName("inspector_page")
         self.page = page
-        self._title.say(page.title)
+        self._title.show_text(page.title)
         self._place.setWidget(page)
         page.show()
         self.page_opened.emit()
@@ -230,8 +230,8 @@ class Inspector(QFrame):
                 widget.deleteLater()
 
     def _lay_out(self) -> None:
-        head = row((self._title, 1), self._close, margins=(16, 8, 8, 4))
-        column(head, (self._place, 1), into=self, spacing=0)
+        head = make_row((self._title, 1), self._close, margins=(16, 8, 8, 4))
+        make_column(head, (self._place, 1), into=self, spacing=0)
         self.setMinimumWidth(LEAST_WIDTH)
 
 

@@ -14,11 +14,11 @@ from dgn_engine.config.setting import Conditions, Setting, meets_condition
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry
 from dgn_engine.scene.theme import Theme
-from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.stylesheet import wrapping_tip
 from dgn_viewer.widgets.collapsible import Collapsible
-from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of, problem_in, value_of
+from dgn_viewer.widgets.form_fields import PathField, PickBox, change_signal, problem_in, value_of
 from dgn_viewer.widgets.form_section import Holds, SettingSection
-from dgn_viewer.widgets.layouts import column, plain_label
+from dgn_viewer.widgets.layouts import make_column, plain_label
 
 _TITLES = {"data": "Data", "net": "Network", "gating": "Gating", "training": "Training", "": "Run"}
 
@@ -41,11 +41,11 @@ class RunForm(QWidget):
         self.data = DataSection(_TITLES["data"], rows["data"])
         self.net = PlugInSection(_TITLES["net"], rows["net"][:1])
         weights = SettingSection("", rows["net"][1:])
-        self.net.append(weights)
+        self.net.append_section(weights)
         self._basic: dict[str, SettingSection] = {"data": self.data, "net": self.net}
         for part in ("gating", "training", ""):
             self._basic[part] = SettingSection(_TITLES[part], rows[part])
-        self._basic["gating"].add("", self.keep_wiring)
+        self._basic["gating"].add_field("", self.keep_wiring)
         self._folded = {
             part: SettingSection(title, _setting_rows(part, advanced=True))
             for part, title in (_TITLES | {"gating": "Gates"}).items()
@@ -63,7 +63,7 @@ class RunForm(QWidget):
             "gating.regime",
             *_condition_places(),
         } & self.fields.keys():
-            changes_of(self.fields[compared_place]).connect(self._show_rows)
+            change_signal(self.fields[compared_place]).connect(self._show_rows)
         self.advanced.button.toggled.connect(self._show_unusual)
         options = (self.data.options, self.net.options)
         for section in (*(section for _, section in self._sections), *options):
@@ -76,11 +76,11 @@ class RunForm(QWidget):
         self.data.offer_entries(catalogue.data)
         self.net.offer_entries(catalogue.nets)
         regimes = catalogue.regimes
-        self._pick_box("gating.regime").offer(
+        self._pick_box("gating.regime").set_entries(
             [(entry.id, entry.title) for entry in regimes], [entry.group for entry in regimes]
         )
         devices = dict.fromkeys(("auto", *catalogue.devices))
-        self._pick_box("device").offer([(name, name) for name in devices])
+        self._pick_box("device").set_entries([(name, name) for name in devices])
         self._show_rows()
 
     def set_theme(self, theme: Theme) -> None:
@@ -93,7 +93,7 @@ class RunForm(QWidget):
         for part, section in self._sections:
             section.show_values(vars(getattr(config, part) if part else config))
         self._show_wiring(config.gating.wiring)
-        self.advanced.open(bool(self._unusual_settings()))
+        self.advanced.set_open(bool(self._unusual_settings()))
         self._show_rows()
 
     def read_run_config(self) -> RunConfig:
@@ -144,12 +144,12 @@ class RunForm(QWidget):
         self.keep_wiring.setText(f"keep the gate order {order}")
 
     def _unusual_settings(self) -> list[str]:
-        return [name for section in self._folded.values() for name in section.unusual()]
+        return [name for section in self._folded.values() for name in section.describe_changes()]
 
     def _show_unusual(self) -> None:
         names = self._unusual_settings()
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        self.advanced.say(f"{names[0]}{more}" if names else "")
+        self.advanced.set_note(f"{names[0]}{more}" if names else "")
 
     def _pick_box(self, place: str) -> PickBox:
         box = self.fields[place]
@@ -158,9 +158,11 @@ class RunForm(QWidget):
 
     def _lay_out(self) -> Collapsible:
         page = QWidget()
-        column(*self._folded.values(), into=page, spacing=16)
+        make_column(*self._folded.values(), into=page, spacing=16)
         advanced = Collapsible("Advanced", page)
-        column(*self._basic.values(), advanced, 1, into=self, margins=(16, 4, 16, 12), spacing=16)
+        make_column(
+            *self._basic.values(), advanced, 1, into=self, margins=(16, 4, 16, 12), spacing=16
+        )
         return advanced
 
 
@@ -171,8 +173,8 @@ class PlugInSection(SettingSection):
         super().__init__(title, settings)
         self._entries: Sequence[DataEntry | NetEntry] = ()
         self.options = SettingSection()
-        self.options.offer(())
-        self.append(self.options)
+        self.options.replace_settings(())
+        self.append_section(self.options)
         self.name.currentIndexChanged.connect(self._show_chosen)
 
     @property
@@ -187,7 +189,7 @@ class PlugInSection(SettingSection):
 
     def offer_entries(self, entries: Sequence[DataEntry | NetEntry]) -> None:
         self._entries = entries
-        self.name.offer([(entry.id, entry.title) for entry in entries])
+        self.name.set_entries([(entry.id, entry.title) for entry in entries])
         self._show_chosen()
 
     def show_values(self, values: Mapping[str, Any]) -> None:
@@ -196,7 +198,9 @@ class PlugInSection(SettingSection):
         if self.name.findData(name) < 0 and NetConfig(name).is_from_file:
             title = f"network from {NetConfig(name).display_name}"
             self.name.addItem(title, name)
-            self.name.setItemData(self.name.count() - 1, tip(title), Qt.ItemDataRole.ToolTipRole)
+            self.name.setItemData(
+                self.name.count() - 1, wrapping_tip(title), Qt.ItemDataRole.ToolTipRole
+            )
         super().show_values(values)
         self._show_chosen()
         self.options.show_values(dict(values["options"]))
@@ -206,7 +210,7 @@ class PlugInSection(SettingSection):
         return super().values(holds) | {"options": tuple(self.options.values().items())}
 
     def _show_chosen(self) -> None:
-        self.options.offer(self.entry.options if self.entry else ())
+        self.options.replace_settings(self.entry.options if self.entry else ())
 
 
 class DataSection(PlugInSection):
@@ -217,10 +221,10 @@ class DataSection(PlugInSection):
         super().__init__(title, [name])
         self.hint = plain_label(role="small")
         self.folder = PathField("Folder or archive of images", "class-named folders", folder=True)
-        self.add("", self.hint)
-        self.extend([download])
-        self.add("folder", self.folder)
-        self.extend(others)
+        self.add_field("", self.hint)
+        self.add_settings([download])
+        self.add_field("folder", self.folder)
+        self.add_settings(others)
         self._show_chosen()
 
     def show_values(self, values: Mapping[str, Any]) -> None:

@@ -30,7 +30,7 @@ from dgn_viewer.layer_strip.painting import (
     paint_slot,
     paint_waiting,
 )
-from dgn_viewer.style.stylesheet import font, icon
+from dgn_viewer.style.stylesheet import tabular_font, themed_icon
 
 _REASON_MS = 4000  # display time of the reason after a refused key
 
@@ -292,8 +292,12 @@ class StripCanvas(QWidget):
         return StripGrid(len(self._state.layers), self.width())
 
     def _make_brushes(self) -> Brushes:
-        lock = icon("lock", self._theme, 14, self._theme.muted)
+        lock = themed_icon("lock", self._theme, 14, self._theme.muted)
         pixmap = lock.pixmap(QSize(14, 14), self.devicePixelRatio())
         return Brushes(
-            self._theme, font(self, 13), font(self, 12), font(self, 13, bold=True), pixmap
+            self._theme,
+            tabular_font(self, 13),
+            tabular_font(self, 12),
+            tabular_font(self, 13, bold=True),
+            pixmap,
         )

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.text.printable import printable
-from dgn_viewer.style.stylesheet import font, mixed, tip
+from dgn_viewer.style.stylesheet import mix_colours, tabular_font, wrapping_tip
 
 RING = 2  # pixels; width of the focus ring around the chip
 
@@ -74,7 +74,7 @@ class GateChip(QWidget):
             self._finish_press(None)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if movable else Qt.FocusPolicy.NoFocus)
         self.setCursor(Qt.CursorShape.OpenHandCursor if movable else Qt.CursorShape.ArrowCursor)
-        self.setToolTip(tip(content.about))
+        self.setToolTip(wrapping_tip(content.about))
         self.setAccessibleName(printable(content.label))
         self.setAccessibleDescription(printable(content.about))
         self.update()
@@ -199,7 +199,7 @@ class GateChip(QWidget):
         left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         narrow = box.width() < 52
         text_box = box.adjusted(5, 0, 0, 0) if narrow else box.adjusted(12, 0, -16, 0)
-        painter.setFont(font(self, 12 if narrow else 13, bold=True))
+        painter.setFont(tabular_font(self, 12 if narrow else 13, bold=True))
         painter.setPen(QColor(theme.text if content.wired else theme.muted))
         name = self._fitting_name(painter, text_box.width())
         if narrow:
@@ -208,7 +208,7 @@ class GateChip(QWidget):
         painter.drawText(text_box, left, name)
         text_width = painter.fontMetrics().horizontalAdvance(name) + 8
         if content.note:
-            painter.setFont(font(self, 12))
+            painter.setFont(tabular_font(self, 12))
             metrics = painter.fontMetrics()
             note_box = text_box.adjusted(text_width, 0, 0, 0)
             tight = metrics.horizontalAdvance(content.note) > note_box.width()
@@ -258,4 +258,4 @@ class GateChip(QWidget):
 
 def chip_fill(theme: Theme, colour: str) -> str:
     """Return the fill colour of a chip, a tint light enough for readable text."""
-    return mixed(theme.panel, colour, 0.14)
+    return mix_colours(theme.panel, colour, 0.14)

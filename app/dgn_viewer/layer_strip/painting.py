@@ -12,7 +12,7 @@ from dgn_engine.protocol.training import LayerInfo
 from dgn_engine.scene.theme import Theme
 from dgn_engine.views.strip_state import StripState
 from dgn_viewer.layer_strip.geometry import LABELS, TERMINAL, StripGrid
-from dgn_viewer.style.stylesheet import mixed
+from dgn_viewer.style.stylesheet import mix_colours
 
 _CENTRE = Qt.AlignmentFlag.AlignCenter
 # The part of matplotlib's 'plasma' with a contrast of at least 3:1 against the panel.
@@ -27,7 +27,7 @@ def gate_colour(theme: Theme, index: int, count: int) -> str:
     stops = _STOPS[theme.name]
     position = index / max(count - 1, 1) * (len(stops) - 1)
     lower = min(int(position), len(stops) - 2)
-    return mixed(stops[lower], stops[lower + 1], position - lower)
+    return mix_colours(stops[lower], stops[lower + 1], position - lower)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _paint_own_gates(
     text = f"{state.regime} {description}; there is no feature network."
     left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
     painter.drawText(area, left, text)
-    painter.setPen(QPen(QColor(mixed(brushes.theme.muted, brushes.theme.line, 0.4)), 1))
+    painter.setPen(QPen(QColor(mix_colours(brushes.theme.muted, brushes.theme.line, 0.4)), 1))
     for column in range(grid.count):
         chip, value = grid.chip_rect(column), grid.value_rect(column)
         x = round(chip.center().x()) + 0.5
@@ -216,7 +216,7 @@ def _paint_value_network(
 
 def _paint_value_layer(painter: QPainter, box: QRectF, text: str, brushes: Brushes) -> None:
     theme = brushes.theme
-    painter.setPen(QPen(QColor(mixed(theme.line, theme.muted, 0.45)), 1))
+    painter.setPen(QPen(QColor(mix_colours(theme.line, theme.muted, 0.45)), 1))
     painter.setBrush(QColor(theme.panel))
     painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
     painter.setFont(brushes.font)
@@ -243,7 +243,7 @@ def _shape_text(shape: Sequence[int]) -> str:
 def _paint_flow_arrow(painter: QPainter, start: float, end: float, y: float, theme: Theme) -> None:
     if end - start < 6:
         return
-    painter.setPen(QPen(QColor(mixed(theme.muted, theme.line, 0.3)), 1))
+    painter.setPen(QPen(QColor(mix_colours(theme.muted, theme.line, 0.3)), 1))
     painter.drawLine(QLineF(start, y, end, y))
     painter.drawLine(QLineF(end - 4, y - 3, end, y))
     painter.drawLine(QLineF(end - 4, y + 3, end, y))

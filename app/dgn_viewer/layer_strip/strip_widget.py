@@ -16,9 +16,9 @@ from dgn_engine.views.strip_state import StripState, Turn, strip_state
 from dgn_viewer.layer_strip.canvas import StripCanvas
 from dgn_viewer.layer_strip.geometry import HEIGHT
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
-from dgn_viewer.style.stylesheet import tip
-from dgn_viewer.timeline.looking_back import background
-from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, column, push_button, row
+from dgn_viewer.style.stylesheet import wrapping_tip
+from dgn_viewer.timeline.looking_back import background_colour
+from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, make_column, make_row, push_button
 
 _SIDE = 208  # pixels; width of the text column
 _NARROW_SIDE = 128  # its width if the chips need the space: the sentence moves to the tooltip
@@ -95,7 +95,7 @@ class LayersStrip(QFrame):
         past, theme = self._state.past, self._theme
         self.setAccessibleName("Layers strip" if past is None else f"Layers strip at step {past:,}")
         self.setStyleSheet(
-            f"#layers_strip {{ background: {background(theme, past)}; border: none; "
+            f"#layers_strip {{ background: {background_colour(theme, past)}; border: none; "
             f"border-bottom: 1px solid {theme.line}; }}"
         )
 
@@ -145,7 +145,7 @@ class LayersStrip(QFrame):
         )
         label.setWordWrap(side != _SIDE)  # then it takes two lines
         label.setText(short)
-        label.setToolTip(tip(f"{text}. {more}" if more else text))
+        label.setToolTip(wrapping_tip(f"{text}. {more}" if more else text))
         label.setAccessibleName(text)
         label.setVisible(bool(text))
 
@@ -159,9 +159,9 @@ class LayersStrip(QFrame):
         scroller.viewport().setAutoFillBackground(False)
         self.canvas.setAutoFillBackground(False)
         parts = (self._headline, self._sentence, self.reset)
-        text_column = column(1, *parts, 1, margins=(0, 8, 12, 8), spacing=4)
+        text_column = make_column(1, *parts, 1, margins=(0, 8, 12, 8), spacing=4)
         text_column.setAlignment(self.reset, Qt.AlignmentFlag.AlignLeft)
-        row((scroller, 1), text_column, into=self, spacing=8)
+        make_row((scroller, 1), text_column, into=self, spacing=8)
         self.setFixedHeight(HEIGHT + 1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -28,7 +28,7 @@ from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea
 from dgn_viewer.plots.chart_notes import paint_dead
 from dgn_viewer.plots.lit_notes import paint_outline, selection_outlines
-from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.stylesheet import wrapping_tip
 
 HEIGHT = 56
 LOW = 34  # reduced height, used if the charts below would have to scroll
@@ -299,6 +299,6 @@ class ThumbnailRow(QWidget):
         if index is not None:
             chart = self._charts[index]
             name = chart.matrix.name if chart.matrix is not None else ""
-            text = tip(": ".join(filter(None, (strip_markup(chart.title), name))))
+            text = wrapping_tip(": ".join(filter(None, (strip_markup(chart.title), name))))
         QToolTip.showText(event.globalPos(), text, self)
         return True

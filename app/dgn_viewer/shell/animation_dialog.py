@@ -19,7 +19,13 @@ from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import column, open_at, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import (
+    make_column,
+    make_row,
+    make_scroll_area,
+    push_button,
+    resize_to_fit,
+)
 from dgn_viewer.widgets.message_line import MessageLine
 from dgn_viewer.widgets.number_field import NumberField
 
@@ -77,12 +83,12 @@ class AnimationDialog(QDialog):
         self.cancel_button = push_button(
             "Cancel", self.cancelled, about="Stop without saving an animation"
         )
-        self.save_button = push_button("Save…", self.ask, role="primary")
+        self.save_button = push_button("Save…", self.ask_file_name, role="primary")
         self.save_button.setDefault(True)
         self._form = self._lay_out(chosen)
         self.pages.setValue(PAGES)
         self.rate.show_value(PER_SECOND)
-        self._connect()
+        self._connect_fields()
         self.show_progress("", 0, 0)
 
     def show_reach(self, reach: tuple[int, int]) -> None:
@@ -90,12 +96,12 @@ class AnimationDialog(QDialog):
             field.blockSignals(True)
             field.setValue(step)
             field.blockSignals(False)
-        self._count()
+        self._update_forecast()
 
     def show_steps(self, steps: tuple[int, ...] | None) -> None:
         """Set the recorded steps; None: still being read."""
         self.steps = steps
-        self._count()
+        self._update_forecast()
 
     def show_progress(self, words: str, done: int, of: int) -> None:
         """Show the progress of saving; `words`: the current stage, '' if nothing is saved."""
@@ -110,19 +116,19 @@ class AnimationDialog(QDialog):
         self.bar.setRange(0, max(of, 1))
         self.bar.setValue(done)
         if self.writing:
-            self.said.say(words)
+            self.said.show_message(words)
 
-    def refuse(self, why: str) -> None:
-        self._count()
-        self.said.say("")
-        self.said.refuse(why)
+    def show_refusal(self, why: str) -> None:
+        self._update_forecast()
+        self.said.show_message("")
+        self.said.show_refusal(why)
 
-    def ask(self) -> QFileDialog:
+    def ask_file_name(self) -> QFileDialog:
         kinds = "GIF (*.gif)"
         if find_program("ffmpeg") is not None:
             kinds += ";;MP4 video (*.mp4)"
         chosen = [name for name, box in self.panels.items() if box.isChecked()]
-        first, last = self.reach()
+        first, last = self.chosen_reach()
         name = f"{chosen[0] if len(chosen) == 1 else 'dgn'}-steps{first}-{last}.gif"
         context, title = self._context, "Save animation"
         dialog = ask_new_file(context, title, kinds, name, self.save_as, parent=self)
@@ -131,7 +137,7 @@ class AnimationDialog(QDialog):
         )
         return dialog
 
-    def reach(self) -> tuple[int, int]:
+    def chosen_reach(self) -> tuple[int, int]:
         first, last = self.first.value(), self.last.value()
         return min(first, last), max(first, last)
 
@@ -143,7 +149,12 @@ class AnimationDialog(QDialog):
         width = _INCHES[self.width_.value()]
         self.wanted.emit(
             AnimationWish(
-                Path(path), chosen, self.reach(), self.pages.value(), self.rate.value(), width
+                Path(path),
+                chosen,
+                self.chosen_reach(),
+                self.pages.value(),
+                self.rate.value(),
+                width,
             )
         )
 
@@ -151,48 +162,48 @@ class AnimationDialog(QDialog):
         which, steps, animation = Section("Panels"), Section("Steps"), Section("Animation")
         for name, box in self.panels.items():
             box.setChecked(name in chosen)
-            which.add("", box)
-        steps.add("From", self.first, "Or Shift+drag on the time bar")
-        steps.add("To", self.last, "Or Shift+drag on the time bar")
-        steps.add(
+            which.add_field("", box)
+        steps.add_field("From", self.first, "Or Shift+drag on the time bar")
+        steps.add_field("To", self.last, "Or Shift+drag on the time bar")
+        steps.add_field(
             "Max. frames", self.pages, "If there are more recorded steps, frames are spread evenly"
         )
-        animation.add("Speed", self.rate, "Frames per second")
-        animation.add("Width", self.width_, "The height follows from the panels")
+        animation.add_field("Speed", self.rate, "Frames per second")
+        animation.add_field("Width", self.width_, "The height follows from the panels")
         form = QWidget()
-        column(which, steps, animation, 1, into=form, margins=(0, 0, 8, 0), spacing=12)
-        buttons = row(1, self.cancel_button, self.save_button, spacing=8)
-        parts = ((scrolling(form), 1), self.forecast, self.said, self.bar, buttons)
-        column(*parts, into=self, margins=(12, 12, 12, 12), spacing=8)
-        open_at(self, 380, 470)
+        make_column(which, steps, animation, 1, into=form, margins=(0, 0, 8, 0), spacing=12)
+        buttons = make_row(1, self.cancel_button, self.save_button, spacing=8)
+        parts = ((make_scroll_area(form), 1), self.forecast, self.said, self.bar, buttons)
+        make_column(*parts, into=self, margins=(12, 12, 12, 12), spacing=8)
+        resize_to_fit(self, 380, 470)
         return form
 
-    def _connect(self) -> None:
+    def _connect_fields(self) -> None:
         for field in (self.first, self.last):
             field.setKeyboardTracking(False)
-            field.valueChanged.connect(lambda _: self.reach_chosen.emit(*self.reach()))
+            field.valueChanged.connect(lambda _: self.reach_chosen.emit(*self.chosen_reach()))
         self.said.end_with_edits_in(self._form)
         for typed in (self.first, self.last, self.pages, self.rate):
-            typed.valueChanged.connect(self._count)
-            typed.refused.connect(self._count)
+            typed.valueChanged.connect(self._update_forecast)
+            typed.refused.connect(self._update_forecast)
         for box in self.panels.values():
-            box.toggled.connect(self._count)
+            box.toggled.connect(self._update_forecast)
 
-    def _count(self) -> None:
+    def _update_forecast(self) -> None:
         if self.writing:
             return
-        text, possible = self._forecast()
+        text, possible = self._forecast_text()
         self.save_button.setEnabled(possible)
-        self.forecast.say(text, "muted" if possible or self.steps is None else "refused")
+        self.forecast.show_message(text, "muted" if possible or self.steps is None else "refused")
 
-    def _forecast(self) -> tuple[str, bool]:
+    def _forecast_text(self) -> tuple[str, bool]:
         if self.steps is None:
             return "Reading the recorded steps…", False
         if not any(box.isChecked() for box in self.panels.values()):
             return "No panel is selected; tick at least one.", False
         if problem := problem_in(self):
             return problem, False
-        first, last = self.reach()
+        first, last = self.chosen_reach()
         count = bisect_right(self.steps, last) - bisect_left(self.steps, first)
         steps = f"{count:,} recorded step{'' if count == 1 else 's'} from {first:,} to {last:,}"
         if count < 2:

@@ -37,7 +37,7 @@ class Progress:
     of: int = 0
     process: FilmProcess = field(default_factory=FilmProcess)
 
-    def tell(self, words: str, done: int, of: int) -> None:
+    def set_progress(self, words: str, done: int, of: int) -> None:
         self.words, self.done, self.of = words, done, of
 
 
@@ -63,10 +63,10 @@ class AnimationExport:
     def open(self, panel: str = "") -> None:
         """Open the dialog with this panel selected, or show the progress while saving."""
         if self.dialog is None:
-            if why := self._cursor.why_not or self._why_no_panels():
-                self._context.refuse(f"Cannot save an animation. {why}")
+            if why := self._cursor.reason_not_available or self._why_no_panels():
+                self._context.notify_refusal(f"Cannot save an animation. {why}")
                 return
-            self._make(panel)
+            self._make_dialog(panel)
         assert self.dialog is not None
         self.dialog.show()
         self.dialog.raise_()
@@ -87,7 +87,7 @@ class AnimationExport:
     def _why_no_panels(self) -> str:
         return "" if self._docks.visible_panels() else "No panel is open."
 
-    def _make(self, panel: str) -> None:
+    def _make_dialog(self, panel: str) -> None:
         names = self._docks.visible_panels()
         if panel and panel not in names:
             names = (panel, *names)
@@ -95,7 +95,7 @@ class AnimationExport:
         titles = {name: self._docks.hosts[name].spec.title for name in names}
         dialog = AnimationDialog(self._context, titles, (chosen,))
         dialog.reach_chosen.connect(self._cursor.choose_reach)
-        dialog.wanted.connect(self._begin)
+        dialog.wanted.connect(self._start_export)
         dialog.cancelled.connect(self.cancel)
         dialog.finished.connect(self._on_closed)
         self.dialog = dialog
@@ -110,11 +110,11 @@ class AnimationExport:
         self._listed = source
         self.dialog.show_steps(None)
         self.dialog.show_reach(self._cursor.reach or (0, self._cursor.last_step))
-        self._thread.ask(lambda: source.open_frames().steps, self._on_steps, "steps")
+        self._thread.run_job(lambda: source.open_frames().steps, self._on_steps, "steps")
 
     def _on_steps(self, found: Any) -> None:
         if isinstance(found, UserError):
-            self._refuse(str(found))
+            self._show_refusal(str(found))
         elif isinstance(found, Exception):
             raise found
         elif self.dialog is not None:
@@ -124,18 +124,20 @@ class AnimationExport:
         if self.dialog is not None and not self.dialog.writing and self._cursor.reach:
             self.dialog.show_reach(self._cursor.reach)
 
-    def _begin(self, wish: AnimationWish) -> None:
+    def _start_export(self, wish: AnimationWish) -> None:
         source = self._cursor.source
-        if self._cursor.why_not or source is None:
-            self._refuse(self._cursor.why_not)
+        if self._cursor.reason_not_available or source is None:
+            self._show_refusal(self._cursor.reason_not_available)
             return
         self._progress = progress = Progress()
-        order = self._order(wish, source)
-        self._thread.ask(partial(_written, wish.path, order, progress), partial(self._done, wish))
+        order = self._make_order(wish, source)
+        self._thread.run_job(
+            partial(_render_and_write, wish.path, order, progress), partial(self._on_done, wish)
+        )
         self._look.start()
         self._show_progress()
 
-    def _order(self, wish: AnimationWish, source: FrameSource) -> FilmOrder:
+    def _make_order(self, wish: AnimationWish, source: FrameSource) -> FilmOrder:
         hosts = {name: self._docks.hosts[name] for name in wish.panels}
         return FilmOrder(
             "The run",
@@ -158,50 +160,50 @@ class AnimationExport:
             words = "Cancelling…" if now.process.stopped else now.words
             self.dialog.show_progress(words, now.done, now.of)
 
-    def _done(self, wish: AnimationWish, result: Any) -> None:
+    def _on_done(self, wish: AnimationWish, result: Any) -> None:
         self._progress = None
         self._look.stop()
         if self.dialog is not None:
             self.dialog.show_progress("", 0, 0)
         self._follow_run()
         if isinstance(result, FilmCancelledError):
-            self._say(f"Cancelled; {wish.path.name} was not saved.")
+            self._show_message(f"Cancelled; {wish.path.name} was not saved.")
         elif isinstance(result, UserError):
-            self._refuse(str(result))
+            self._show_refusal(str(result))
         elif isinstance(result, Exception):
-            self._put_away()
+            self._delete_dialog()
             raise result
         else:
             self._context.settings.export_folder = str(wish.path.parent)
-            self._say(f"{wish.path.name} saved in {wish.path.parent}: {result}.")
+            self._show_message(f"{wish.path.name} saved in {wish.path.parent}: {result}.")
         if self.dialog is not None and not self.dialog.isVisible():
-            self._put_away()
+            self._delete_dialog()
 
-    def _say(self, words: str) -> None:
+    def _show_message(self, words: str) -> None:
         if self.dialog is not None:
-            self.dialog.said.say(words)
+            self.dialog.said.show_message(words)
         self._context.notify(Notice("info", words))
 
-    def _refuse(self, words: str) -> None:
+    def _show_refusal(self, words: str) -> None:
         if self.dialog is not None:
-            self.dialog.refuse(words)
-        self._context.refuse(words)
+            self.dialog.show_refusal(words)
+        self._context.notify_refusal(words)
 
     def _on_closed(self) -> None:
         if self._progress is None:
-            self._put_away()
+            self._delete_dialog()
 
-    def _put_away(self) -> None:
+    def _delete_dialog(self) -> None:
         if self.dialog is not None:
             self.dialog.deleteLater()
             self.dialog = None
             self._cursor.choose_reach(0, 0)
 
 
-def _written(path: Path, order: FilmOrder, progress: Progress) -> str:
+def _render_and_write(path: Path, order: FilmOrder, progress: Progress) -> str:
     """Render and write the animation (in the thread); return its description."""
     check_format(path)
     check_output(path)
-    film = progress.process.request_film(order, progress.tell)
+    film = progress.process.request_film(order, progress.set_progress)
     write_export(path, film.content)
     return film.words

@@ -23,8 +23,8 @@ from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.views.event_notices import ShownNotice
 from dgn_viewer.notices import Notices
-from dgn_viewer.shell.notice_line import AnswerRow, answers
-from dgn_viewer.style.stylesheet import mixed
+from dgn_viewer.shell.notice_line import AnswerRow, make_answer_buttons
+from dgn_viewer.style.stylesheet import mix_colours
 from dgn_viewer.timeline.compared_cursor import ComparedCursor
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -51,7 +51,7 @@ class ShownSteps:
     run_of_b: str = ""
 
 
-def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | None:
+def inspection_message(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | None:
     """Return the message about the inspected network, or about the comparison."""
     compared, run, inspected = now.comparison, now.run, now.inspected_file
     if run is None:
@@ -107,7 +107,7 @@ def _run_of_a(now: RunState) -> str:
     return f"current run, {now.regime}"
 
 
-def recording(now: RunState) -> Message | None:
+def recording_message(now: RunState) -> Message | None:
     """Return the message about the recorded run on show."""
     shown = now.recorded
     if shown is None:
@@ -133,7 +133,7 @@ class TintedRow(FixedBar):
     SHARE = 0.12
 
     def set_theme(self, theme: Theme) -> None:
-        tint = mixed(theme.window, theme.accent, self.SHARE)
+        tint = mix_colours(theme.window, theme.accent, self.SHARE)
         self.setStyleSheet(
             f"QToolBar {{ padding: 0; border: none; background: {tint}; }}"
             f"#banner {{ background: {tint}; }} #banner QLabel {{ color: {theme.text}; }}"
@@ -155,7 +155,7 @@ class Banner(TintedRow):
         super().__init__(name, title, window)
         self._message = message
         self._sides = tuple((PlainLabel(letter), ElidedLabel("", least=12)) for letter in "AB")
-        self.buttons = {name: _button(action) for name, action in actions.items()}
+        self.buttons = {name: _tool_button(action) for name, action in actions.items()}
         parts = (*self._sides[0], *self._sides[1], *self.buttons.values())
         self.add_line("banner", *parts, margins=(12, margin, 8, margin))
         self.set_theme(LIGHT)
@@ -171,15 +171,15 @@ class Banner(TintedRow):
             badge.setVisible(len(message.texts) == 2)
             label.setVisible(index < len(message.texts))
             if index < len(message.texts):
-                label.say(*message.texts[index])
+                label.show_text(*message.texts[index])
         for name, button in self.buttons.items():
             button.setVisible(name in message.buttons)
         self.show()  # last: with all buttons visible it would be wider than a small screen
 
-    def renew(self) -> None:
+    def refresh_banner(self) -> None:
         self.show_state(self._now)
 
-    def texts(self) -> tuple[str, ...]:
+    def shown_texts(self) -> tuple[str, ...]:
         """Return the texts shown, A before B."""
         return tuple(label.text() for _, label in self._sides if not label.isHidden())
 
@@ -198,12 +198,12 @@ class StandingBanner(Banner):
     def __init__(
         self, a: StepCursor, b: ComparedCursor, actions: Mapping[str, QAction], window: QWidget
     ) -> None:
-        def message(now: RunState) -> Message | None:
-            return inspection(now, ShownSteps(a.step, b.step, b.name))
+        def current_message(now: RunState) -> Message | None:
+            return inspection_message(now, ShownSteps(a.step, b.step, b.name))
 
-        super().__init__("bar.standing", "Inspected and compared", message, actions, window)
+        super().__init__("bar.standing", "Inspected and compared", current_message, actions, window)
         for cursor in (a, b):
-            cursor.changed.connect(self.renew)
+            cursor.changed.connect(self.refresh_banner)
 
 
 class QuestionRow(TintedRow):
@@ -218,25 +218,27 @@ class QuestionRow(TintedRow):
         self.sentence = ElidedLabel("", least=60)
         self._answers = AnswerRow()
         self.add_line("banner", (self.sentence, 1), self._answers, margins=(12, 4, 8, 4))
-        notices.changed.connect(self.renew)
+        notices.changed.connect(self.refresh_question)
         self.set_theme(LIGHT)
-        self.renew()
+        self.refresh_question()
 
-    def answers(self) -> list[QPushButton]:
+    def answer_buttons(self) -> list[QPushButton]:
         """Return the buttons, the safe one first."""
         return self._answers.buttons
 
-    def renew(self) -> None:
-        entry = self._notices.question()
+    def refresh_question(self) -> None:
+        entry = self._notices.open_question()
         self.setVisible(entry is not None)
         if entry is self._entry:
             return
         self._entry = entry
-        self.sentence.say(entry.notice.text if entry is not None else "")
-        self._answers.put([] if entry is None else answers(self._notices, entry))
+        self.sentence.show_text(entry.notice.text if entry is not None else "")
+        self._answers.set_buttons(
+            [] if entry is None else make_answer_buttons(self._notices, entry)
+        )
 
 
-def _button(action: QAction) -> QToolButton:
+def _tool_button(action: QAction) -> QToolButton:
     button = QToolButton()
     button.setDefaultAction(action)
     button.setIconSize(QSize(16, 16))

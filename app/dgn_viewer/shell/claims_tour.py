@@ -56,7 +56,7 @@ class _CardRun:
         expected = (self.regime or run.regime, run.wiring)
         return run.run == self.run and (view.regime, view.wiring) == expected
 
-    def follow(self, view: View) -> None:
+    def update_accuracy(self, view: View) -> None:
         """Update the test accuracy, if it belongs to this run."""
         if view.cursor is not None:  # a past step is shown
             return
@@ -72,7 +72,7 @@ class _CardRun:
             value, step = float(series.values[-1]), int(series.steps[-1])
             self.reached = Measurement(value, series.run, step, _ACCURACY)
 
-    def in_words(self) -> str:
+    def accuracy_text(self) -> str:
         """Return a text such as 'random gates (FR-II): 93.0% so far'."""
         if self.reached is None:
             return f"{self.name}: not measured{'' if self.over else ' yet'}"
@@ -99,7 +99,7 @@ class ClaimActs(QObject):
         self._open_experiment, self._page = open_experiment, page
         self._runs: list[_CardRun] = []  # runs of this tour; the last may still be training
 
-    def steps(self) -> tuple[TourStep, ...]:
+    def build_steps(self) -> tuple[TourStep, ...]:
         """Return the steps; accuracies of an earlier tour are dropped."""
         self._runs = []
         steps = (
@@ -110,15 +110,15 @@ class ClaimActs(QObject):
                 "labels are for the neural path kernel, falls. 'Show me' starts a run of 64 units "
                 "in DL, where gates and values learn together; your current run stays in Recorded "
                 "runs.",
-                lambda: self._panel("spectrum"),
-                lambda: self._begin("learnt gates (DL)", tour_run()),
+                lambda: self._find_panel("spectrum"),
+                lambda: self._start_run("learnt gates (DL)", tour_run()),
             ),
             TourStep(
                 "Learnt gates are enough",
                 "[NPF], Table 2, column FLNPF. Wait until the accuracy levels off. 'Show me' then "
                 "freezes the gates and reinitialises the values: the accuracy drops to chance and "
                 "recovers. What was learnt is in the gates.",
-                lambda: self._panel("training"),
+                lambda: self._find_panel("training"),
                 self._keep_gates,
             ),
             TourStep(
@@ -126,16 +126,18 @@ class ClaimActs(QObject):
                 "[NPF], Table 2, columns FRNPF. 'Show me' starts a run whose gates come from a "
                 "random network and stay fixed. Only the values learn, and end below learnt "
                 "gates.",
-                lambda: self._panel("training"),
-                lambda: self._begin_in("random gates (FR-II)", lambda entry: entry.frozen_noise),
+                lambda: self._find_panel("training"),
+                lambda: self._start_run_in(
+                    "random gates (FR-II)", lambda entry: entry.frozen_noise
+                ),
             ),
             TourStep(
                 "Gates alone learn",
                 "From 'Deep Gated Networks' [DGN], on adaptable gates. 'Show me' starts a run with "
                 "fixed random values; only the gates are trained. The network still learns, by "
                 "selecting paths.",
-                lambda: self._panel("gate_maps"),
-                lambda: self._begin_in("gates alone", lambda entry: entry.gates_alone),
+                lambda: self._find_panel("gate_maps"),
+                lambda: self._start_run_in("gates alone", lambda entry: entry.gates_alone),
             ),
             TourStep(
                 "The order of the gates does not matter",
@@ -144,15 +146,15 @@ class ClaimActs(QObject):
                 "'Show me' starts a run in DL with the gate layers in reverse order: it reaches "
                 "about the same accuracy.",
                 lambda: self._strip,
-                lambda: self._begin("gates in reverse", _reversed()),
+                lambda: self._start_run("gates in reverse", _reversed_gates_run()),
             ),
             TourStep(
                 "The value network need not see the image",
                 "[DUAL] 'Show me' starts a run whose value network gets all ones as input, for "
                 "every image. It sees the image only through the gates, and still learns about "
                 "as well.",
-                lambda: self._panel("overlap"),
-                lambda: self._begin("ones instead of images", _blind()),
+                lambda: self._find_panel("overlap"),
+                lambda: self._start_run("ones instead of images", _constant_input_run()),
             ),
             TourStep(
                 "Networks with branches add kernels",
@@ -174,55 +176,55 @@ class ClaimActs(QObject):
                 lambda: self._open_experiment("workshop-table4"),
             ),
         )
-        return tuple(replace(step, seen=self._seen) for step in steps)
+        return tuple(replace(step, seen=self._measured_so_far) for step in steps)
 
-    def _panel(self, name: str) -> QWidget | None:
+    def _find_panel(self, name: str) -> QWidget | None:
         return self._docks.hosts[name] if self._docks.arrangement.is_open(name) else None
 
     def _opened_page(self) -> QWidget | None:
         """Return the page of the experiment, once it is open."""
         return self._page if self._page.isVisible() else None
 
-    def _begin(self, name: str, config: RunConfig) -> None:
-        view = self._leave_last()
+    def _start_run(self, name: str, config: RunConfig) -> None:
+        view = self._finish_last_run()
         before = 0 if view.run is None else view.run.run
         self._runs.append(_CardRun(name, config, after=before))
         self._context.send(StartRun(config))
 
-    def _begin_in(self, name: str, wanted: Callable[[RegimeEntry], bool]) -> None:
+    def _start_run_in(self, name: str, wanted: Callable[[RegimeEntry], bool]) -> None:
         """Start a run in the first regime of this kind."""
         for entry in [choice for choice in self._context.view().regimes if wanted(choice)][:1]:
-            self._begin(name, replace(tour_run(), gating=GatingConfig(regime=entry.id)))
+            self._start_run(name, replace(tour_run(), gating=GatingConfig(regime=entry.id)))
 
     def _keep_gates(self) -> None:
         for entry in [choice for choice in self._context.view().regimes if choice.for_copied_gates]:
             last = self._runs[-1] if self._runs else None
             is_own = last is not None and last.is_shown(self._context.view())
-            self._leave_last()
+            self._finish_last_run()
             if last is not None and is_own:  # only gates learnt by the card's own run count
                 name = f"learnt gates, new values ({entry.id})"
                 self._runs.append(_CardRun(name, last.config, run=last.run, regime=entry.id))
             self._context.send(SwapRegime(entry.id))
 
-    def _leave_last(self) -> View:
+    def _finish_last_run(self) -> View:
         """Record the final accuracy of the last run."""
         view = self._context.view()
         for card_run in self._runs[-1:]:
-            card_run.follow(view)
+            card_run.update_accuracy(view)
             card_run.over = True
         return view
 
-    def _seen(self) -> str:
+    def _measured_so_far(self) -> str:
         """Return one line per run, such as 'random gates (FR-II): 93.0% so far'."""
         for card_run in self._runs[-1:]:
-            card_run.follow(self._context.view())
-        parts = [card_run.in_words() for card_run in self._runs]
+            card_run.update_accuracy(self._context.view())
+        parts = [card_run.accuracy_text() for card_run in self._runs]
         return "\n".join(("Test accuracy (one run each)", *parts)) if parts else ""
 
 
-def _reversed() -> RunConfig:
+def _reversed_gates_run() -> RunConfig:
     return replace(tour_run(), gating=GatingConfig(wiring=(3, 2, 1, 0)))
 
 
-def _blind() -> RunConfig:
+def _constant_input_run() -> RunConfig:
     return replace(tour_run(), gating=GatingConfig(value_input="ones"))

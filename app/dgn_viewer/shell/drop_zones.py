@@ -12,7 +12,7 @@ from dgn_engine.protocol.files import Purpose
 from dgn_engine.scene.file_use_text import USES, FileUse
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.text.printable import printable
-from dgn_viewer.style.stylesheet import font, icon, mixed
+from dgn_viewer.style.stylesheet import mix_colours, tabular_font, themed_icon
 
 PROMISE = "Nothing changes until you confirm. Esc cancels."
 _MARGIN, _GAP, _HEAD, _BAND, _FOOT = 24, 12, 56, 96, 40
@@ -37,7 +37,7 @@ class DropZones(QWidget):
         self._theme = theme
         self.update()
 
-    def appear(
+    def show_zones(
         self, headline: str, sentence: str, purposes: Sequence[Purpose], whole: bool = False
     ) -> None:
         """Cover the window.
@@ -55,7 +55,7 @@ class DropZones(QWidget):
         self.raise_()
         self.update()
 
-    def light(self, at: QPoint) -> None:
+    def highlight_at(self, at: QPoint) -> None:
         """Highlight the zone at this position in the window."""
         lit = self.purpose_at(at)
         if lit != self.lit:
@@ -64,16 +64,16 @@ class DropZones(QWidget):
 
     def purpose_at(self, at: QPoint) -> Purpose:
         """Return the purpose of the zone at a position; '' between zones and on closed zones."""
-        for zone, rect in zip(USES, self._rooms(), strict=True):
+        for zone, rect in zip(USES, self._zone_rects(), strict=True):
             if rect.contains(at.toPointF()) and zone.purpose in self._open:
                 return zone.purpose
         return ""
 
-    def room_of(self, purpose: Purpose) -> QRectF:
+    def zone_rect(self, purpose: Purpose) -> QRectF:
         purposes = [zone.purpose for zone in USES]
-        return self._rooms()[purposes.index(purpose)]
+        return self._zone_rects()[purposes.index(purpose)]
 
-    def _rooms(self) -> list[QRectF]:
+    def _zone_rects(self) -> list[QRectF]:
         inner = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN + _HEAD, -_MARGIN, -_MARGIN - _FOOT)
         width = (inner.width() - 2 * _GAP) / 3
         height = inner.height() - _BAND - _GAP
@@ -98,16 +98,18 @@ class DropZones(QWidget):
     def _paint_one(self, painter: QPainter) -> None:
         theme, frame = self._theme, QRectF(self.rect()).adjusted(16, 16, -16, -16)
         tone, name = (theme.accent, "drop") if self._whole else (theme.refused, "close")
-        self._outline(painter, frame, tone, dashed=True)
+        self._draw_outline(painter, frame, tone, dashed=True)
         middle = frame.center()
-        symbol = icon(name, theme, 48, tone).pixmap(48, 48)
+        symbol = themed_icon(name, theme, 48, tone).pixmap(48, 48)
         painter.drawPixmap(int(middle.x()) - 24, int(middle.y()) - 84, symbol)
         upper = QRectF(48, middle.y() - 20, self.width() - 96, 32)
         lower = QRectF(48, middle.y() + 16, self.width() - 96, 80)
-        self._write(painter, upper, self._headline, theme.text, font(self, 20, bold=True))
-        self._write(painter, lower, self._sentence, theme.muted, font(self, 14))
+        self._draw_text(
+            painter, upper, self._headline, theme.text, tabular_font(self, 20, bold=True)
+        )
+        self._draw_text(painter, lower, self._sentence, theme.muted, tabular_font(self, 14))
 
-    def _write(
+    def _draw_text(
         self, painter: QPainter, room: QRectF, words: str, tone: str, letters: QFont
     ) -> None:
         painter.setPen(QColor(tone))
@@ -117,31 +119,31 @@ class DropZones(QWidget):
     def _paint_zones(self, painter: QPainter) -> None:
         width = self.width() - 2 * _MARGIN
         painter.setPen(QColor(self._theme.text))
-        painter.setFont(font(self, 20, bold=True))
+        painter.setFont(tabular_font(self, 20, bold=True))
         name = painter.fontMetrics().elidedText(self._headline, Qt.TextElideMode.ElideMiddle, width)
         painter.drawText(QRectF(_MARGIN, _MARGIN, width, _HEAD - 8), int(_AROUND), name)
-        for zone, rect in zip(USES, self._rooms(), strict=True):
+        for zone, rect in zip(USES, self._zone_rects(), strict=True):
             self._paint_zone(painter, zone, rect)
         foot = QRectF(_MARGIN, self.height() - _MARGIN - _FOOT + 12, width, _FOOT - 8)
-        self._write(painter, foot, self._sentence, self._theme.muted, font(self, 13))
+        self._draw_text(painter, foot, self._sentence, self._theme.muted, tabular_font(self, 13))
 
     def _paint_zone(self, painter: QPainter, zone: FileUse, room: QRectF) -> None:
         theme, lit = self._theme, zone.purpose == self.lit
         possible = zone.purpose in self._open
-        background = mixed(theme.panel, theme.accent, 0.14) if lit else theme.panel
+        background = mix_colours(theme.panel, theme.accent, 0.14) if lit else theme.panel
         painter.setBrush(QColor(background if possible else theme.window))
         tone = theme.accent if possible else theme.line
-        self._outline(painter, room, tone, dashed=not lit, width=3 if lit else 2)
+        self._draw_outline(painter, room, tone, dashed=not lit, width=3 if lit else 2)
         text, muted = theme.text, theme.muted
         if not possible:
-            text = muted = mixed(theme.muted, theme.window, 0.35)
+            text = muted = mix_colours(theme.muted, theme.window, 0.35)
         flat = room.width() > 3 * room.height()
         size = 32 if flat else 48
-        symbol = icon(zone.icon, theme, size, tone if possible else text).pixmap(size, size)
+        symbol = themed_icon(zone.icon, theme, size, tone if possible else text).pixmap(size, size)
         if flat:
             left, line = room.x() + 24, room.adjusted(76, 0, -24, 0)
             painter.drawPixmap(int(left), int(room.center().y()) - size // 2, symbol)
-            self._line(painter, zone, line, text, muted)
+            self._draw_flat_zone(painter, zone, line, text, muted)
             return
         inner = room.adjusted(24, 0, -24, 0)
         top = room.center().y() - 112
@@ -152,20 +154,22 @@ class DropZones(QWidget):
             (zone.about, 13, False, muted, 136, 96),
         ):
             area = QRectF(inner.x(), top + below, inner.width(), high)
-            self._write(painter, area, part, colour, font(self, size, bold=bold))
+            self._draw_text(painter, area, part, colour, tabular_font(self, size, bold=bold))
 
-    def _line(self, painter: QPainter, zone: FileUse, room: QRectF, text: str, muted: str) -> None:
+    def _draw_flat_zone(
+        self, painter: QPainter, zone: FileUse, room: QRectF, text: str, muted: str
+    ) -> None:
         """Draw title and description of the wide, flat zone."""
         upper = QRectF(room.x(), room.center().y() - 26, room.width(), 28)
         left = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         painter.setPen(QColor(text))
-        painter.setFont(font(self, 18, bold=True))
+        painter.setFont(tabular_font(self, 18, bold=True))
         painter.drawText(upper, left, f"{zone.title} {zone.where}")
         painter.setPen(QColor(muted))
-        painter.setFont(font(self, 13))
+        painter.setFont(tabular_font(self, 13))
         painter.drawText(upper.translated(0, 27), left, zone.about)
 
-    def _outline(
+    def _draw_outline(
         self, painter: QPainter, room: QRectF, tone: str, dashed: bool, width: int = 2
     ) -> None:
         pen = QPen(QColor(tone), width)

@@ -17,7 +17,7 @@ class EventWalk:
         self._context, self._docks, self._draw = context, docks, draw
         self._step: int | None = None  # step of the event on show
 
-    def go(self, way: int) -> None:
+    def go_to_event(self, way: int) -> None:
         """Show the next (way 1) or previous (way -1) event; initially the first or last.
 
         Events at the same step count as one.
@@ -25,7 +25,7 @@ class EventWalk:
         marks = sorted(self._context.view().marks, key=lambda mark: mark.x)
         steps = sorted({int(mark.x) for mark in marks})
         if not steps:
-            self._say(
+            self._notify_user(
                 "No events yet. Swaps, permutations, dropped files and setting changes are events."
             )
             return
@@ -41,7 +41,7 @@ class EventWalk:
         sentences = " ".join(mark.sentence or f"{mark.label}." for mark in at_step)
         text = f"Event {steps.index(step) + 1:,} of {len(steps):,}, step {step:,}: {sentences}"
         which_end = "last" if way > 0 else "first"
-        self._say(f"{text} This is the {which_end} one." if at_end else text)
+        self._notify_user(f"{text} This is the {which_end} one." if at_end else text)
 
     def show_step(self, step: int) -> None:
         """Zoom every visible time axis to a step; open Training if there is none."""
@@ -50,13 +50,13 @@ class EventWalk:
             self._draw()
             self._docks.go_to_step(step)
 
-    def follow(self) -> None:
+    def show_all_steps(self) -> None:
         """Show all steps again, and follow the run."""
         self._step = None
         for name in self._docks.visible_panels():
             self._docks.hosts[name].charts.view.steps.show_all_steps()
         self._docks.steps.show_all_steps()
-        self._say("The time axes show all steps and follow the run.")
+        self._notify_user("The time axes show all steps and follow the run.")
 
-    def _say(self, words: str) -> None:
+    def _notify_user(self, words: str) -> None:
         self._context.notify(Notice("info", words, listed=False))

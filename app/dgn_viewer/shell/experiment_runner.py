@@ -37,22 +37,22 @@ _NEEDS = "weights.safetensors"
 BUSY = "An experiment is running; stop it or wait until it is done."
 
 
-def to_watch(folder: Path) -> tuple[str, RunConfig]:
+def find_run_to_watch(folder: Path) -> tuple[str, RunConfig]:
     """Return the first unfinished training whose requirements are met, else the first of all.
 
     Raises:
         UserError: The experiment has no plan yet.
     """
-    units = [unit for unit in _units(folder) if isinstance(unit, Training)]
-    ready = [unit for unit in units if all(_over(folder, need) for need in unit.needs)]
+    units = [unit for unit in _read_plan(folder) if isinstance(unit, Training)]
+    ready = [unit for unit in units if all(_is_finished(folder, need) for need in unit.needs)]
     if not ready:
         raise UserError("The experiment has no run to watch yet; try again in a moment.")
-    unfinished = [unit for unit in ready if not _over(folder, unit.id)]
+    unfinished = [unit for unit in ready if not _is_finished(folder, unit.id)]
     chosen = (unfinished or ready)[0]
     return chosen.id, chosen.resolved(folder)
 
 
-def _units(folder: Path) -> list[Unit]:
+def _read_plan(folder: Path) -> list[Unit]:
     try:
         tree = json.loads(read_text(folder / PLAN))
         return [from_plain(Unit, unit) for unit in tree.values()]
@@ -60,7 +60,7 @@ def _units(folder: Path) -> list[Unit]:
         raise UserError("The experiment has no plan yet; try again in a moment.") from None
 
 
-def _over(folder: Path, unit: str) -> bool:
+def _is_finished(folder: Path, unit: str) -> bool:
     """Return whether a run has finished, that is, written its weights."""
     return (unit_folder(folder, unit) / _NEEDS).exists()
 
@@ -85,45 +85,47 @@ class ExperimentRunner(QObject):
         self._process = DgnProcess(self)
         self._process.progressed.connect(panel.show_progress)
         self._process.ended.connect(self._on_ended)
-        self.changed.connect(self._follow)
+        self.changed.connect(self._update_page)
         panel.stop_wanted.connect(self.stop)
-        panel.go_on_wanted.connect(self._go_on)
-        panel.watch_wanted.connect(self.watch)
+        panel.go_on_wanted.connect(self._continue_experiment)
+        panel.watch_wanted.connect(self.watch_next_run)
         panel.report_wanted.connect(self._open_report)
 
     @property
-    def running(self) -> bool:
-        return self._process.running
+    def is_running(self) -> bool:
+        return self._process.is_running
 
-    def look(self) -> None:
+    def refresh_results(self) -> None:
         """Look up existing results on disk; called only when the menu opens."""
         catalogue = self._context.run_state().catalogue
         names = [entry.id for entry in catalogue.experiments] if catalogue is not None else []
         self._made = results_found(results_root(), names)
         self.changed.emit()
 
-    def made(self, name: str) -> str:
+    def latest_result_day(self, name: str) -> str:
         """Return the date of the newest result of an experiment; '' if there is none."""
         return self._made.get(name, "")
 
     def open_page(self, entry: ExperimentEntry) -> None:
         catalogue = self._context.run_state().catalogue or Catalogue((), (), (), (), ())
-        self._inspector.show_page(ExperimentPage(entry, catalogue, self.begin, self._busy()))
+        self._inspector.show_page(
+            ExperimentPage(entry, catalogue, self.start_experiment, self._busy_text())
+        )
 
-    def _busy(self) -> str:
-        return BUSY if self.running else ""
+    def _busy_text(self) -> str:
+        return BUSY if self.is_running else ""
 
-    def _follow(self) -> None:
+    def _update_page(self) -> None:
         if isinstance(self._inspector.page, ExperimentPage):
-            self._inspector.page.show_busy(self._busy())
+            self._inspector.page.show_busy(self._busy_text())
 
-    def begin(self, entry: ExperimentEntry, request: ReproduceRequest) -> str:
+    def start_experiment(self, entry: ExperimentEntry, request: ReproduceRequest) -> str:
         """Start an experiment and close its page; return why that is not possible, or ''."""
-        if self.running:
+        if self.is_running:
             return BUSY
         request = replace(request, data_root=self.data_root)
         title, paper = entry.title, f"{entry.paper} · {entry.id}"
-        self._start(request.arguments, request.folder, title, paper)
+        self._start_command(request.arguments, request.folder, title, paper)
         self._inspector.close_page()
         return ""
 
@@ -131,12 +133,12 @@ class ExperimentRunner(QObject):
         """Stop the experiment; it saves its state and can be resumed."""
         self._process.stop()
 
-    def watch(self) -> None:
+    def watch_next_run(self) -> None:
         """Train its next run in the window's session too; the process continues."""
         try:
-            unit, config = to_watch(self._folder)
+            unit, config = find_run_to_watch(self._folder)
         except UserError as refusal:
-            self._context.refuse(str(refusal))
+            self._context.notify_refusal(str(refusal))
             return
         self._context.send(StartRun(config))
         self._context.notify(Notice("info", f"Also training {unit} of '{self._title}' here."))
@@ -152,10 +154,10 @@ class ExperimentRunner(QObject):
         try:
             result = document.read(folder)
         except UserError as refusal:
-            self._context.refuse(str(refusal))
+            self._context.notify_refusal(str(refusal))
             return
-        if self.running:
-            self._context.refuse(BUSY)
+        if self.is_running:
+            self._context.notify_refusal(BUSY)
             return
         if not document.goes_on_in(result, folder):  # a command from elsewhere is not trusted
             result = replace(result, command=())
@@ -163,24 +165,24 @@ class ExperimentRunner(QObject):
         self.results.open()
         self._panel.show_document(result)
 
-    def gate_information(self) -> None:
+    def ask_checkpoint(self) -> None:
         ask_file(
             self._context,
             "Gate information of a checkpoint",
             CHECKPOINTS,
-            lambda path: self.measure(Path(path)),
+            lambda path: self.measure_checkpoint_gates(Path(path)),
         )
 
-    def measure(self, file: Path) -> None:
+    def measure_checkpoint_gates(self, file: Path) -> None:
         """Measure the gate information of a checkpoint.
 
         Value networks are trained with the data and settings of the current run, but for as long as
         they need: epochs of 0 leave that to the command. The file is read as specified on its page.
         """
         config = self._context.run_state().current_config()
-        if config is None or self.running:
-            self._context.refuse(
-                BUSY if self.running else "Start a run first: its data and settings are used."
+        if config is None or self.is_running:
+            self._context.notify_refusal(
+                BUSY if self.is_running else "Start a run first: its data and settings are used."
             )
             return
         training = replace(config.training, epochs=0, patience=0, keep_epochs=(), until=0.0)
@@ -193,18 +195,18 @@ class ExperimentRunner(QObject):
             config_file = folder / f"asked-{CONFIG}"
             config_file.write_text(text, encoding="utf-8")
         except OSError as error:
-            self._context.refuse(f"Cannot write {folder}: {error.strerror}.")
+            self._context.notify_refusal(f"Cannot write {folder}: {error.strerror}.")
             return
         command = ("gate-information", str(file), str(config_file), *shlex.split(options))
         title = f"Gate information of {file.name}"
-        self._start((*command, "--out", str(folder)), folder, title, "[NPF] Definition 5.1")
+        self._start_command((*command, "--out", str(folder)), folder, title, "[NPF] Definition 5.1")
         self._measured = file
 
     def close(self) -> None:
         """End the process; the experiment can be resumed."""
         self._process.close()
 
-    def _start(self, command: Sequence[str], folder: Path, title: str, paper: str) -> None:
+    def _start_command(self, command: Sequence[str], folder: Path, title: str, paper: str) -> None:
         self._folder, self._command, self._title = folder, tuple(command), title
         self._measured = None
         self.results.open()
@@ -212,9 +214,9 @@ class ExperimentRunner(QObject):
         self._process.start(command, folder)
         self.changed.emit()
 
-    def _go_on(self) -> None:
-        if not self.running and self._command:
-            self._start(self._command, self._folder, self._title, self._panel.paper.text())
+    def _continue_experiment(self) -> None:
+        if not self.is_running and self._command:
+            self._start_command(self._command, self._folder, self._title, self._panel.paper.text())
 
     def _on_ended(self, code: int, said: str) -> None:
         is_fault = bool(code) and not ended_by_signal(code)
@@ -230,10 +232,10 @@ class ExperimentRunner(QObject):
                 show = NoticeButton("Show", self.results.open)
                 self._context.notify(Notice("info", f"{self._title} is done.", offers=(show,)))
         if error:
-            self._context.notify(Notice("refused", error, offers=self._offers()))
+            self._context.notify(Notice("refused", error, offers=self._trouble_offers()))
         self.changed.emit()
 
-    def _offers(self) -> tuple[NoticeButton, ...]:
+    def _trouble_offers(self) -> tuple[NoticeButton, ...]:
         """Offer to open the file, whose page asks for what the file does not specify."""
         if self._measured is None:
             return ()

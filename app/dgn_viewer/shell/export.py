@@ -44,37 +44,37 @@ class Exports:
             return
         hosts = [self._docks.hosts[other] for other in self._docks.visible_panels()]
         host = self._docks.hosts[name]
-        self._open([host, *(other for other in hosts if other is not host)], (name,))
+        self._open_dialog([host, *(other for other in hosts if other is not host)], (name,))
 
     def save_visible_panels(self) -> None:
         names = self._docks.visible_panels()
-        self._open([self._docks.hosts[name] for name in names], names)
+        self._open_dialog([self._docks.hosts[name] for name in names], names)
 
     def close(self) -> None:
         """Finish drawing and writing, because the window closes."""
         self._thread.close()
         self.animations.close()
 
-    def _open(self, hosts: Sequence[PanelDock], chosen: Sequence[str]) -> None:
+    def _open_dialog(self, hosts: Sequence[PanelDock], chosen: Sequence[str]) -> None:
         first = next((host for host in hosts if host.panel_id in chosen), None)
         if len(chosen) == 1 and first is not None and (why := _why_empty(first)):
-            self._context.refuse(why, "empty")
+            self._context.notify_refusal(why, "empty")
             return
         try:
-            captured(hosts)
+            capture_panels(hosts)
         except UserError as refusal:
-            self._context.refuse(str(refusal), refusal.kind)
+            self._context.notify_refusal(str(refusal), refusal.kind)
             return
         for before in self._context.window.findChildren(ExportDialog):
             before.close()
         empty = [host.spec.title for host in hosts if not isinstance(host.shown_content(), Scene)]
         dialog = ExportDialog(
-            self._context, lambda: captured(hosts), chosen, write_panels, self._thread, empty
+            self._context, lambda: capture_panels(hosts), chosen, write_panels, self._thread, empty
         )
         dialog.show()
 
 
-def captured(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
+def capture_panels(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
     """Return what the panels show at this moment, without empty panels.
 
     A page shows a single run: panels that still show the previous run are left out.

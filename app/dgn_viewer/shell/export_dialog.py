@@ -21,7 +21,14 @@ from dgn_engine.views.event_notices import Notice
 from dgn_viewer.shell.export_form import KINDS, NUMBERS, ExportForm
 from dgn_viewer.shell.figure_thread import FigureThread
 from dgn_viewer.shell.window_context import WindowContext
-from dgn_viewer.widgets.layouts import PlainLabel, column, open_at, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import (
+    PlainLabel,
+    make_column,
+    make_row,
+    make_scroll_area,
+    push_button,
+    resize_to_fit,
+)
 from dgn_viewer.widgets.message_line import MessageLine
 
 _PAUSE_MS = 150  # pause after the last edit before the preview is drawn
@@ -56,57 +63,57 @@ class ExportDialog(QDialog):
         self._named: tuple[str, ...] = ()
         self._closed = False  # results of later writes appear only as notices
         self.form = ExportForm()
-        self.form.remember(context.settings.export_choices)
+        self.form.restore_choices(context.settings.export_choices)
         self.picture = PlainLabel()
         self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.picture.setAccessibleName("Figure preview")
         self.caption = MessageLine(selectable=True)  # of the preview, or why there is none
         self.said = MessageLine(selectable=True)  # result of saving or copying
         self._pause = QTimer(self, singleShot=True, interval=_PAUSE_MS)
-        self._pause.timeout.connect(self._draw)
+        self._pause.timeout.connect(self._draw_preview)
         self._lay_out()
         self.form.changed.connect(self._on_change)
         self.said.end_with(self.form.changed)
-        self.take_newest()
+        self.capture_newest()
 
-    def take_newest(self) -> None:
+    def capture_newest(self) -> None:
         try:
             self.panels = self._capture()
         except UserError as refusal:
-            self._refuse(str(refusal))
+            self._show_refusal(str(refusal))
             return
-        self.form.offer(self.panels, self.form.chosen() or self._chosen)
+        self.form.offer_panels(self.panels, self.form.chosen_panels() or self._chosen)
         self._named = ()
         self._on_change()
 
     def save(self) -> QFileDialog | None:
         """Ask for a file name; the file is written in the figure thread."""
-        return self._ask(self.form.kind)
+        return self._ask_file(self.form.kind)
 
     def save_script(self) -> QFileDialog | None:
-        return self._ask("py")
+        return self._ask_file("py")
 
-    def copy(self) -> None:
+    def copy_to_clipboard(self) -> None:
         """Copy the figure to the clipboard, at PNG resolution."""
         try:
-            panels, style = self._wanted()
+            panels, style = self._current_choice()
         except UserError as refusal:
-            self._refuse(str(refusal))
+            self._show_refusal(str(refusal))
             return
 
-        def done(result: Any) -> None:
-            if self._succeeded(result):
+        def on_rendered(result: Any) -> None:
+            if self._check_result(result):
                 QGuiApplication.clipboard().setImage(QImage.fromData(result))
-                self._say("Figure copied to the clipboard.")
+                self._show_message("Figure copied to the clipboard.")
 
-        self._thread.ask(lambda: _png(panels, style, style.dpi), done)
+        self._thread.run_job(lambda: _render_png(panels, style, style.dpi), on_rendered)
 
     def done(self, result: int) -> None:
         """Save the options and drop a pending preview; files in progress are completed."""
         self._closed = True
         self._context.settings.export_choices = self.form.choices()
         self._pause.stop()
-        self._thread.forget(_PREVIEW)
+        self._thread.drop_jobs(_PREVIEW)
         super().done(result)
 
     # Internal
@@ -116,10 +123,10 @@ class ExportDialog(QDialog):
         sheet.setAccessibleName("Preview")
         sheet.setWidget(self.picture)
         sheet.setWidgetResizable(True)
-        form = scrolling(self.form)
+        form = make_scroll_area(self.form)
         form.setFixedWidth(300)
-        newest = push_button("Refresh", self.take_newest, about="Update to the current panels")
-        copy = push_button("Copy", self.copy, about="Copy the figure as an image")
+        newest = push_button("Refresh", self.capture_newest, about="Update to the current panels")
+        copy = push_button("Copy", self.copy_to_clipboard, about="Copy the figure as an image")
         script = push_button(
             "Save script…",
             self.save_script,
@@ -127,19 +134,19 @@ class ExportDialog(QDialog):
         )
         save = push_button("Save…", self.save, role="primary")
         save.setDefault(True)
-        buttons = row(newest, 1, copy, script, save, spacing=8)
-        body = row((sheet, 1), form, spacing=12)
-        column(
+        buttons = make_row(newest, 1, copy, script, save, spacing=8)
+        body = make_row((sheet, 1), form, spacing=12)
+        make_column(
             body, self.caption, self.said, buttons, into=self, margins=(12, 12, 12, 12), spacing=8
         )
-        open_at(self, 1000, 660)
+        resize_to_fit(self, 1000, 660)
 
-    def _wanted(self) -> tuple[list[FigurePanel], FigureStyle]:
+    def _current_choice(self) -> tuple[list[FigurePanel], FigureStyle]:
         names = self.form.require_panels()
         return [panel for panel in self.panels if panel.name in names], self.form.figure_style()
 
     def _on_change(self) -> None:
-        names = self.form.chosen()
+        names = self.form.chosen_panels()
         if names != self._named:
             self._named = names
             self.form.offer_names([panel for panel in self.panels if panel.name in names])
@@ -150,20 +157,20 @@ class ExportDialog(QDialog):
         self.setWindowTitle(f"Export {subject}{step}")
         self._pause.start()
 
-    def _draw(self) -> None:
+    def _draw_preview(self) -> None:
         try:
-            panels, style = self._wanted()
+            panels, style = self._current_choice()
         except UserError as refusal:
-            self._thread.forget(_PREVIEW)
-            self.caption.say(str(refusal), "refused")
+            self._thread.drop_jobs(_PREVIEW)
+            self.caption.show_message(str(refusal), "refused")
             return
-        if self.form.apart:
+        if self.form.in_separate_files:
             panels = panels[:1]
         ratio = self.devicePixelRatio()
 
-        def done(result: Any) -> None:
+        def on_preview(result: Any) -> None:
             if isinstance(result, UserError):
-                self.caption.say(str(result), "refused")
+                self.caption.show_message(str(result), "refused")
                 return
             if isinstance(result, Exception):
                 raise result
@@ -171,11 +178,13 @@ class ExportDialog(QDialog):
             pixmap.loadFromData(result, "PNG")
             pixmap.setDevicePixelRatio(ratio)
             self.picture.setPixmap(pixmap)
-            self.caption.say(self._in_words(panels, style, pixmap))
+            self.caption.show_message(self._preview_caption(panels, style, pixmap))
 
-        self._thread.ask(lambda: _png(panels, style, _DPI * ratio), done, _PREVIEW)
+        self._thread.run_job(lambda: _render_png(panels, style, _DPI * ratio), on_preview, _PREVIEW)
 
-    def _in_words(self, panels: Sequence[FigurePanel], style: FigureStyle, shown: QPixmap) -> str:
+    def _preview_caption(
+        self, panels: Sequence[FigurePanel], style: FigureStyle, shown: QPixmap
+    ) -> str:
         if self.form.kind in NUMBERS:
             return "The file contains the data of the panels; figure options do not apply."
         height = shown.height() / shown.devicePixelRatio() / _DPI
@@ -187,17 +196,17 @@ class ExportDialog(QDialog):
         )
         if height > _PAGE:
             text += f" That is taller than a page; try a width of {format_number(TEXT)} in."
-        if self.form.apart and len(self.form.chosen()) > 1:
-            text += f" Showing the first of {len(self.form.chosen())} files."
+        if self.form.in_separate_files and len(self.form.chosen_panels()) > 1:
+            text += f" Showing the first of {len(self.form.chosen_panels())} files."
         return f"{text} Empty panels left out: {', '.join(self._empty)}." if self._empty else text
 
-    def _ask(self, kind: str) -> QFileDialog | None:
+    def _ask_file(self, kind: str) -> QFileDialog | None:
         try:
-            panels, style = self._wanted()
+            panels, style = self._current_choice()
         except UserError as refusal:
-            self._refuse(str(refusal))
+            self._show_refusal(str(refusal))
             return None
-        apart = self.form.apart
+        apart = self.form.in_separate_files
         step = max(panel.context.step for panel in panels)
         name = panels[0].name if len(panels) == 1 else "dgn"
         dialog = QFileDialog(self, "Save", self._context.settings.export_folder)
@@ -208,53 +217,53 @@ class ExportDialog(QDialog):
         dialog.setDefaultSuffix(kind)
         dialog.filterSelected.connect(lambda label: dialog.setDefaultSuffix(filters[label]))
         dialog.selectFile(f"{name}-step{step}")
-        dialog.fileSelected.connect(lambda path: self._save(panels, Path(path), style, apart))
+        dialog.fileSelected.connect(lambda path: self._write_file(panels, Path(path), style, apart))
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
 
-    def _save(
+    def _write_file(
         self, panels: Sequence[FigurePanel], path: Path, style: FigureStyle, apart: bool
     ) -> None:
-        def done(result: Any) -> None:
-            if self._succeeded(result, tell=True):
+        def on_written(result: Any) -> None:
+            if self._check_result(result, tell=True):
                 self._context.settings.export_folder = str(path.parent)
-                text = _saved(result, self._empty)
-                self._say(text)
+                text = _saved_message(result, self._empty)
+                self._show_message(text)
                 self._context.notify(Notice("info", text))
 
-        self._say(f"Saving {path.name}…")
-        self._thread.ask(lambda: self._write(panels, path, style, apart), done)
+        self._show_message(f"Saving {path.name}…")
+        self._thread.run_job(lambda: self._write(panels, path, style, apart), on_written)
 
-    def _succeeded(self, result: Any, tell: bool = False) -> bool:
+    def _check_result(self, result: Any, tell: bool = False) -> bool:
         """Return whether there is a result; show a refusal, raise any other error."""
         if isinstance(result, UserError):
-            self._say("")
-            self._refuse(str(result))
+            self._show_message("")
+            self._show_refusal(str(result))
             if tell:
-                self._context.refuse(str(result))
+                self._context.notify_refusal(str(result))
             return False
         if isinstance(result, Exception):
             raise result
         return True
 
-    def _say(self, words: str) -> None:
+    def _show_message(self, words: str) -> None:
         if not self._closed:
-            self.said.say(words)
+            self.said.show_message(words)
 
-    def _refuse(self, why: str) -> None:
+    def _show_refusal(self, why: str) -> None:
         if not self._closed:
-            self.said.refuse(why)
+            self.said.show_refusal(why)
 
 
-def _png(panels: Sequence[FigurePanel], style: FigureStyle, dpi: float) -> bytes:
+def _render_png(panels: Sequence[FigurePanel], style: FigureStyle, dpi: float) -> bytes:
     # Importing matplotlib takes a quarter of a second: do so in the figure thread.
     from dgn_engine.figures.save_figure import page_bytes
 
     return page_bytes(panels, "png", style, dpi)
 
 
-def _saved(files: Sequence[Path], skipped: Sequence[str]) -> str:
+def _saved_message(files: Sequence[Path], skipped: Sequence[str]) -> str:
     folder = files[0].parent
     if len(files) == 1:
         text = f"{files[0].name} saved in {folder}."

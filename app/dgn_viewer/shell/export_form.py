@@ -29,7 +29,7 @@ from dgn_engine.text.written_numbers import format_number
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import column
+from dgn_viewer.widgets.layouts import make_column
 from dgn_viewer.widgets.number_field import NumberField
 
 KINDS = {
@@ -78,51 +78,53 @@ class ExportForm(QWidget):
         self.caption, self.letters = QCheckBox("Caption"), QCheckBox("Letters")
         self.kind_box = PickBox(list(KINDS.items()))
         self.dpi = IntegerField(LEAST_DPI, MOST_DPI, unit="dpi")
-        size.add("Width", self.width_box)
-        size.add("Inches", self.inches, "Width of the whole figure on the page")
-        size.add("Height", self.height_box, "'as needed': tall enough for charts and text")
-        size.add(
+        size.add_field("Width", self.width_box)
+        size.add_field("Inches", self.inches, "Width of the whole figure on the page")
+        size.add_field("Height", self.height_box, "'as needed': tall enough for charts and text")
+        size.add_field(
             "Font", self.font_size, "Titles and labels; Default: 8 pt in a column, 9 pt on a page"
         )
-        text.add("", self.caption, "Panel, step, data, network and seed; facts; notes")
-        text.add("", self.letters, "Label panels, or the charts of a single panel, (a), (b), …")
-        file.add("Kind", self.kind_box)
-        file.add("Resolution", self.dpi, "Dots per inch of a PNG")
+        text.add_field("", self.caption, "Panel, step, data, network and seed; facts; notes")
+        text.add_field(
+            "", self.letters, "Label panels, or the charts of a single panel, (a), (b), …"
+        )
+        file.add_field("Kind", self.kind_box)
+        file.add_field("Resolution", self.dpi, "Dots per inch of a PNG")
         parts = (self._which, size, text, self._legend, file)
-        column(*parts, 1, into=self, margins=(0, 0, 8, 0), spacing=12)
-        self._connect()
-        self.remember({})
+        make_column(*parts, 1, into=self, margins=(0, 0, 8, 0), spacing=12)
+        self._connect_fields()
+        self.restore_choices({})
 
-    def offer(self, panels: Sequence[FigurePanel], chosen: Iterable[str]) -> None:
+    def offer_panels(self, panels: Sequence[FigurePanel], chosen: Iterable[str]) -> None:
         together = self.apart_box.value()
-        self._which.clear()
+        self._which.clear_rows()
         self.panel_boxes = {}
         for panel in panels:
             box = QCheckBox(panel.context.title)
             box.setChecked(panel.name in chosen)
             box.toggled.connect(self._on_panels)
-            self._which.add("", box, f"At step {panel.context.step:,}")
+            self._which.add_field("", box, f"At step {panel.context.step:,}")
             self.panel_boxes[panel.name] = box
         self.apart_box = PickBox(_TOGETHER)
-        self.apart_box.pick(together)
+        self.apart_box.pick_value(together)
         self.apart_box.currentIndexChanged.connect(self.changed)
-        self._which.add("Layout", self.apart_box)
-        self._which.show_row(self.apart_box, len(self.chosen()) > 1)
+        self._which.add_field("Layout", self.apart_box)
+        self._which.show_row(self.apart_box, len(self.chosen_panels()) > 1)
 
     def offer_names(self, panels: Sequence[FigurePanel]) -> None:
         """Show a row for each named curve of the selected panels."""
-        self._legend.clear()
+        self._legend.clear_rows()
         self.names = {}
         for name in curve_names([panel.scene for panel in panels]):
             line = QLineEdit(self._renamed.get(name, name).replace(name, strip_markup(name)))
             line.setPlaceholderText("no name")
             line.setAccessibleName(f"Name of the curve {strip_markup(name)}")
-            line.textEdited.connect(lambda text, name=name: self._rename(name, text))
-            self._legend.add(strip_markup(name), line, "Use $…$ for TeX math")
+            line.textEdited.connect(lambda text, name=name: self._rename_curve(name, text))
+            self._legend.add_field(strip_markup(name), line, "Use $…$ for TeX math")
             self.names[name] = line
         self._legend.setVisible(bool(self.names))
 
-    def chosen(self) -> tuple[str, ...]:
+    def chosen_panels(self) -> tuple[str, ...]:
         return tuple(name for name, box in self.panel_boxes.items() if box.isChecked())
 
     @property
@@ -130,7 +132,7 @@ class ExportForm(QWidget):
         return self.kind_box.value()
 
     @property
-    def apart(self) -> bool:
+    def in_separate_files(self) -> bool:
         return self.apart_box.value() == "apart"
 
     def figure_style(self) -> FigureStyle:
@@ -169,11 +171,11 @@ class ExportForm(QWidget):
             "names": dict(list(self._renamed.items())[-_MOST_NAMES:]),
         }
 
-    def remember(self, choices: Mapping[str, Any]) -> None:
+    def restore_choices(self, choices: Mapping[str, Any]) -> None:
         """Fill in earlier choices; invalid ones fall back to the default."""
         width, kind = str(choices.get("width")), str(choices.get("kind"))
-        self.width_box.pick(width if width in dict(_WIDTHS) else "column")
-        self.kind_box.pick(kind if kind in KINDS else "pdf")
+        self.width_box.pick_value(width if width in dict(_WIDTHS) else "column")
+        self.kind_box.pick_value(kind if kind in KINDS else "pdf")
         for name, field, default in (
             ("inches", self.inches, 5.5),
             ("height", self.height_box, 0.0),
@@ -186,7 +188,7 @@ class ExportForm(QWidget):
         self.dpi.setValue(dpi if isinstance(dpi, int) and 0 < dpi < 10_000 else 300)
         self.caption.setChecked(choices.get("caption", True) is not False)
         self.letters.setChecked(choices.get("letters") is True)
-        self.apart_box.pick("apart" if choices.get("together") == "apart" else "page")
+        self.apart_box.pick_value("apart" if choices.get("together") == "apart" else "page")
         names = choices.get("names")
         self._renamed = {
             str(name): text
@@ -201,12 +203,12 @@ class ExportForm(QWidget):
         Raises:
             UserError: None is selected.
         """
-        names = self.chosen()
+        names = self.chosen_panels()
         if not names:
             raise UserError("No panel is selected; tick at least one.")
         return names
 
-    def _connect(self) -> None:
+    def _connect_fields(self) -> None:
         for field in (self.inches, self.height_box, self.font_size, self.dpi):
             field.valueChanged.connect(self.changed)
             field.refused.connect(self.changed)
@@ -225,10 +227,10 @@ class ExportForm(QWidget):
             file.show_row(self.dpi, self.kind in ("png", "py"))
 
     def _on_panels(self) -> None:
-        self._which.show_row(self.apart_box, len(self.chosen()) > 1)
+        self._which.show_row(self.apart_box, len(self.chosen_panels()) > 1)
         self.changed.emit()
 
-    def _rename(self, name: str, text: str) -> None:
+    def _rename_curve(self, name: str, text: str) -> None:
         """Rename a curve during typing; its plain name in the text is replaced by its TeX name."""
         self._renamed.pop(name, None)
         self._renamed[name] = text.replace(strip_markup(name), name)

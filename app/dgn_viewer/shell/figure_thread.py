@@ -40,23 +40,25 @@ class FigureThread(QObject):
         self._job: _FigureJob | None = None
         self._thread: threading.Thread | None = None
         self._look = QTimer(self, interval=_LOOK_MS)
-        self._look.timeout.connect(self._take)
+        self._look.timeout.connect(self._collect_result)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         return self._job is not None
 
-    def ask(self, make: Callable[[], Any], done: Callable[[Any], object], kind: str = "") -> None:
+    def run_job(
+        self, make: Callable[[], Any], done: Callable[[Any], object], kind: str = ""
+    ) -> None:
         """Call `make` in a thread, then `done` here with its result or exception.
 
         Of the waiting jobs of one `kind`, only the newest is run.
         """
         if kind:
-            self.forget(kind)
+            self.drop_jobs(kind)
         self._waiting.append(_FigureJob(make, done, kind))
-        self._next()
+        self._start_next_job()
 
-    def forget(self, kind: str) -> None:
+    def drop_jobs(self, kind: str) -> None:
         """Drop waiting jobs of a kind, and the result of one in progress."""
         self._waiting = deque(job for job in self._waiting if job.kind != kind)
         if self._job is not None and self._job.kind == kind:
@@ -70,7 +72,7 @@ class FigureThread(QObject):
             self._thread.join(_PATIENCE)
         self._job = self._thread = None
 
-    def _next(self) -> None:
+    def _start_next_job(self) -> None:
         if self._job is not None or not self._waiting:
             return
         self._job = self._waiting.popleft()
@@ -78,7 +80,7 @@ class FigureThread(QObject):
         self._thread.start()
         self._look.start()
 
-    def _take(self) -> None:
+    def _collect_result(self) -> None:
         job = self._job
         if job is None or not job.ended.is_set():
             return
@@ -86,5 +88,5 @@ class FigureThread(QObject):
         self._thread.join()
         self._job = self._thread = None
         self._look.stop()
-        self._next()
+        self._start_next_job()
         job.done(job.result)

@@ -33,7 +33,7 @@ def ask_file(
     """Open a dialog for an existing file; `chosen` receives its path."""
     dialog = QFileDialog(context.window, title, context.settings.export_folder, kinds)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-    return _opened(dialog, chosen)
+    return _open_dialog(dialog, chosen)
 
 
 def ask_folder(
@@ -43,7 +43,7 @@ def ask_folder(
     dialog = QFileDialog(parent, title, folder)
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
-    return _opened(dialog, chosen)
+    return _open_dialog(dialog, chosen)
 
 
 def ask_new_file(
@@ -63,10 +63,10 @@ def ask_new_file(
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setDefaultSuffix(Path(name).suffix.removeprefix("."))
     dialog.selectFile(name)
-    return _opened(dialog, chosen)
+    return _open_dialog(dialog, chosen)
 
 
-def _opened(dialog: QFileDialog, chosen: Callable[[str], object]) -> QFileDialog:
+def _open_dialog(dialog: QFileDialog, chosen: Callable[[str], object]) -> QFileDialog:
     dialog.fileSelected.connect(chosen)
     dialog.finished.connect(dialog.deleteLater)
     dialog.open()
@@ -83,8 +83,8 @@ class FileDialogs(QObject):
         """`send` opens recent items, even while a past step is shown."""
         super().__init__(context.window)
         self._context = context
-        self.recent = RecentFiles(context, self.begin_with, send)
-        self.drops = DropTarget(context, self.begin_with)
+        self.recent = RecentFiles(context, self.start_configuration, send)
+        self.drops = DropTarget(context, self.start_configuration)
 
     def open_checkpoint(self) -> None:
         send = self._context.send
@@ -95,17 +95,17 @@ class FileDialogs(QObject):
             self._context,
             "Open configuration",
             CONFIGURATIONS,
-            lambda path: self.begin_with(Path(path)),
+            lambda path: self.start_configuration(Path(path)),
         )
 
-    def begin_with(self, path: Path) -> None:
+    def start_configuration(self, path: Path) -> None:
         """Start a run from a configuration; refuse an invalid file."""
         try:
             config = read_config(path)
         except UserError as refusal:
-            self._context.refuse(str(refusal))
+            self._context.notify_refusal(str(refusal))
             return
-        self.recent.add("configuration", str(path))
+        self.recent.add_item("configuration", str(path))
         self._context.send(StartRun(config))
 
     def compare_run(self) -> None:
@@ -124,7 +124,7 @@ class FileDialogs(QObject):
                 "Save configuration",
                 CONFIGURATIONS,
                 "run.toml",
-                lambda path: self._write(Path(path), text),
+                lambda path: self._write_configuration(Path(path), text),
             )
 
     def save_weights(self) -> None:
@@ -137,12 +137,12 @@ class FileDialogs(QObject):
             lambda path: self._context.send(SaveWeights(path)),
         )
 
-    def _write(self, path: Path, configuration: str) -> None:
+    def _write_configuration(self, path: Path, configuration: str) -> None:
         try:
             write_file(path, configuration.encode())
         except OSError as error:
             reason = error.strerror or str(error)
-            self._context.refuse(f"Cannot write {path}: {reason}. Choose another folder.")
+            self._context.notify_refusal(f"Cannot write {path}: {reason}. Choose another folder.")
             return
         self._context.settings.export_folder = str(path.parent)
         self._context.notify(Notice("info", f"Configuration saved as {path}."))

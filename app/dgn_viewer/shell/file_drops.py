@@ -45,11 +45,11 @@ class DropTarget(QObject):
         self._leaving.timeout.connect(self.overlay.hide)
         context.theme.changed.connect(self.overlay.set_theme)
         window.setAcceptDrops(True)
-        EventFilter(self, {QEvent.Type.Resize: lambda _event: self._cover()}, window)
+        EventFilter(self, {QEvent.Type.Resize: lambda _event: self._resize_overlay()}, window)
         drags = dict.fromkeys(_DRAGS, self._on_drag) | {QEvent.Type.DragLeave: self._on_leave}
         EventFilter(self, drags, window, self.overlay)
 
-    def _cover(self) -> None:
+    def _resize_overlay(self) -> None:
         self.overlay.setGeometry(self._context.window.rect())
 
     def _on_leave(self, _event: QEvent) -> bool:
@@ -69,23 +69,23 @@ class DropTarget(QObject):
         event.accept()
         at = event.position().toPoint()
         if kind == QEvent.Type.DragEnter:
-            texts = _words(event.mimeData())
-            self.overlay.appear(*texts, whole=texts[0] in (SESSION, CONFIGURATION))
-            self.overlay.light(at)
+            texts = _overlay_texts(event.mimeData())
+            self.overlay.show_zones(*texts, whole=texts[0] in (SESSION, CONFIGURATION))
+            self.overlay.highlight_at(at)
         elif kind == QEvent.Type.DragMove:
-            self.overlay.light(at)
+            self.overlay.highlight_at(at)
         else:
             purpose = self.overlay.purpose_at(at)
             self.overlay.hide()
-            self._drop(event.mimeData(), purpose)
+            self._handle_drop(event.mimeData(), purpose)
         return True
 
-    def _drop(self, data: QMimeData, purpose: Purpose) -> None:
+    def _handle_drop(self, data: QMimeData, purpose: Purpose) -> None:
         try:
             path = dropped_file(data)
         except UserError as refusal:
             self.other_dropped.emit()
-            self._context.refuse(str(refusal), refusal.kind)
+            self._context.notify_refusal(str(refusal), refusal.kind)
             return
         if path.is_dir() or path.suffix in (CONFIGURED, ENDING):
             self.other_dropped.emit()
@@ -97,7 +97,7 @@ class DropTarget(QObject):
             self._context.send(CompareRun(str(path)))
         else:
             message = f"{path.name} is a recorded run; drop it on 'Compare'."
-            self._context.refuse(message, "wrong-zone")
+            self._context.notify_refusal(message, "wrong-zone")
 
 
 def dropped_file(data: QMimeData) -> Path:
@@ -121,7 +121,7 @@ def dropped_file(data: QMimeData) -> Path:
     return path
 
 
-def _words(data: QMimeData) -> tuple[str, str, tuple[Purpose, ...]]:
+def _overlay_texts(data: QMimeData) -> tuple[str, str, tuple[Purpose, ...]]:
     """Return headline and sentence of the overlay, and the zones that accept the file."""
     try:
         path = dropped_file(data)

@@ -33,19 +33,21 @@ class Guides:
         self.log = LogWindow(context.window)
         leave_page = columns.inspector.close_page
         self.acts = TourActs(context, docks, views.strip, views.toolbar.regime, leave_page)
-        self.tour = Tour(context.window, self.acts.steps(), context.theme.now, time.return_to_live)
+        self.tour = Tour(
+            context.window, self.acts.build_steps(), context.theme.now, time.return_to_live
+        )
         self.claims = ClaimActs(context, docks, views.strip, self._open_experiment, columns.page)
         for part in (self.help, self.tour):
             context.theme.changed.connect(part.set_theme)
 
     def start_claims(self) -> None:
-        self.tour.start(self.claims.steps())
+        self.tour.start(self.claims.build_steps())
 
     def offer_tour(self) -> None:
         """Start the tour with the first frame, unless it has been seen."""
         self._due = not self._context.settings.tour_seen
 
-    def begin_due_tour(self) -> None:
+    def start_due_tour(self) -> None:
         if self._due:
             self._due = False
             self._context.settings.tour_seen = True
@@ -54,7 +56,7 @@ class Guides:
     def close(self) -> None:
         self.help.close()
         self.log.close()
-        self.tour.skip()
+        self.tour.skip_tour()
 
     def _open_experiment(self, name: str) -> None:
         catalogue = self._context.run_state().catalogue

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 from dgn_engine.scene.theme import Theme
 from dgn_engine.text.documents import document_titles, documents_folder
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.widgets.layouts import column, open_at
+from dgn_viewer.widgets.layouts import make_column, resize_to_fit
 
 GUIDE = "guide.md"
 _SIZE = (960, 720)
@@ -35,7 +35,7 @@ class Heading:
     text: str
 
 
-def headings(markdown: str) -> Iterator[Heading]:
+def iter_headings(markdown: str) -> Iterator[Heading]:
     """Yield the headings of a document, skipping code blocks."""
     code = False
     for line in markdown.splitlines():
@@ -45,7 +45,7 @@ def headings(markdown: str) -> Iterator[Heading]:
             yield Heading(len(match[1]), match[2].replace("`", ""))
 
 
-def as_text(markdown: str) -> str:
+def without_site_markup(markdown: str) -> str:
     """Return a document without website markup: images become captions, formulas become code.
 
     Installed programs come without images.
@@ -68,7 +68,7 @@ class HelpWindow(QWidget):
         super().__init__(window, Qt.WindowType.Window)
         self._browse = browse
         self.setWindowTitle("User guide")
-        open_at(self, *_SIZE)
+        resize_to_fit(self, *_SIZE)
         self._theme = theme
         self._name = ""
         self.pages = QComboBox()
@@ -79,7 +79,7 @@ class HelpWindow(QWidget):
         )
         for page, title in document_titles().items():
             self.pages.addItem(title, f"{page}.md")
-        self.pages.activated.connect(lambda _: self._read(self.pages.currentData()))
+        self.pages.activated.connect(lambda _: self._load_document(self.pages.currentData()))
         self.contents = QTreeWidget()
         self.contents.setHeaderHidden(True)
         self.contents.setAccessibleName("Contents")
@@ -95,10 +95,10 @@ class HelpWindow(QWidget):
         self.text = QTextBrowser()
         self.text.setAccessibleName("Document")
         self.text.setOpenLinks(False)
-        self.text.anchorClicked.connect(self.follow)
+        self.text.anchorClicked.connect(self.follow_link)
         self.text.document().setDocumentMargin(16)
         left = QWidget()
-        column(
+        make_column(
             self.pages, self.search, (self.contents, 1), into=left, margins=(8, 8, 4, 8), spacing=8
         )
         parts = QSplitter(Qt.Orientation.Horizontal)
@@ -106,12 +106,12 @@ class HelpWindow(QWidget):
         parts.addWidget(self.text)
         parts.setStretchFactor(1, 1)
         parts.setSizes([_CONTENTS, _SIZE[0] - _CONTENTS])
-        column((parts, 1), into=self)
+        make_column((parts, 1), into=self)
 
     def open(self, name: str = GUIDE) -> None:
         """Show a document, at the top unless it was already open."""
         if name != self._name:
-            self._read(name)
+            self._load_document(name)
         self.show()
         self.raise_()
         self.activateWindow()
@@ -120,7 +120,7 @@ class HelpWindow(QWidget):
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
         if self._name:
-            self._read(self._name)
+            self._load_document(self._name)
 
     def find_next(self) -> bool:
         """Go to the next match, wrapping around; return whether there is one."""
@@ -132,18 +132,18 @@ class HelpWindow(QWidget):
         self.text.moveCursor(QTextCursor.MoveOperation.Start)
         return self.text.find(query)
 
-    def _read(self, name: str) -> None:
+    def _load_document(self, name: str) -> None:
         try:
             markdown = (documents_folder() / name).read_text(encoding="utf-8")
         except OSError as error:
             markdown = f"# {name}\n\nCannot read this document: {error.strerror}."
         self._name = name
         self.pages.setCurrentIndex(self.pages.findData(name))
-        self.text.setMarkdown(as_text(markdown))
-        self._space_out()
+        self.text.setMarkdown(without_site_markup(markdown))
+        self._set_spacing()
         self.contents.clear()
         ancestors: list[QTreeWidgetItem] = []
-        for index, heading in enumerate(headings(markdown)):
+        for index, heading in enumerate(iter_headings(markdown)):
             item = QTreeWidgetItem([heading.text])
             item.setToolTip(0, plain_tip(heading.text))
             item.setData(0, Qt.ItemDataRole.UserRole, index)
@@ -155,7 +155,7 @@ class HelpWindow(QWidget):
             ancestors.append(item)
         self.contents.expandAll()
 
-    def _space_out(self) -> None:
+    def _set_spacing(self) -> None:
         """Set line height and paragraph spacing for reading."""
         cursor = QTextCursor(self.text.document())
         block = self.text.document().begin()
@@ -173,7 +173,7 @@ class HelpWindow(QWidget):
     def _on_chosen(self, item: QTreeWidgetItem | None) -> None:
         if item is None:
             return
-        blocks = list(self.headed())
+        blocks = list(self.heading_blocks())
         index = int(item.data(0, Qt.ItemDataRole.UserRole))
         if index < len(blocks):
             self._show_block(blocks[index])
@@ -185,7 +185,7 @@ class HelpWindow(QWidget):
         bar = self.text.verticalScrollBar()
         bar.setValue(bar.value() + top - 8)
 
-    def headed(self) -> Iterator[QTextBlock]:
+    def heading_blocks(self) -> Iterator[QTextBlock]:
         """Yield the blocks that are listed in the contents."""
         block = self.text.document().begin()
         while block.isValid():
@@ -193,26 +193,26 @@ class HelpWindow(QWidget):
                 yield block
             block = block.next()
 
-    def follow(self, link: QUrl) -> None:
+    def follow_link(self, link: QUrl) -> None:
         """Open one of our documents, or a web page in the browser."""
-        name = "" if link.scheme() else self._document(link.path())
+        name = "" if link.scheme() else self._linked_document(link.path())
         if name:
             self.open(name)
         if not link.scheme() and link.fragment():
-            self._to_anchor(link.fragment())
+            self._scroll_to_anchor(link.fragment())
         if link.scheme() in ("http", "https"):
             self._browse(link)
 
-    def _document(self, path: str) -> str:
+    def _linked_document(self, path: str) -> str:
         """Return the name of the document that a relative link refers to; '' if it is not ours."""
         folder = documents_folder().resolve()
         target = ((folder / self._name).parent / path).resolve()
         is_ours = target.suffix == ".md" and target.is_relative_to(folder) and target.is_file()
         return target.relative_to(folder).as_posix() if is_ours else ""
 
-    def _to_anchor(self, anchor: str) -> None:
+    def _scroll_to_anchor(self, anchor: str) -> None:
         """Scroll to the heading with this anchor, such as 'events'."""
-        for block in self.headed():
+        for block in self.heading_blocks():
             slug = re.sub(r"[^\w\- ]", "", block.text().casefold()).replace(" ", "-")
             if slug == anchor:
                 self._show_block(block)

@@ -40,7 +40,7 @@ class InspectorPages:
         self._show_step = show_step
         self._torch_version = ""
         for host in docks.hosts.values():
-            host.about_requested.connect(self.about)
+            host.about_requested.connect(self.open_about_panel)
 
     def on_ready(self, engine: EngineReady) -> None:
         """Store the torch version, and set the viewer overhead from the settings."""
@@ -48,15 +48,15 @@ class InspectorPages:
         if self._context.settings.budget:
             self._set_watch_share(self._context.settings.budget)
 
-    def run_settings(self) -> None:
+    def open_run_settings(self) -> None:
         self._inspector.show_run_settings()
 
-    def settings(self) -> None:
+    def open_settings(self) -> None:
         self._inspector.show_page(
             SettingsPage(
                 self._context.settings,
                 self._keys,
-                self._context.theme.choose,
+                self._context.theme.select_theme,
                 self._set_watch_share,
                 self._set_numbers,
                 self._context.theme.choice,
@@ -64,34 +64,34 @@ class InspectorPages:
             )
         )
 
-    def examples(self) -> None:
+    def open_examples(self) -> None:
         context, light = self._context, self._docks.linked.outline_examples
         page = ExamplesPage(context.send, context.run_state(), context.view().pictures, light)
         page.set_theme(context.theme.now)
         self._inspector.show_page(page)
 
-    def compare(self) -> None:
+    def open_differences(self) -> None:
         context, cursor = self._context, self._cursor
         self._inspector.show_page(
             ComparePage(context.send, context.view, lambda: cursor.last_step, lambda: cursor.step)
         )
 
-    def changes(self) -> None:
+    def open_changes(self) -> None:
         self._inspector.show_page(ChangesPage(self._context.send, self._show_step))
 
-    def program(self) -> None:
+    def open_program_page(self) -> None:
         self._inspector.show_page(ProgramPage(self._torch_version))
 
-    def about(self, panel: str) -> None:
+    def open_about_panel(self, panel: str) -> None:
         self._inspector.show_about(self._docks.hosts[panel].spec)
 
-    def about_front(self) -> None:
+    def open_about_front_panel(self) -> None:
         if name := self._docks.front_panel():
-            self.about(name)
+            self.open_about_panel(name)
 
     def _set_watch_share(self, percent: int) -> None:
         self._context.send(SetWatchShare(percent / 100))
 
     def _set_numbers(self, example: str) -> None:
         self._context.settings.numbers = example
-        self._context.theme.apply()
+        self._context.theme.apply_theme()

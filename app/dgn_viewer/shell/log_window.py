@@ -9,7 +9,13 @@ from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication, QTex
 from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
 from dgn_engine.storage.program_log import end_of_log, log_path
-from dgn_viewer.widgets.layouts import column, open_at, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import (
+    make_column,
+    make_row,
+    plain_label,
+    push_button,
+    resize_to_fit,
+)
 
 _SIZE = (860, 560)
 
@@ -24,38 +30,38 @@ class LogWindow(QWidget):
         super().__init__(window, Qt.WindowType.Window)
         self._browse = browse
         self.setWindowTitle("Log")
-        open_at(self, *_SIZE)
+        resize_to_fit(self, *_SIZE)
         self.place = plain_label("", "muted", selectable=True)
         self.text = QPlainTextEdit()
         self.text.setReadOnly(True)
         self.text.setAccessibleName("Log")
         self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        self.renew = push_button("Reload", self.read)
-        self.copy = push_button("Copy", self._copy, about="Copy the whole text")
+        self.renew = push_button("Reload", self.reload_log)
+        self.copy = push_button("Copy", self._copy_text, about="Copy the whole text")
         self.folder = push_button(
             "Open folder", self._open_folder, about="Open the folder of the log files"
         )
-        column(
+        make_column(
             plain_label(
                 "Program starts, notices, and errors with tracebacks, newest last. "
                 "The log stays on this machine; attach it to bug reports."
             ),
             self.place,
             (self.text, 1),
-            row(1, self.renew, self.copy, self.folder),
+            make_row(1, self.renew, self.copy, self.folder),
             into=self,
             margins=(12, 12, 12, 12),
             spacing=8,
         )
 
     def open(self) -> None:
-        self.read()
+        self.reload_log()
         self.show()
         self.raise_()
         self.activateWindow()
         self.text.setFocus()
 
-    def read(self) -> None:
+    def reload_log(self) -> None:
         """Reload the end of the log and scroll to its last line."""
         path = log_path()
         self.place.setText(str(path))
@@ -70,7 +76,7 @@ class LogWindow(QWidget):
         self.text.moveCursor(QTextCursor.MoveOperation.StartOfLine)
         self.folder.setEnabled(path.parent.is_dir())
 
-    def _copy(self) -> None:
+    def _copy_text(self) -> None:
         QGuiApplication.clipboard().setText(self.text.toPlainText())
 
     def _open_folder(self) -> None:

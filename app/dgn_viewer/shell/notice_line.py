@@ -11,10 +11,10 @@ from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QToolButton, QW
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.event_notices import Kind, NoticeButton, ShownNotice
 from dgn_viewer.notices import Notices
-from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
-from dgn_viewer.widgets.announcement import announce
+from dgn_viewer.style.stylesheet import mix_colours, plain_tip, themed_icon
+from dgn_viewer.widgets.announcement import announce_text
 from dgn_viewer.widgets.elided_label import ElidedLabel
-from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, make_row, push_button
 
 ICONS: dict[Kind, str] = {"info": "about", "refused": "warning", "failed": "warning"}
 _KINDS: dict[Kind, str] = {"info": "Notice", "refused": "Refused", "failed": "Failed"}
@@ -30,9 +30,9 @@ class AnswerRow(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.buttons: list[QPushButton] = []
-        self._row = row(0, into=self, spacing=4)
+        self._row = make_row(0, into=self, spacing=4)
 
-    def put(self, buttons: list[QPushButton]) -> None:
+    def set_buttons(self, buttons: list[QPushButton]) -> None:
         for old in self.buttons:
             self._row.removeWidget(old)
             old.hide()
@@ -43,22 +43,24 @@ class AnswerRow(QWidget):
         self.setVisible(bool(buttons))
 
 
-def answers(notices: Notices, entry: ShownNotice) -> list[QPushButton]:
+def make_answer_buttons(notices: Notices, entry: ShownNotice) -> list[QPushButton]:
     return [
-        push_button(button.text, _answering(notices, entry, button), "small")
-        for button in notices.buttons(entry)
+        push_button(button.text, _answer_callback(notices, entry, button), "small")
+        for button in notices.buttons_for(entry)
     ]
 
 
-def _answering(notices: Notices, entry: ShownNotice, button: NoticeButton) -> Callable[[], None]:
+def _answer_callback(
+    notices: Notices, entry: ShownNotice, button: NoticeButton
+) -> Callable[[], None]:
 
-    def take() -> None:
+    def answer_and_refocus() -> None:
         focused = QApplication.focusWidget()
         if focused is not None:  # the button disappears
             focused.window().setFocus(Qt.FocusReason.OtherFocusReason)
-        notices.take(entry, button)
+        notices.press_button(entry, button)
 
-    return take
+    return answer_and_refocus
 
 
 class _Sentence(ElidedLabel):
@@ -78,7 +80,7 @@ class NoticeLine(QFrame):
     """Line with the newest open notice; without one, only the button of the list."""
 
     def __init__(
-        self, notices: Notices, say: Callable[[QWidget, str, bool], object] = announce
+        self, notices: Notices, say: Callable[[QWidget, str, bool], object] = announce_text
     ) -> None:
         """`say(widget, words, urgent)` announces text to screen readers."""
         super().__init__()
@@ -90,14 +92,14 @@ class NoticeLine(QFrame):
         self._theme = LIGHT
         self._icon = PlainLabel()
         self.sentence = _Sentence()
-        self.more = self._tool("", "Open the list of notices")
+        self.more = self._make_tool_button("", "Open the list of notices")
         self.more.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
         self.details = QPushButton("Details")
-        self.close_button = self._tool("×", "Close this notice; it stays in the list")
-        self.list_button = self._tool("", "Recent notices")
+        self.close_button = self._make_tool_button("×", "Close this notice; it stays in the list")
+        self.list_button = self._make_tool_button("", "Recent notices")
         self.details.setProperty("role", "small")
         self._answers = AnswerRow()
-        row(
+        make_row(
             self._icon,
             (self.sentence, 1),
             self.more,
@@ -112,42 +114,46 @@ class NoticeLine(QFrame):
         for opener in (self.sentence.clicked, self.more.clicked, self.details.clicked):
             opener.connect(self._open_list)
         self.list_button.clicked.connect(lambda: notices.list_wanted.emit(None))
-        self.close_button.clicked.connect(self._close)
+        self.close_button.clicked.connect(self._close_notice)
         notices.held = self._is_pointed_at
-        notices.changed.connect(self.renew)
-        notices.told.connect(self._announce)
+        notices.changed.connect(self.refresh_line)
+        notices.told.connect(self._announce_entry)
         self.set_theme(LIGHT)
-        self.renew()
+        self.refresh_line()
 
     @property
     def entry(self) -> ShownNotice | None:
         return self._entry
 
-    def offers(self) -> list[QPushButton]:
+    def offer_buttons(self) -> list[QPushButton]:
         return self._answers.buttons
 
-    def renew(self) -> None:
-        entry = self._notices.shown()
-        buttons = self._notices.buttons(entry) if entry is not None else ()
-        hidden = self._notices.behind()
+    def refresh_line(self) -> None:
+        entry = self._notices.notice_on_show()
+        buttons = self._notices.buttons_for(entry) if entry is not None else ()
+        hidden = self._notices.count_hidden()
         content = (entry, hidden, tuple(button.text for button in buttons))
         if content == self._showing:
             return
         self._entry, self._showing = entry, content
-        self._answers.put([] if entry is None else answers(self._notices, entry))
+        self._answers.set_buttons(
+            [] if entry is None else make_answer_buttons(self._notices, entry)
+        )
         for widget in (self._icon, self.sentence, self.close_button):
             widget.setVisible(entry is not None)
         self.more.setVisible(hidden > 0)
         self.more.setText(f"{hidden} more")
         self.details.setVisible(entry is not None and bool(entry.notice.details))
-        self.sentence.say(entry.notice.text if entry is not None else "")
-        self.sentence.setAccessibleName(self._spoken(entry) if entry is not None else "No notice")
-        self._paint()
+        self.sentence.show_text(entry.notice.text if entry is not None else "")
+        self.sentence.setAccessibleName(
+            self._spoken_text(entry) if entry is not None else "No notice"
+        )
+        self._apply_style()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
-        self.list_button.setIcon(icon("more", theme, colour=theme.muted))
-        self._paint()
+        self.list_button.setIcon(themed_icon("more", theme, colour=theme.muted))
+        self._apply_style()
 
     # Internal
 
@@ -156,7 +162,7 @@ class NoticeLine(QFrame):
         return self.underMouse() and self.rect().contains(self.mapFromGlobal(QCursor.pos()))
 
     @staticmethod
-    def _tool(text: str, about: str) -> QToolButton:
+    def _make_tool_button(text: str, about: str) -> QToolButton:
         button = QToolButton()
         button.setText(text)
         button.setToolTip(plain_tip(about))
@@ -164,35 +170,37 @@ class NoticeLine(QFrame):
         button.setIconSize(QSize(14, 14))
         return button
 
-    def _close(self) -> None:
+    def _close_notice(self) -> None:
         if self._entry is not None:
-            self._notices.close(self._entry)
+            self._notices.close_notice(self._entry)
 
     def _open_list(self) -> None:
         self._notices.list_wanted.emit(self._entry)
 
-    def _announce(self, entry: ShownNotice) -> None:
-        self._say(self.sentence, self._spoken(entry), entry.notice.kind != "info")
+    def _announce_entry(self, entry: ShownNotice) -> None:
+        self._say(self.sentence, self._spoken_text(entry), entry.notice.kind != "info")
 
     @staticmethod
-    def _spoken(entry: ShownNotice) -> str:
+    def _spoken_text(entry: ShownNotice) -> str:
         return f"{_KINDS[entry.notice.kind]}: {entry.notice.text}"
 
-    def _paint(self) -> None:
+    def _apply_style(self) -> None:
         """Tint offers with the accent; mark problems with a coloured edge."""
         entry, theme = self._entry, self._theme
         if entry is None:
             self.setStyleSheet("#notice_line { background: transparent; border: none; }")
             return
         colour = colour_of(entry.notice.kind, theme)
-        share = 0.22 if _offers(entry) else 0.0 if entry.notice.kind == "info" else 0.08
-        self._icon.setPixmap(icon(ICONS[entry.notice.kind], theme, colour=colour).pixmap(14, 14))
+        share = 0.22 if _has_offers(entry) else 0.0 if entry.notice.kind == "info" else 0.08
+        self._icon.setPixmap(
+            themed_icon(ICONS[entry.notice.kind], theme, colour=colour).pixmap(14, 14)
+        )
         self.setStyleSheet(
-            f"#notice_line {{ background: {mixed(theme.window, colour, share)}; border: none; "
+            f"#notice_line {{ background: {mix_colours(theme.window, colour, share)}; border: none; "
             f"border-left: 3px solid {colour}; }} #notice_line QLabel {{ color: {theme.text}; }} "
             "#notice_line QToolButton { font-size: 12px; }"
         )
 
 
-def _offers(entry: ShownNotice | None) -> bool:
+def _has_offers(entry: ShownNotice | None) -> bool:
     return entry is not None and bool(entry.notice.offers)

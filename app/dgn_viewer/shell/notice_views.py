@@ -21,7 +21,7 @@ class NoticeViews:
         self.line = line = NoticeLine(notices)
         self.list = NoticeList(notices, window, status)
         self.question = QuestionRow(notices, window)
-        status.hold(line, lambda: line.entry is not None)
+        status.add_notice_widget(line, lambda: line.entry is not None)
         notices.changed.connect(status.share_room)
         for part in (self.question, self.line, self.list):
             theme.changed.connect(part.set_theme)

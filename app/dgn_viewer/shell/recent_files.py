@@ -59,17 +59,17 @@ class RecentFiles(QObject):
     def on_event(self, event: Event, _state: object = None) -> None:
         match event:
             case FileListed(path=path) if not Path(path).parent.name.startswith(TOUR):
-                self.add("checkpoint", path)
+                self.add_item("checkpoint", path)
             case RunShown(file_name=name):
                 kind = "session" if name else "run"
                 if path := self._asked.pop(kind, ""):
-                    self.add(kind, path)
+                    self.add_item(kind, path)
             case RunContinued(folder=folder) if folder:
-                self.add("run", folder)
+                self.add_item("run", folder)
             case SessionSaved(path=path):
-                self.add("session", path)
+                self.add_item("session", path)
 
-    def add(self, kind: str, path: str) -> None:
+    def add_item(self, kind: str, path: str) -> None:
         """Move this item to the front."""
         item = RecentItem(kind, str(Path(path).absolute()))
         others = tuple(other for other in self.items if other != item)
@@ -78,12 +78,12 @@ class RecentFiles(QObject):
         self._missing -= {item.path}
         self.changed.emit()
 
-    def look(self) -> None:
+    def check_missing(self) -> None:
         """Check which items are missing; called only when the menu opens."""
         self._missing = frozenset(item.path for item in self.items if not Path(item.path).exists())
         self.changed.emit()
 
-    def text(self, place: int) -> str:
+    def menu_text(self, place: int) -> str:
         """Return a text such as 'weights.pt · checkpoint in /home/me/models'."""
         if place >= len(self.items):
             return ""
@@ -96,10 +96,10 @@ class RecentFiles(QObject):
         shown = printable(f"{path.name}{suffix} · {item.kind} in {folder}")
         return shown.replace("&", "&&")
 
-    def is_there(self, place: int) -> bool:
+    def is_on_disk(self, place: int) -> bool:
         return place < len(self.items) and self.items[place].path not in self._missing
 
-    def open(self, place: int) -> None:
+    def open_item(self, place: int) -> None:
         """Open an item again, in the same way as before."""
         if place >= len(self.items):
             return

@@ -39,7 +39,7 @@ SESSIONS = "Sessions (*.dgn);;All files (*)"
 EXPORTS = "Whole run (*.dgn);;Scores (*.csv)"
 
 
-def in_trash(folder: str) -> bool:
+def trash_folder(folder: str) -> bool:
     """Move a folder to the platform's trash; return whether that succeeded."""
     return bool(QFile(folder).moveToTrash())
 
@@ -64,11 +64,11 @@ class RecordedRuns(QObject):
         self._context = context
         self._inspector, self._layouts = inspector, layouts
         inspector.run_export_wanted.connect(self.export_run)
-        inspector.run_trash_wanted.connect(self.to_trash)
+        inspector.run_trash_wanted.connect(self.trash_runs)
         self._save_weights = save_weights
         self._offered = False
         self._over = 0  # the exceeded limit that has been reported
-        self.move_to_trash: Callable[[str], bool] = in_trash
+        self.move_to_trash: Callable[[str], bool] = trash_folder
         self.remote = RemoteRun(context)
 
     def open_run(self) -> None:
@@ -81,7 +81,7 @@ class RecordedRuns(QObject):
 
     def save_session(self) -> None:
         """Ask for a file; the engine writes run and window layout there."""
-        layout = self._layouts.as_json()
+        layout = self._layouts.layout_json()
         ask_new_file(
             self._context,
             "Save session",
@@ -100,14 +100,14 @@ class RecordedRuns(QObject):
             lambda path: self._context.send(ExportRun(run.folder, path)),
         )
 
-    def to_trash(self, folders: tuple[str, ...]) -> None:
+    def trash_runs(self, folders: tuple[str, ...]) -> None:
         """Move runs to the trash; ask again for those that cannot be moved there."""
         not_moved: list[str] = []
         for folder in folders:
             try:
                 check_removable(Path(folder))
             except UserError as refusal:
-                self._context.refuse(str(refusal), refusal.kind)
+                self._context.notify_refusal(str(refusal), refusal.kind)
                 continue
             if not self.move_to_trash(folder):
                 not_moved.append(folder)
@@ -115,7 +115,7 @@ class RecordedRuns(QObject):
             self._inspector.runs_page.ask_to_delete_permanently(tuple(not_moved))
         self._context.send(ListRuns())
 
-    def go_back(self) -> None:
+    def return_to_previous_run(self) -> None:
         """Continue the run that was replaced by the one on show."""
         shown = self._context.run_state().recorded
         if shown is not None and shown.replaced:
@@ -123,25 +123,25 @@ class RecordedRuns(QObject):
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, RunsListed):
-            self._weigh(event)
+            self._check_total_size(event)
         match event:
             case EngineReady() if not self._offered:
                 self._context.send(ListRuns())
             case RunsListed(runs=runs) if not self._offered:
                 self._offered = True
-                self._offer(runs)
+                self._offer_interrupted_run(runs)
             case RunShown():
                 if event.window != "null":
-                    self._layouts.apply(event.window)
-                self._context.notify(self._shown(event))
+                    self._layouts.apply_session_layout(event.window)
+                self._context.notify(self._shown_notice(event))
             case DiscardConfirmation():
-                self._context.notify(self._confirmation(event))
+                self._context.notify(self._confirmation_notice(event))
             case SessionSaved(step=step, path=path):
                 self._context.settings.export_folder = str(Path(path).parent)
                 message = f"Session at step {step:,} saved as {path}."
                 self._context.notify(Notice("info", message, about="session-saved"))
 
-    def _offer(self, runs: tuple[RecordedRun, ...]) -> None:
+    def _offer_interrupted_run(self, runs: tuple[RecordedRun, ...]) -> None:
         """Offer to continue the last interrupted run, once, unless it was dismissed."""
         dismissed = self._context.settings.dismissed
         lost = [
@@ -162,14 +162,15 @@ class RecordedRuns(QObject):
                     NoticeButton("Continue", lambda: self._context.send(ContinueRun(run.folder))),
                     NoticeButton("Show", lambda: self._context.send(ShowRun(run.folder))),
                     NoticeButton(
-                        "Dismiss", lambda: self._dismiss(tuple(lost_run.name for lost_run in lost))
+                        "Dismiss",
+                        lambda: self._dismiss_runs(tuple(lost_run.name for lost_run in lost)),
                     ),
                 ),
                 about="interrupted",
             )
         )
 
-    def _weigh(self, listed: RunsListed) -> None:
+    def _check_total_size(self, listed: RunsListed) -> None:
         """Report once that the runs exceed their limit, until they no longer do or it changes."""
         total = sum(run.bytes for run in listed.runs)
         if not total > listed.limit > 0:
@@ -198,11 +199,11 @@ class RecordedRuns(QObject):
     def _is_over(self) -> bool:
         return self._over > 0
 
-    def _dismiss(self, names: tuple[str, ...]) -> None:
+    def _dismiss_runs(self, names: tuple[str, ...]) -> None:
         self._context.settings.dismissed = (*self._context.settings.dismissed, *names)
         self._context.settings.save()
 
-    def _shown(self, shown: RunShown) -> Notice:
+    def _shown_notice(self, shown: RunShown) -> Notice:
         if shown.file_name:
             date = shown.saved[:16].replace("T", " ")
             text = f"{shown.file_name}: run {shown.name} at step {shown.step:,}, saved {date}."
@@ -219,15 +220,15 @@ class RecordedRuns(QObject):
         offers = [] if shown.is_live or (run is not None and run.watched) else [continue_button]
         if shown.replaced:
             text += f" Your previous run is recorded as {Path(shown.replaced).name}."
-            offers.append(NoticeButton("Return to it", self.go_back, on_show))
+            offers.append(NoticeButton("Return to it", self.return_to_previous_run, on_show))
         return Notice("info", text, offers=tuple(offers), about="run-shown")
 
-    def _confirmation(self, ends: DiscardConfirmation) -> Notice:
+    def _confirmation_notice(self, ends: DiscardConfirmation) -> Notice:
         """Ask before an unrecorded run is replaced."""
         act = f"showing {ends.name}" if ends.shown else f"continuing {ends.name}"
         asked = self._context.run_state().run
 
-        def still() -> bool:
+        def is_still_asked() -> bool:
             return self._context.run_state().run is asked
 
         discard_text = "Show and discard run" if ends.shown else "Continue and discard run"
@@ -235,9 +236,9 @@ class RecordedRuns(QObject):
             "refused",
             f"The current run is not recorded; {act} discards it at step {ends.step:,}.",
             offers=(
-                NoticeButton("Keep run", lambda: None, still),
-                NoticeButton("Save weights…", self._save_weights, still),
-                NoticeButton(discard_text, lambda: self._context.send(ends.anyway), still),
+                NoticeButton("Keep run", lambda: None, is_still_asked),
+                NoticeButton("Save weights…", self._save_weights, is_still_asked),
+                NoticeButton(discard_text, lambda: self._context.send(ends.anyway), is_still_asked),
             ),
             asks=True,
             about="not-recorded",

@@ -9,7 +9,13 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.remote import LOCAL, SCHEME
 from dgn_engine.storage.remote.served_address import address_of
 from dgn_viewer.widgets.form_section import Section
-from dgn_viewer.widgets.layouts import column, open_at, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import (
+    make_column,
+    make_row,
+    plain_label,
+    push_button,
+    resize_to_fit,
+)
 from dgn_viewer.widgets.message_line import MessageLine
 
 BEGINNING = f"{SCHEME}{LOCAL}:"
@@ -38,44 +44,44 @@ class RemoteDialog(QDialog):
         self.stop_button = push_button(
             "Stop following", self.stopped, about="Stop fetching the run"
         )
-        self.follow_button = push_button("Follow", self.ask, role="primary")
+        self.follow_button = push_button("Follow", self.submit_fields, role="primary")
         self.follow_button.setDefault(True)
         form = Section()
-        form.add("Address", self.address, "Printed by 'dgn serve'")
-        form.add("Token", self.token, "Printed by 'dgn serve'; it is not stored")
-        buttons = row(1, self.stop_button, self.follow_button, spacing=8)
+        form.add_field("Address", self.address, "Printed by 'dgn serve'")
+        form.add_field("Token", self.token, "Printed by 'dgn serve'; it is not stored")
+        buttons = make_row(1, self.stop_button, self.follow_button, spacing=8)
         parts = (plain_label(HOW, "muted", selectable=True), form, self.said, 1, buttons)
-        column(*parts, into=self, margins=(12, 12, 12, 12), spacing=12)
-        open_at(self, 520, 300)
+        make_column(*parts, into=self, margins=(12, 12, 12, 12), spacing=12)
+        resize_to_fit(self, 520, 300)
         for field in (self.address, self.token):
-            field.textChanged.connect(self._look)
+            field.textChanged.connect(self._update_button)
         self.show_following(False)
 
     def show_following(self, following: bool) -> None:
         """Show whether a run is being followed."""
         self.stop_button.setVisible(following)
-        self._look()
+        self._update_button()
 
     def show_address(self, address: str) -> None:
         self.address.setText(address)
 
-    def want_token(self, why: str = "") -> None:
+    def ask_token(self, why: str = "") -> None:
         """Ask for the token; `why`: reason why the last one was refused."""
-        self.said.refuse(why)
+        self.said.show_refusal(why)
         self.token.selectAll()
         self.token.setFocus()
 
-    def ask(self) -> None:
+    def submit_fields(self) -> None:
         """Request to follow the run, or refuse an invalid address."""
         address = self.address.text().strip()
         try:
             address_of(address)
         except UserError as refusal:
-            self.said.refuse(str(refusal))
+            self.said.show_refusal(str(refusal))
             self.address.setFocus()
             return
         self.wanted.emit(address, self.token.text().strip())
 
-    def _look(self) -> None:
+    def _update_button(self) -> None:
         possible = self.address.text().strip() != BEGINNING and bool(self.token.text().strip())
         self.follow_button.setEnabled(possible)

@@ -69,12 +69,12 @@ class MirrorThread:
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._shown = False
-        self._thread = threading.Thread(target=self._run, name="dgn-mirror", daemon=True)
+        self._thread = threading.Thread(target=self._mirror_run, name="dgn-mirror", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def take(self) -> list[Message]:
+    def drain_messages(self) -> list[Message]:
         messages = []
         while not self._messages.empty():
             messages.append(self._messages.get())
@@ -85,16 +85,16 @@ class MirrorThread:
         self._stop.set()
         self._mirror.interrupt()
 
-    def join(self, patience: float) -> None:
+    def wait_for_end(self, patience: float) -> None:
         self._thread.join(patience)
 
-    def _run(self) -> None:
+    def _mirror_run(self) -> None:
         from dgn_engine.storage.remote.run_mirror import follow
 
         put = self._messages.put
         try:
-            follow(self._mirror, self._tell, self._wait)
-            self._show()
+            follow(self._mirror, self._put_status, self._wait_unless_stopped)
+            self._announce_folder()
             if not self._stop.is_set():
                 folder = self._mirror.folder
                 put(MirrorWords(f"The run has ended; the complete copy is in {folder}."))
@@ -112,15 +112,15 @@ class MirrorThread:
             self._mirror.close()
             put(MirrorEnded())
 
-    def _tell(self, words: str, lost: bool) -> None:
+    def _put_status(self, words: str, lost: bool) -> None:
         if not self._stop.is_set():
             self._messages.put(MirrorWords(words, "refused" if lost else "info", lost))
 
-    def _wait(self, seconds: float) -> bool:
-        self._show()
+    def _wait_unless_stopped(self, seconds: float) -> bool:
+        self._announce_folder()
         return not self._stop.wait(seconds)
 
-    def _show(self) -> None:
+    def _announce_folder(self) -> None:
         if self._mirror.folder is not None and not self._shown:
             self._shown = True
             self._messages.put(MirrorReady(self._mirror.folder))
@@ -137,10 +137,10 @@ class RemoteRun(QObject):
         self._address = ""
         self.dialog: RemoteDialog | None = None
         self._look = QTimer(self, interval=_LOOK_MS)
-        self._look.timeout.connect(self._take)
+        self._look.timeout.connect(self._handle_messages)
 
     @property
-    def following(self) -> bool:
+    def is_following(self) -> bool:
         return self._thread is not None
 
     def open(self) -> None:
@@ -148,17 +148,17 @@ class RemoteRun(QObject):
         dialog = self.dialog
         if dialog is None:
             dialog = self.dialog = RemoteDialog(self._context.window)
-            dialog.wanted.connect(self.follow)
+            dialog.wanted.connect(self.follow_address)
             dialog.stopped.connect(self.stop)
-            dialog.finished.connect(self._put_away)
+            dialog.finished.connect(self._delete_dialog)
             if self._address:
                 dialog.show_address(self._address)
-        dialog.show_following(self.following)
+        dialog.show_following(self.is_following)
         dialog.show()
         dialog.raise_()
         dialog.activateWindow()
 
-    def follow(self, address: str, token: str) -> None:
+    def follow_address(self, address: str, token: str) -> None:
         """Follow the run served at this address, instead of the current one.
 
         Asks for the token if it is missing or wrong.
@@ -174,10 +174,10 @@ class RemoteRun(QObject):
             self._ask_token(str(refusal))
             return
         except UserError as refusal:
-            self._say(MirrorWords(str(refusal), "refused", lost=True))
+            self._show_words(MirrorWords(str(refusal), "refused", lost=True))
             return
         if self.dialog is not None:
-            self.dialog.said.say(f"Connecting to {address}…")
+            self.dialog.said.show_message(f"Connecting to {address}…")
             self.dialog.show_following(True)
         self._thread.start()
         self._look.start()
@@ -189,18 +189,18 @@ class RemoteRun(QObject):
         self._dropped = False
         if thread is not None:
             thread.stop()
-            thread.join(_PATIENCE)
+            thread.wait_for_end(_PATIENCE)
         if self.dialog is not None:
             self.dialog.show_following(False)
-            self.dialog.said.say("")
+            self.dialog.said.show_message("")
 
     # Internal
 
-    def _take(self) -> None:
-        for message in self._thread.take() if self._thread is not None else ():
+    def _handle_messages(self) -> None:
+        for message in self._thread.drain_messages() if self._thread is not None else ():
             match message:
                 case MirrorWords():
-                    self._say(message)
+                    self._show_words(message)
                 case MirrorReady(folder=folder):
                     self._context.send(ShowRun(str(folder)))
                     if self.dialog is not None:
@@ -209,23 +209,23 @@ class RemoteRun(QObject):
                     self.stop()
                     self._ask_token(why)
                 case MirrorEnded():
-                    self._over()
+                    self._on_thread_ended()
 
-    def _say(self, told: MirrorWords) -> None:
+    def _show_words(self, told: MirrorWords) -> None:
         """Show a message in the dialog, if it is open, and as a notice."""
-        self._dropped = told.lost and self.following
+        self._dropped = told.lost and self.is_following
         if self.dialog is not None:
             if told.lost and not self._dropped:
-                self.dialog.said.say("")
-                self.dialog.said.refuse(told.text)
+                self.dialog.said.show_message("")
+                self.dialog.said.show_refusal(told.text)
             else:  # lasts until the connection is back
-                self.dialog.said.say(told.text, "refused" if told.lost else "muted")
+                self.dialog.said.show_message(told.text, "refused" if told.lost else "muted")
         offers = (NoticeButton("Stop following", self.stop, lambda: self._dropped),)
         words = told.text if not told.lost or not self._dropped else f"{self._address}: {told.text}"
         buttons = offers if self._dropped else ()
         self._context.notify(Notice(told.kind, words, told.details, offers=buttons))
 
-    def _over(self) -> None:
+    def _on_thread_ended(self) -> None:
         self._dropped = False
         self._thread = None
         self._look.stop()
@@ -236,9 +236,9 @@ class RemoteRun(QObject):
         self.open()
         assert self.dialog is not None
         self.dialog.show_address(self._address)
-        self.dialog.want_token(why)
+        self.dialog.ask_token(why)
 
-    def _put_away(self) -> None:
+    def _delete_dialog(self) -> None:
         if self.dialog is not None:
             self.dialog.deleteLater()
             self.dialog = None

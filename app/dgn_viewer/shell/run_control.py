@@ -15,7 +15,7 @@ class RunControl:
         self._context = context
         self._finishing_epoch = False
 
-    def toggle(self) -> None:
+    def toggle_training(self) -> None:
         self._context.send(Pause() if self._context.run_state().is_running else Resume())
 
     def train_on(self, place: int) -> None:

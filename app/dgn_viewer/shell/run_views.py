@@ -67,7 +67,7 @@ class RunViews(QObject):
         time.cursor.changed.connect(self._show_step)
         cursor = time.cursor
         for signal in (cursor.changed, cursor.reach_changed, cursor.steps_changed):
-            signal.connect(status.catch_up)
+            signal.connect(status.write_now)
 
     def add_bars(self, window: QMainWindow, question: QToolBar) -> None:
         """Add the bars to the window, one below the other. `question`: last bar at the top."""
@@ -75,7 +75,9 @@ class RunViews(QObject):
         recorded = {name: self._action(name) for name in _RECORDED_BANNER}
         self.banners = (
             banner.StandingBanner(self._time.cursor, self._time.compared, standing, window),
-            Banner("bar.recorded", "Recorded run", banner.recording, recorded, window, margin=4),
+            Banner(
+                "bar.recorded", "Recorded run", banner.recording_message, recorded, window, margin=4
+            ),
         )
         window.addToolBar(self.toolbar)
         for row in (StripBar(self.strip, window), *self.banners, question):
@@ -88,7 +90,7 @@ class RunViews(QObject):
         window.addToolBarBreak(bottom)
         window.addToolBar(bottom, self._time.compared_bar)
         window.setStatusBar(self.status)
-        self.status.was_written.connect(self._time.bar.renew)
+        self.status.was_written.connect(self._time.bar.refresh_bar)
 
     def hide_banners(self) -> None:
         """Hide banners that a saved layout shows; the state shows them again if needed."""

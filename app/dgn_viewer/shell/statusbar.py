@@ -19,7 +19,7 @@ from dgn_engine.text.written_numbers import (
     time_left,
 )
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, make_row, push_button
 
 _GRID = 16  # pixels: the width is a multiple of this …
 _SPARE = 48  # … and shrinks if this many are unused
@@ -80,7 +80,7 @@ class ChangingLabel(QWidget):
         self._label.setGeometry(self.rect())
 
 
-def _phase(now: RunState) -> str:
+def _phase_text(now: RunState) -> str:
     if now.inspected_file:
         return "not training"
     if now.recorded is not None and now.recorded.is_live:
@@ -90,7 +90,7 @@ def _phase(now: RunState) -> str:
     return "diverged" if now.diverged is not None else _PHASES[now.phase]
 
 
-def _speed(frame: Frame, standing: float) -> str:
+def _speed_text(frame: Frame, standing: float) -> str:
     """Return steps per second, what the engine is doing instead, or how long it has stalled."""
     if frame.doing:
         return frame.doing
@@ -101,16 +101,16 @@ def _speed(frame: Frame, standing: float) -> str:
     )
 
 
-def _overhead(now: Watching | None) -> str:
+def _overhead_text(now: Watching | None) -> str:
     """Return a text such as 'viewer overhead 4.6 %'; '–' if it is not known."""
     if now is None:
         return ""
     if now.overhead is None or not now.is_measured:
         return "viewer overhead –"
-    return f"viewer overhead {_per_cent(now.overhead, now.noise)}"
+    return f"viewer overhead {_rounded_percent(now.overhead, now.noise)}"
 
 
-def _per_cent(share: float, noise: float) -> str:
+def _rounded_percent(share: float, noise: float) -> str:
     """Return the digits that are significant: a decimal if the noise is below half a per cent."""
     return format_percent(share, 1 if noise < 0.005 else 0)
 
@@ -121,8 +121,8 @@ def explain_overhead(now: Watching) -> str:
     if now.overhead is None:
         lines.append(f"Not measured: {now.unmeasured}")
     elif now.is_measured:
-        error = _per_cent(now.noise, now.noise)
-        lines.append(f"Measured {_per_cent(now.overhead, now.noise)} ± {error}")
+        error = _rounded_percent(now.noise, now.noise)
+        lines.append(f"Measured {_rounded_percent(now.overhead, now.noise)} ± {error}")
     else:
         lines.append(
             f"Too small to measure: the step rate itself varies by ± {format_percent(now.noise)}"
@@ -174,25 +174,25 @@ class StatusBar(QStatusBar):
         self._cancel.setAccessibleName("Cancel loading the data")
         self._cancel.hide()
         line = QWidget(self)
-        self._row = row((self._left, 1), self._right, self._cancel, into=line)
+        self._row = make_row((self._left, 1), self._right, self._cancel, into=line)
         self.addWidget(line, 1)
         self._timer = QTimer(self, singleShot=True)
-        self._timer.timeout.connect(self._write)
-        self._write()
+        self._timer.timeout.connect(self._write_texts)
+        self._write_texts()
 
-    def text(self, name: str) -> str:
+    def field_text(self, name: str) -> str:
         """Return a field: 'device', 'regime', 'speed', 'overhead', 'eta', 'phase', 'step', …"""
         return self._said.get(name, "")
 
-    def ends(self) -> tuple[str, str]:
+    def end_texts(self) -> tuple[str, str]:
         """Return the texts on the left and on the right."""
         return self._left.text(), self._right.text()
 
-    def about(self) -> str:
+    def tip_text(self) -> str:
         """Return the tooltip."""
         return self._left.toolTip()
 
-    def hold(self, notice: QWidget, busy: Callable[[], bool]) -> None:
+    def add_notice_widget(self, notice: QWidget, busy: Callable[[], bool]) -> None:
         """Add a widget between left and right; `busy` returns whether it shows something.
 
         If so, it gets all the space between them, and a narrow bar shows only the fields that
@@ -207,7 +207,7 @@ class StatusBar(QStatusBar):
         busy = self._notice is not None and self._busy()
         self._row.setStretch(0, 0 if busy else 1)
         self._row.setStretch(1, 1 if busy else 0)
-        self._write()
+        self._write_texts()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -224,9 +224,9 @@ class StatusBar(QStatusBar):
         if state.is_running and not previous.is_running:
             self._stepped = self._clock()
         if state.phase != previous.phase or is_other:
-            self.catch_up()
+            self.write_now()
         else:
-            self._later()
+            self._write_later()
 
     def show_frame(self, frame: Frame) -> None:
         if self._frame is None or frame.step != self._frame.step:
@@ -235,19 +235,19 @@ class StatusBar(QStatusBar):
             self._step_time = 1.0 / frame.steps_per_second
         self._frame = frame
         if self._clock() - self._written >= 0.9 * _EVERY_MS / 1000:
-            self.catch_up()  # without a timer, which would wake this thread again
+            self.write_now()  # without a timer, which would wake this thread again
         else:
-            self._later()
+            self._write_later()
 
-    def keep_up(self, step: int) -> None:
+    def ensure_step_shown(self, step: int) -> None:
         """Make sure the step shown is not behind a panel that has just been drawn."""
         if step > self._step:
-            self.catch_up()
+            self.write_now()
 
-    def catch_up(self) -> None:
+    def write_now(self) -> None:
         """Update now instead of in a moment."""
         self._timer.stop()
-        self._write()
+        self._write_texts()
 
     def _ask_cancel(self) -> None:
         """Request to cancel, and show so at once: loading may take seconds to stop."""
@@ -263,35 +263,35 @@ class StatusBar(QStatusBar):
         self._cancel.setVisible(possible)
         self._row.setContentsMargins(0, 0, _EDGE if possible else 0, 0)
 
-    def _about(self) -> str:
+    def _make_tip(self) -> str:
         """Return the tooltip: why steps are not captured, and the viewer overhead."""
         dropped = self._state.not_captured
-        parts = (dropped.sentence if dropped is not None else "", self._about_overhead())
+        parts = (dropped.sentence if dropped is not None else "", self._overhead_tip())
         return "\n".join(filter(None, parts))
 
-    def _about_overhead(self) -> str:
+    def _overhead_tip(self) -> str:
         is_training = self._state.is_running and self._frame is not None
         watching = self._frame.watching if is_training and self._frame else None
         return "" if watching is None else explain_overhead(watching)
 
     @property
-    def _slowed(self) -> float:
+    def _slowdown(self) -> float:
         """Factor by which the engine sends frames less often than usual."""
         watching = self._frame.watching if self._frame is not None else None
         return watching.slowed if watching is not None else 1.0
 
-    def _later(self) -> None:
+    def _write_later(self) -> None:
         if not self._timer.isActive() or self._timer.remainingTime() > _EVERY_MS:
             self._timer.start(_EVERY_MS)
 
-    def _write(self) -> None:
-        self._said, self._written = self._texts(), self._clock()
+    def _write_texts(self) -> None:
+        self._said, self._written = self._field_texts(), self._clock()
         short = self._notice is not None and self._busy() and self.width() < _WIDE
         left = _SHORT if short else _LEFT
         for label, names in ((self._left, left), (self._right, _RIGHT)):
             text = " · ".join(self._said[name] for name in names if self._said[name])
             label.setText(text)
-        tip_text = self._about()
+        tip_text = self._make_tip()
         if self._told != tip_text:
             self._told = tip_text
             self._left.setToolTip(plain_tip(tip_text))
@@ -299,11 +299,11 @@ class StatusBar(QStatusBar):
             self._timer.start(_LOOK_MS)
         self.was_written.emit()
 
-    def _texts(self) -> dict[str, str]:
+    def _field_texts(self) -> dict[str, str]:
         now, frame = self._state, self._frame
         is_training = now.is_running and frame is not None
         stall = self._clock() - self._stepped
-        is_stalled = stall > max(_STANDS * self._slowed, 2.0 * self._step_time)
+        is_stalled = stall > max(_STANDS * self._slowdown, 2.0 * self._step_time)
         eta = frame.eta_seconds if is_training and frame and not is_stalled else None
         step = self._step = max(now.step, frame.step if frame else 0, self._last_step())
         step_text, epoch = f"step {step:,}", 0.0
@@ -319,10 +319,12 @@ class StatusBar(QStatusBar):
             "device": now.run.device if now.run else "",
             "graphs": "no CUDA graphs" if now.not_captured is not None else "",
             "regime": now.regime,
-            "speed": _speed(frame, stall if is_stalled else 0.0) if is_training and frame else "",
-            "overhead": _overhead(frame.watching) if is_training and frame else "",
+            "speed": _speed_text(frame, stall if is_stalled else 0.0)
+            if is_training and frame
+            else "",
+            "overhead": _overhead_text(frame.watching) if is_training and frame else "",
             "eta": f"ETA {time_left(eta)}" if eta is not None else "",
-            "phase": "not answering" if now.silent else now.working or _phase(now),
+            "phase": "not answering" if now.silent else now.working or _phase_text(now),
             "step": step_text if now.run else "",
             "epoch": f"epoch {format_decimals(epoch, 1)}" if frame and now.has_epochs else "",
         }

@@ -37,14 +37,14 @@ class TimeControls(QObject):
         self.cursor = StepCursor(
             history,
             probes,
-            self._draw,
+            self._draw_panels,
             lambda: not display.stale_panels(),
             context.window,
             display.charge_seconds,
             display.seconds_until_look_back,
         )
         self.compared = ComparedCursor(
-            history, probes, self._draw, lambda: self.cursor.source, context.window
+            history, probes, self._draw_panels, lambda: self.cursor.source, context.window
         )
         self.cursor.thinned.connect(lambda words: context.notify(Notice("info", words)))
 
@@ -65,19 +65,19 @@ class TimeControls(QObject):
     def offer_live(self, why: str = BACK_TO_LIVE) -> None:
         """Explain that the past cannot be changed, and offer to return to live."""
         cursor = self.cursor
-        live = NoticeButton("Back to live", cursor.live, lambda: cursor.step is not None)
+        live = NoticeButton("Back to live", cursor.go_live, lambda: cursor.step is not None)
         self._context.notify(Notice("info", why, offers=(live,), listed=False))
 
     def return_to_live(self) -> bool:
         """Return to live; return whether a past step was shown."""
         back = self.cursor.step is not None
-        self.cursor.live()
+        self.cursor.go_live()
         return back
 
     def close(self) -> None:
         self.cursor.close()
         self.compared.close()
 
-    def _draw(self, seconds: float) -> None:
+    def _draw_panels(self, seconds: float) -> None:
         self._display.charge_seconds(seconds)
         self._display.schedule_refresh()

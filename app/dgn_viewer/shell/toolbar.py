@@ -24,7 +24,7 @@ from dgn_engine.scene.run_text import describe_run, describe_weights
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.past_view import BACK_TO_LIVE
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.timeline.looking_back import background
+from dgn_viewer.timeline.looking_back import background_colour
 from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.form_fields import number_field
@@ -64,8 +64,8 @@ class RunToolbar(FixedBar):
         self._theme = LIGHT
         self._tips: dict[QWidget, str] = {}  # tooltips of the controls while live
         self._make_fields()
-        self._place(first, last)
-        self._show()
+        self._add_controls(first, last)
+        self._update_controls()
 
     # State
 
@@ -76,19 +76,19 @@ class RunToolbar(FixedBar):
     def show_state(self, state: RunState, past: int | None = None) -> None:
         (before, then), self.state, self._past = (self.state, self._past), state, past
         if state.catalogue is not None and state.catalogue is not before.catalogue:
-            self._offer(state.catalogue)
-        self._show()
+            self._offer_regimes(state.catalogue)
+        self._update_controls()
         if past != then:
-            self._tint()
+            self._apply_tint()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
-        self._tint()
+        self._apply_tint()
 
-    def _tint(self) -> None:
+    def _apply_tint(self) -> None:
         past = self._past
         self.setAccessibleDescription("" if past is None else f"State at step {past:,}")
-        tint = background(self._theme, past)
+        tint = background_colour(self._theme, past)
         sheet = "" if past is None else f"#run_toolbar {{ background: {tint}; }}"
         if sheet != self.styleSheet():
             self.setStyleSheet(sheet)
@@ -97,12 +97,14 @@ class RunToolbar(FixedBar):
         """Explain how to return to live if a disabled control is clicked."""
         child = self.childAt(event.position().toPoint())
         if self._past is not None and child is not None:
-            is_field = any(field is child or field.isAncestorOf(child) for field in self._fields())
+            is_field = any(
+                field is child or field.isAncestorOf(child) for field in self._setting_fields()
+            )
             if is_field:
                 self.live_wanted.emit()
         super().mousePressEvent(event)
 
-    def _offer(self, catalogue: Catalogue) -> None:
+    def _offer_regimes(self, catalogue: Catalogue) -> None:
         choices: list[BoxChoice] = []
         for entry in catalogue.regimes:
             hint = "reinitialises the value network" if entry.for_copied_gates else ""
@@ -111,9 +113,9 @@ class RunToolbar(FixedBar):
             if entry.for_copied_gates:
                 id_, kept_title = f"{entry.id}{_KEPT}", f"{entry.id}, value network kept"
                 choices.append(BoxChoice(id_, entry.id, kept_title, VALUE_KEPT_ABOUT, group=group))
-        self.regime.offer(choices)
+        self.regime.offer_choices(choices)
 
-    def _show(self) -> None:
+    def _update_controls(self) -> None:
         now, entry = self.state, self.state.regime_entry
         has_value_input = entry is not None and not entry.own_gates
         is_soft = entry is not None and entry.soft
@@ -141,27 +143,27 @@ class RunToolbar(FixedBar):
                 refused = number.problem and number.value() == value
                 if not refused or self._past is not None:  # while live, keep refused input
                     number.show_value(value)
-        self._say()
+        self._update_summary()
 
-    def _say(self) -> None:
+    def _update_summary(self) -> None:
         now = self.state
         if now.run is not None:
             entry, feature = now.regime_entry, now.parameters_feature
             has_own_gates = entry is not None and entry.own_gates
             weights = describe_weights(now.run, feature, has_own_gates)
             full_text = describe_run(now.run, feature)
-            self.summary.say(full_text, weights, full_text.rpartition(" · ")[0])
+            self.summary.show_text(full_text, weights, full_text.rpartition(" · ")[0])
         elif not now.is_ready:
-            self.summary.say("" if now.phase == "stopped" else "loading torch…")
+            self.summary.show_text("" if now.phase == "stopped" else "loading torch…")
         else:
-            self.summary.say("no run")
+            self.summary.show_text("no run")
 
-    def _fields(self) -> tuple[QWidget, ...]:
+    def _setting_fields(self) -> tuple[QWidget, ...]:
         return self.regime, self.value_input, self.beta, self.learning_rate, self.pace
 
     # Commands
 
-    def _swap(self, regime: str) -> None:
+    def _swap_regime(self, regime: str) -> None:
         keeps_value = regime.endswith(_KEPT)
         self._send(SwapRegime(regime.removesuffix(_KEPT), restart_value=not keeps_value))
 
@@ -169,25 +171,25 @@ class RunToolbar(FixedBar):
 
     def _make_fields(self) -> None:
         self.regime = ChoiceBox("Gating regime")
-        self.regime.asked.connect(self._swap)
+        self.regime.asked.connect(self._swap_regime)
         self.value_input = ChoiceBox("Input of the value network")
         tip = "Input of the value network; the gates always see the image"
         self._tips[self.value_input] = tip
-        self.value_input.offer(
+        self.value_input.offer_choices(
             [BoxChoice(name, name, f"{name}: {about}") for name, (_, about) in _INPUTS.items()]
         )
         self.value_input.asked.connect(lambda name: self._send(SetValueInput(_INPUTS[name][0])))
-        self.beta = self._field(
+        self.beta = self._set_up_field(
             number_field(SETTINGS["gating"]["beta"]),
             "Steepness β of the soft gate 1/(1+exp(-βq))",
             52,
         )
         self.beta.chosen.connect(lambda value: self._send(SetBeta(value)))
-        self.learning_rate = self._field(
+        self.learning_rate = self._set_up_field(
             number_field(SETTINGS["training"]["learning_rate"]), "Learning rate", 68
         )
         self.learning_rate.chosen.connect(lambda value: self._send(SetLearningRate(value)))
-        self.pace = self._field(
+        self.pace = self._set_up_field(
             number_field(SETTINGS["training"]["pace"]),
             "Maximum steps per second; 'full speed' removes the limit",
             96,
@@ -196,7 +198,7 @@ class RunToolbar(FixedBar):
         self.summary = ElidedLabel("", least=24, role="muted")
         self.summary.setContentsMargins(8, 0, 8, 0)
 
-    def _field(self, field: NumberField, about: str, width: int) -> NumberField:
+    def _set_up_field(self, field: NumberField, about: str, width: int) -> NumberField:
         self._tips[field] = about
         field.setAccessibleName(about.split(";")[0].split(" β")[0])
         field.setFixedWidth(width)
@@ -206,23 +208,23 @@ class RunToolbar(FixedBar):
         field.show_nothing()
         return field
 
-    def _place(self, first: Sequence[QAction], last: Sequence[QAction]) -> None:
+    def _add_controls(self, first: Sequence[QAction], last: Sequence[QAction]) -> None:
         self.addActions(first)
         self.addSeparator()
-        self.addWidget(_caption("regime", self.regime))
+        self.addWidget(_caption_label("regime", self.regime))
         self.addWidget(self.regime)
         self.addSeparator()
-        self.addWidget(_caption("value input", self.value_input))
+        self.addWidget(_caption_label("value input", self.value_input))
         self.addWidget(self.value_input)
         for text, field in (("β", self.beta), ("lr", self.learning_rate)):
-            self.addWidget(_caption(text, field))
+            self.addWidget(_caption_label(text, field))
             self.addWidget(field)
         self.addWidget(self.pace)
         self.addWidget(self.summary)
         self.addActions(last)
 
 
-def _caption(text: str, field: QWidget) -> QLabel:
+def _caption_label(text: str, field: QWidget) -> QLabel:
     label = PlainLabel(text, role="small")
     label.setContentsMargins(6, 0, 2, 0)
     label.setBuddy(field)

@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QToolButton, QWidget
 
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.event_filter import EventFilter
-from dgn_viewer.style.stylesheet import icon
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.style.stylesheet import themed_icon
+from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
 
 _WIDTH = 340
 _ARROW = 12  # length of the arrow, pixels
@@ -65,22 +65,24 @@ class Callout(QWidget):
         self.count = plain_label(role="small")
         self.act = push_button("Show me", self.act_wanted)
         self.next = push_button("Next", self.next_wanted, "primary")
-        head = row((self.title, 1), self.close_, spacing=8)
-        foot = row((self.count, 1), self.act, self.next, spacing=8)
+        head = make_row((self.title, 1), self.close_, spacing=8)
+        foot = make_row((self.count, 1), self.act, self.next, spacing=8)
         edges = (_ARROW + 14,) * 4
-        column(head, self.text, self.seen, self.note, foot, into=self, margins=edges, spacing=8)
+        make_column(
+            head, self.text, self.seen, self.note, foot, into=self, margins=edges, spacing=8
+        )
         self.set_theme(theme)
         self.hide()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
-        self.close_.setIcon(icon("close", theme))
+        self.close_.setIcon(themed_icon("close", theme))
         self.update()
 
-    def say(self, step: TourStep, place: int, of: int, note: str = "") -> None:
+    def show_tour_step(self, step: TourStep, place: int, of: int, note: str = "") -> None:
         self.title.setText(step.title)
         self.text.setText(step.text)
-        self.see(step)
+        self.update_measurement(step)
         self.add_note(note)
         self.count.setText(f"{place + 1} of {of}")
         self.next.setText("Done" if place + 1 == of else "Next")
@@ -93,7 +95,7 @@ class Callout(QWidget):
         self.note.setText(note)
         self.note.setVisible(bool(note))
 
-    def see(self, step: TourStep) -> bool:
+    def update_measurement(self, step: TourStep) -> bool:
         """Update the results; return whether their length has changed."""
         results, previous = step.seen(), self.seen.text()
         self.seen.setText(results)
@@ -105,7 +107,7 @@ class Callout(QWidget):
         self.setFixedWidth(_WIDTH + 2 * _ARROW)
         height = max(self.heightForWidth(self.width()), self.minimumSizeHint().height())
         size = QSize(self.width(), height)
-        corner, tip = _place(target, size, room)
+        corner, tip = _place_callout(target, size, room)
         self.setGeometry(QRect(corner, size))
         self._card = QRect(QPoint(0, 0), size).adjusted(_ARROW, _ARROW, -_ARROW, -_ARROW)
         self._tip = None if tip is None else tip - corner
@@ -122,7 +124,7 @@ class Callout(QWidget):
         if self._tip is not None:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(QColor(self._theme.accent))
-            painter.drawPolygon(_arrow(self._card, self._tip))
+            painter.drawPolygon(_arrow_polygon(self._card, self._tip))
         painter.end()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -151,68 +153,68 @@ class Tour(QObject):
         self._own = self._steps = steps
         self._place = -1
         self.callout = Callout(window, theme)
-        self.callout.next_wanted.connect(self.next)
-        self.callout.act_wanted.connect(self._act)
-        self.callout.skip_wanted.connect(self.skip)
+        self.callout.next_wanted.connect(self.go_to_next_step)
+        self.callout.act_wanted.connect(self._perform_act)
+        self.callout.skip_wanted.connect(self.skip_tour)
         on_event = {
-            QEvent.Type.Resize: lambda _event: self.settle(),
-            QEvent.Type.LayoutRequest: lambda _event: self.settle(),
+            QEvent.Type.Resize: lambda _event: self.reposition_callout(),
+            QEvent.Type.LayoutRequest: lambda _event: self.reposition_callout(),
             # New docks would cover the callout.
             QEvent.Type.ChildAdded: lambda _event: self.callout.raise_(),
         }
         self._filter = EventFilter(self, on_event)
 
     @property
-    def place(self) -> int:
+    def step_index(self) -> int:
         """Index of the current step; -1 if no tour is running."""
         return self._place
 
     def start(self, steps: tuple[TourStep, ...] | None = None) -> None:
         """Start or restart the tour, optionally with other steps."""
-        self.skip()
+        self.skip_tour()
         self._steps = steps or self._own
-        self._filter.watch(self._window)
-        self._show(0)
+        self._filter.watch_objects(self._window)
+        self._show_callout_step(0)
 
-    def next(self) -> None:
+    def go_to_next_step(self) -> None:
         """Go to the next step, or end after the last one."""
         if self._place < 0:
             return
         self._steps[self._place].back()
         if self._place + 1 < len(self._steps):
-            self._show(self._place + 1)
+            self._show_callout_step(self._place + 1)
         else:
-            self._end()
+            self._end_tour()
 
-    def skip(self) -> None:
+    def skip_tour(self) -> None:
         if self._place >= 0:
             self._steps[self._place].back()
-            self._end()
+            self._end_tour()
 
-    def refresh(self) -> None:
+    def refresh_measurement(self) -> None:
         """Update the results."""
-        if self._place >= 0 and self.callout.see(self._steps[self._place]):
-            self._point()
+        if self._place >= 0 and self.callout.update_measurement(self._steps[self._place]):
+            self._point_at_target()
 
-    def settle(self) -> None:
+    def reposition_callout(self) -> None:
         if self._place >= 0:
-            self._point()
+            self._point_at_target()
 
     def set_theme(self, theme: Theme) -> None:
         self.callout.set_theme(theme)
 
-    def _act(self) -> None:
+    def _perform_act(self) -> None:
         self.callout.act.setEnabled(False)
         if note := self._live_note(self._place):
             self.callout.add_note(note)
         self._steps[self._place].act()
-        self.settle()
+        self.reposition_callout()
 
-    def _show(self, place: int) -> None:
+    def _show_callout_step(self, place: int) -> None:
         self._place = place
         note = self._live_note(place)
-        self.callout.say(self._steps[place], place, len(self._steps), note)
-        self._point()
+        self.callout.show_tour_step(self._steps[place], place, len(self._steps), note)
+        self._point_at_target()
 
     def _live_note(self, place: int) -> str:
         """Return to live if the step requires it, and return a note; '' if it was live."""
@@ -220,21 +222,21 @@ class Tour(QObject):
             return ""
         return f"Back to live: step {place + 1} of the tour is about the current run."
 
-    def _point(self) -> None:
+    def _point_at_target(self) -> None:
         target = self._steps[self._place].target()
         seen = target is not None and target.isVisible()
         area = QRect(target.mapTo(self._window, QPoint(0, 0)), target.size()) if seen else None  # type: ignore[union-attr]
         self.callout.point_at(area, self._window.rect())
 
-    def _end(self) -> None:
+    def _end_tour(self) -> None:
         self._place = -1
-        self._filter.stop()
+        self._filter.stop_watching()
         self.callout.hide()
         self._window.setFocus(Qt.FocusReason.OtherFocusReason)
         self.ended.emit()
 
 
-def _place(target: QRect | None, size: QSize, room: QRect) -> tuple[QPoint, QPoint | None]:
+def _place_callout(target: QRect | None, size: QSize, room: QRect) -> tuple[QPoint, QPoint | None]:
     """Return the position of the card and the tip of its arrow.
 
     The card is next to the target if there is room, otherwise over its lower part.
@@ -251,22 +253,24 @@ def _place(target: QRect | None, size: QSize, room: QRect) -> tuple[QPoint, QPoi
         (QPoint(left, target.top() - size.height() - _GAP), QPoint(middle.x(), target.top())),
     )
     for corner, tip in candidates:
-        clamped = _within(corner, size, room)
+        clamped = _clamp_to_room(corner, size, room)
         is_aligned = corner.x() == clamped.x() or corner.y() == clamped.y()
         if is_aligned and not QRect(clamped, size).intersects(target.adjusted(2, 2, -2, -2)):
             return clamped, tip
     overlapping = QPoint(left, target.bottom() - size.height())
-    return _within(overlapping, size, room), QPoint(middle.x(), target.top() + target.height() // 3)
+    return _clamp_to_room(overlapping, size, room), QPoint(
+        middle.x(), target.top() + target.height() // 3
+    )
 
 
-def _within(place: QPoint, size: QSize, room: QRect) -> QPoint:
+def _clamp_to_room(place: QPoint, size: QSize, room: QRect) -> QPoint:
     maximum = QPoint(room.right() - size.width(), room.bottom() - size.height())
     return QPoint(
         max(room.left(), min(place.x(), maximum.x())), max(room.top(), min(place.y(), maximum.y()))
     )
 
 
-def _arrow(card: QRect, tip: QPoint) -> QPolygonF:
+def _arrow_polygon(card: QRect, tip: QPoint) -> QPolygonF:
     """Return a triangle on the edge of the card nearest to the tip."""
     x = min(max(tip.x(), card.left() + 2 * _HALF), card.right() - 2 * _HALF)
     y = min(max(tip.y(), card.top() + 2 * _HALF), card.bottom() - 2 * _HALF)

@@ -41,16 +41,16 @@ class TourActs(QObject):
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._waiting = Path()  # file of weights that is being written
 
-    def steps(self) -> tuple[TourStep, ...]:
+    def build_steps(self) -> tuple[TourStep, ...]:
         return (
             TourStep(
                 "Gates",
                 "Each row is an image, each column a unit; colour bar: 1 is open, 0 closed. Rows "
                 "of "
                 "one class become similar during training. 'Show me' enlarges the next layer.",
-                lambda: self._panel("gate_maps"),
+                lambda: self._find_panel("gate_maps"),
                 lambda: self._choose_next("gate_maps", "layer"),
-                self._choose_as_before,
+                self._restore_choices,
                 live=False,
             ),
             TourStep(
@@ -58,9 +58,9 @@ class TourActs(QObject):
                 "A bright entry means that two images open the same paths, so the network sees "
                 "them "
                 "as similar. Diagonal blocks are classes. 'Show me' changes the colour scale.",
-                lambda: self._panel("overlap"),
+                lambda: self._find_panel("overlap"),
                 lambda: self._choose_next("overlap", "scale"),
-                self._choose_as_before,
+                self._restore_choices,
                 live=False,
             ),
             TourStep(
@@ -68,7 +68,7 @@ class TourActs(QObject):
                 "Choose FR-II here: the feature network is reinitialised and frozen, its gates are "
                 "noise, and the value network must learn through them. Watch the accuracy drop.",
                 lambda: self._regime,
-                self._swap,
+                self._swap_to_noise,
             ),
             TourStep(
                 "Drag G2",
@@ -76,22 +76,22 @@ class TourActs(QObject):
                 "were "
                 "trained with other gates, so the accuracy drops, then recovers.",
                 lambda: self._strip,
-                self._permute,
+                self._exchange_layers,
             ),
             TourStep(
                 "Undo",
                 "Ctrl+Z restores regime, gate order, weights and optimiser; the step counter keeps "
                 "running. 'Show me' undoes the changes of this tour.",
                 lambda: self._strip,
-                self._undo,
+                self._undo_changes,
             ),
             TourStep(
                 "Drop a checkpoint",
                 "Drop a weights file anywhere on this window to use its gates, its weights or the "
                 "whole network. 'Show me' opens the weights of this run.",
-                lambda: self._panel("training"),
+                lambda: self._find_panel("training"),
                 self._open_weights,
-                self._put_away,
+                self._discard_weights,
             ),
         )
 
@@ -106,7 +106,7 @@ class TourActs(QObject):
             self._folder.cleanup()
             self._folder = None
 
-    def _panel(self, name: str) -> QWidget | None:
+    def _find_panel(self, name: str) -> QWidget | None:
         return self._docks.hosts[name] if self._docks.arrangement.is_open(name) else None
 
     def _choose_next(self, panel: str, option_id: str) -> None:
@@ -120,7 +120,7 @@ class TourActs(QObject):
             index = values.index(chosen[option_id]) if chosen.get(option_id) in values else 0
             host.set_choice(option_id, values[(index + 1) % len(values)])
 
-    def _choose_as_before(self) -> None:
+    def _restore_choices(self) -> None:
         if self._before is not None:
             panel, choices = self._before
             self._before = None
@@ -129,7 +129,7 @@ class TourActs(QObject):
                 if host.drawn.choices.get(option) != value:
                     host.set_choice(option, value)
 
-    def _swap(self) -> None:
+    def _swap_to_noise(self) -> None:
         now = self._context.run_state()
         entries = now.catalogue.regimes if now.catalogue is not None else ()
         noise = next((entry.id for entry in entries if entry.frozen_noise), "")
@@ -137,14 +137,14 @@ class TourActs(QObject):
             self._changes += now.regime != noise
             self._context.send(SwapRegime(noise))
 
-    def _permute(self) -> None:
+    def _exchange_layers(self) -> None:
         order = list(self._context.run_state().wiring)
         if len(order) > 2:
             order[1], order[2] = order[2], order[1]
             self._changes += 1
             self._context.send(Rewire(tuple(order)))
 
-    def _undo(self) -> None:
+    def _undo_changes(self) -> None:
         for _ in range(max(self._changes, 1)):
             self._context.send(Undo())
         self._changes = 0
@@ -155,7 +155,7 @@ class TourActs(QObject):
         self._waiting = Path(self._folder.name) / "weights of this run.safetensors"
         self._context.send(SaveWeights(str(self._waiting)))
 
-    def _put_away(self) -> None:
+    def _discard_weights(self) -> None:
         if self._folder is not None:
             self._leave_page()
             self.close()

@@ -38,6 +38,6 @@ class WindowContext:
     view: Callable[[], View]
     theme: WindowTheme
 
-    def refuse(self, why: str, kind: str = "") -> None:
+    def notify_refusal(self, why: str, kind: str = "") -> None:
         """Show why something was refused; `kind`: as in `UserError`."""
         self.notify(Notice("refused", why, about=kind))

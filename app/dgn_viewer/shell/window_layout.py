@@ -37,24 +37,24 @@ class FocusWalk:
     def __init__(self, strip: LayersStrip, docks: PanelDocks, columns: SideColumns) -> None:
         self._strip, self._docks, self._columns = strip, docks, columns
 
-    def go(self, step: int) -> None:
+    def move_focus(self, step: int) -> None:
         """Focus the next (1) or previous (-1) part."""
-        stops = self._stops()
+        stops = self._focus_stops()
         if not stops:
             return
         now = QApplication.focusWidget()
-        focused = [index for index, stop in enumerate(stops) if _holds(stop, now)]
+        focused = [index for index, stop in enumerate(stops) if _contains_widget(stop, now)]
         current = focused[0] if focused else (-1 if step > 0 else 0)
         stops[(current + step) % len(stops)].setFocus(Qt.FocusReason.TabFocusReason)
 
-    def _stops(self) -> list[QWidget]:
+    def _focus_stops(self) -> list[QWidget]:
         chips = [chip for chip in self._strip.canvas.chips if chip.isEnabled()][:1]
         panels = [self._docks.hosts[name] for name in self._docks.visible_panels()]
         page = [self._columns.inspector] if self._columns.page.isVisible() else []
         return [*chips, *panels, *page]
 
 
-def _holds(part: QWidget, widget: QWidget | None) -> bool:
+def _contains_widget(part: QWidget, widget: QWidget | None) -> bool:
     return widget is not None and (part is widget or part.isAncestorOf(widget))
 
 
@@ -96,7 +96,7 @@ class SideColumns(QObject):
         for part in (self.inspector, self.results):
             context.theme.changed.connect(part.set_theme)
 
-    def hide(self) -> None:
+    def hide_columns(self) -> None:
         self.page.hide()
         self.results.hide()
 
@@ -136,7 +136,7 @@ class WindowLayout:
         docks.changed.connect(partial(name_platform_parts, window))
         docks.arrangement.arranged.connect(partial(name_platform_parts, window))
 
-    def restore(self, size: QSize) -> None:
+    def restore_layout(self, size: QSize) -> None:
         """Restore the last layout, or use this size."""
         window, settings = self._window, self._settings
         window.resize(size.boundedTo(window.screen().availableGeometry().size()))
@@ -155,19 +155,19 @@ class WindowLayout:
             self._docks.arrangement.resize_panels()
         name_platform_parts(self._window)
 
-    def keep(self) -> None:
+    def save_layout(self) -> None:
         """Save the layout in the settings before the window closes."""
         self.history.stop()
         self._docks.arrangement.restore_panels()
         self._docks.arrangement.set_comparing(False)
         if not self._foreign:
-            self._settings.charts = _charts(self._docks)
+            self._settings.charts = _chart_settings(self._docks)
             self._settings.geometry = self._window.saveGeometry()
             self._settings.layout = self._window.saveState(LAYOUT_VERSION)
             self._settings.layout_preset = self._docks.arrangement.preset
         self._settings.save()
 
-    def as_json(self) -> str:
+    def layout_json(self) -> str:
         """Return theme, size, docks, panel options and chart settings as JSON."""
         return json.dumps(
             {
@@ -175,11 +175,11 @@ class WindowLayout:
                 "size": [self._window.width(), self._window.height()],
                 "layout": self._docks.arrangement.current_layout(),
                 "panels": {name: host.drawn.choices for name, host in self._docks.hosts.items()},
-                "charts": _charts(self._docks),
+                "charts": _chart_settings(self._docks),
             }
         )
 
-    def apply(self, untrusted: str) -> None:
+    def apply_session_layout(self, untrusted: str) -> None:
         """Apply the JSON layout of a session file, as far as it is valid."""
         self._foreign = True
         layout: Any = json.loads(untrusted)
@@ -193,13 +193,13 @@ class WindowLayout:
             wanted = QSize(*(max(minimum, min(side, _LARGEST)) for side, minimum in sides))
             window.resize(wanted.boundedTo(available.expandedTo(window.size())))
         self._docks.arrangement.restore_layout(layout.get("layout"))
-        _choose(self._docks, layout.get("panels"))
+        _apply_choices(self._docks, layout.get("panels"))
         _set_charts(self._docks, layout.get("charts"))
         if layout.get("theme") in _THEMES:
-            self._theme.choose(layout["theme"], keep=False)
+            self._theme.select_theme(layout["theme"], keep=False)
 
 
-def _charts(docks: PanelDocks) -> dict[str, Any]:
+def _chart_settings(docks: PanelDocks) -> dict[str, Any]:
     settings = {name: charts_as_json(host.charts.settings) for name, host in docks.hosts.items()}
     return {name: charts for name, charts in settings.items() if charts}
 
@@ -210,7 +210,7 @@ def _set_charts(docks: PanelDocks, untrusted: Any) -> None:
         host.charts.replace_settings(charts_from_json(panels.get(name)))
 
 
-def _choose(docks: PanelDocks, panels: Any) -> None:
+def _apply_choices(docks: PanelDocks, panels: Any) -> None:
     for name, choices in panels.items() if isinstance(panels, dict) else ():
         host = docks.hosts.get(name)
         if host is None or not isinstance(choices, dict):

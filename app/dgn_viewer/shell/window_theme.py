@@ -23,27 +23,27 @@ class WindowTheme(QObject):
         super().__init__(parent)
         self._settings = settings
         self.choice = choice or settings.theme
-        self.now = appearance.resolve(self.choice, settings.numbers)
+        self.now = appearance.resolve_theme(self.choice, settings.numbers)
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
 
-    def choose(self, name: str, keep: bool = True) -> None:
+    def select_theme(self, name: str, keep: bool = True) -> None:
         """Choose a theme; `keep`: also save it in the settings."""
         self.choice = name
         if keep:
             self._settings.theme = name
-        self.apply()
+        self.apply_theme()
 
-    def apply(self) -> None:
+    def apply_theme(self) -> None:
         """Redraw everything according to choice, desktop and settings."""
         application = QApplication.instance()
         assert isinstance(application, QApplication)
-        self.now = appearance.resolve(self.choice, self._settings.numbers)
-        appearance.apply(application, self.now)
+        self.now = appearance.resolve_theme(self.choice, self._settings.numbers)
+        appearance.style_application(application, self.now)
         self.changed.emit(self.now)
 
-    def icon(self, name: str) -> QIcon:
-        return stylesheet.icon(name, self.now)
+    def make_icon(self, name: str) -> QIcon:
+        return stylesheet.themed_icon(name, self.now)
 
     def _on_desktop_theme(self) -> None:
         if self.choice == "system":
-            self.apply()
+            self.apply_theme()

@@ -15,7 +15,7 @@ from dgn_viewer.style.chosen_numbers import choose_numbers
 BASE_PIXELS = 13
 
 
-def resolve(choice: str, numbers: str = LIGHT.numbers) -> Theme:
+def resolve_theme(choice: str, numbers: str = LIGHT.numbers) -> Theme:
     """Return the theme for 'light', 'dark' or 'system', with numbers written like `numbers`.
 
     'system' follows the desktop, or is light if the desktop has no preference.
@@ -27,11 +27,11 @@ def resolve(choice: str, numbers: str = LIGHT.numbers) -> Theme:
     return theme if theme.numbers == numbers else replace(theme, numbers=numbers)
 
 
-def apply(application: QApplication, theme: Theme) -> None:
+def style_application(application: QApplication, theme: Theme) -> None:
     """Set palette, style sheet and number style of the application."""
     choose_numbers(application, theme.numbers)
-    application.setPalette(stylesheet.palette(theme))
-    sheet = stylesheet.stylesheet()
+    application.setPalette(stylesheet.theme_palette(theme))
+    sheet = stylesheet.application_stylesheet()
     if application.styleSheet() != sheet:
         application.setStyleSheet(sheet)
         return

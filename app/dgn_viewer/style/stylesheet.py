@@ -42,32 +42,32 @@ def on_accent(theme: Theme) -> str:
     return theme.panel if theme.name == "light" else theme.window
 
 
-def mixed(first: str, second: str, share: float) -> str:
+def mix_colours(first: str, second: str, share: float) -> str:
     """Return `first` mixed with `share` (0…1) of `second`, as '#RRGGBB'."""
-    pairs = zip(_channels(first), _channels(second), strict=True)
+    pairs = zip(_rgb_channels(first), _rgb_channels(second), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in pairs)
 
 
-def contrast(first: str, second: str) -> float:
+def contrast_ratio(first: str, second: str) -> float:
     """Return the WCAG 2.2 contrast ratio, 1…21."""
-    bright, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
+    bright, dark = sorted((_relative_luminance(first), _relative_luminance(second)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)
 
 
-def _luminance(colour: str) -> float:
-    shares = [channel / 255 for channel in _channels(colour)]
+def _relative_luminance(colour: str) -> float:
+    shares = [channel / 255 for channel in _rgb_channels(colour)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def _channels(colour: str) -> tuple[int, int, int]:
+def _rgb_channels(colour: str) -> tuple[int, int, int]:
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return red, green, blue
 
 
 def text_pairs(theme: Theme) -> tuple[tuple[str, str], ...]:
     """Return every (text, background) pair used by the style sheet and painted widgets."""
-    hover = mixed(theme.panel, theme.line, 0.5)
+    hover = mix_colours(theme.panel, theme.line, 0.5)
     return (
         *(
             (theme.text, background)
@@ -81,7 +81,7 @@ def text_pairs(theme: Theme) -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def icon(name: str, theme: Theme, size: int = 16, colour: str = "") -> QIcon:
+def themed_icon(name: str, theme: Theme, size: int = 16, colour: str = "") -> QIcon:
     """Return an icon in the theme's text colour.
 
     Cached: at startup the window asks for 28 icons 138 times.
@@ -93,15 +93,15 @@ def icon(name: str, theme: Theme, size: int = 16, colour: str = "") -> QIcon:
     result = QIcon()
     tones = (
         (QIcon.Mode.Normal, colour or theme.text),
-        (QIcon.Mode.Disabled, mixed(theme.muted, theme.window, 0.5)),
+        (QIcon.Mode.Disabled, mix_colours(theme.muted, theme.window, 0.5)),
     )
     for mode, tone in tones:
         for scale in _SCALES:
-            result.addPixmap(_pixmap(source.replace("currentColor", tone), size, scale), mode)
+            result.addPixmap(_render_svg(source.replace("currentColor", tone), size, scale), mode)
     return result
 
 
-def _pixmap(svg: str, size: int, scale: float) -> QPixmap:
+def _render_svg(svg: str, size: int, scale: float) -> QPixmap:
     pixmap = QPixmap(QSize(size, size) * scale)
     pixmap.fill(Qt.GlobalColor.transparent)
     painter = QPainter(pixmap)
@@ -111,7 +111,7 @@ def _pixmap(svg: str, size: int, scale: float) -> QPixmap:
     return pixmap
 
 
-def font(widget: QWidget, size: int = 13, bold: bool = False) -> QFont:
+def tabular_font(widget: QWidget, size: int = 13, bold: bool = False) -> QFont:
     """Return the widget's font family at `size` pixels with tabular figures, for painted text."""
     result = QFont(widget.font())
     result.setPixelSize(size)
@@ -120,7 +120,7 @@ def font(widget: QWidget, size: int = 13, bold: bool = False) -> QFont:
     return result
 
 
-def palette(theme: Theme) -> QPalette:
+def theme_palette(theme: Theme) -> QPalette:
     """Return the palette of the style sheet, including the roles that Fusion uses."""
     role = QPalette.ColorRole
     colours = {
@@ -134,7 +134,7 @@ def palette(theme: Theme) -> QPalette:
         role.Highlight: theme.accent,
         role.Link: theme.accent,
         role.Light: theme.panel,
-        **{of: _token(name, theme) for name, of in _ROLES.items()},
+        **{of: _token_colour(name, theme) for name, of in _ROLES.items()},
     }
     result = QPalette()
     for which, colour in colours.items():
@@ -144,7 +144,7 @@ def palette(theme: Theme) -> QPalette:
     return result
 
 
-def stylesheet() -> str:
+def application_stylesheet() -> str:
     """Return the application's style sheet; its colours come from the palette.
 
     The dynamic property `role` selects the style of a label ('muted', 'small', 'title', 'refused');
@@ -157,22 +157,22 @@ def stylesheet() -> str:
     return sheet.replace("@icons@", str(_ICONS).replace("\\", "/"))
 
 
-def _token(name: str, theme: Theme) -> str:
+def _token_colour(name: str, theme: Theme) -> str:
     """Return the colour of a style sheet token."""
     match name:
         case "on_accent":
             return on_accent(theme)
         case "hover":
-            return mixed(theme.panel, theme.line, 0.5)
+            return mix_colours(theme.panel, theme.line, 0.5)
         case "edge":
-            return mixed(theme.line, theme.muted, 0.35)
+            return mix_colours(theme.line, theme.muted, 0.35)
         case "primary_hover":
-            return mixed(theme.accent, theme.text, 0.12)
+            return mix_colours(theme.accent, theme.text, 0.12)
     colour: str = getattr(theme, name)
     return colour
 
 
-def tip(text: str) -> str:
+def wrapping_tip(text: str) -> str:
     """Return a wrapping tooltip that shows `text` literally: file names are not markup."""
     return f"<span>{escape(with_chosen_numbers(printable(text, lines=True)))}</span>"
 
@@ -181,4 +181,4 @@ def plain_tip(text: str) -> str:
     """Return a tooltip for our own text; `wrapping_tip` if Qt would take it for markup."""
     shown = with_chosen_numbers(printable(text, lines=True))
     markup = QtGui.Qt.mightBeRichText(shown)
-    return tip(shown) if markup else shown
+    return wrapping_tip(shown) if markup else shown

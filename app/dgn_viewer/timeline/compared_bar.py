@@ -7,11 +7,11 @@ from PySide6.QtWidgets import QCheckBox, QWidget
 
 from dgn_engine.scene.run_text import shorten_middle
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_viewer.style.stylesheet import mixed, plain_tip
+from dgn_viewer.style.stylesheet import mix_colours, plain_tip
 from dgn_viewer.timeline.compared_cursor import ComparedCursor
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
-from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, push_button, row
+from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, make_row, push_button
 
 _GUIDE = "The step of B shown in all panels: drag, or press ← and →. Training is not interrupted"
 _NETWORK = "Show the last saved network of B, evaluated on the examples of A"
@@ -31,26 +31,26 @@ class ComparedBar(FixedBar):
         self.slider.setAccessibleName("Step of B")
         self.slider.setToolTip(plain_tip(_GUIDE))
         self.slider.wanted.connect(cursor.go_to)
-        self.slider.moved.connect(cursor.move)
-        self.slider.ended.connect(cursor.end)
+        self.slider.moved.connect(cursor.move_by)
+        self.slider.ended.connect(cursor.go_to_end)
         self.label = PlainLabel("")
         self.label.setMinimumWidth(120)
         self.label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.with_a = QCheckBox("with A")
         self.with_a.setToolTip(plain_tip(_WITH_A))
-        self.with_a.toggled.connect(lambda on: cursor.go_with(a.step, on))
+        self.with_a.toggled.connect(lambda on: cursor.set_following_a(a.step, on))
         self.network = push_button("Network", cursor.show_network, "small", about=_NETWORK)
         self.left, self.right = QWidget(), QWidget()  # left and right of the slider
-        row(self._badge, 1, into=self.left)
-        row((self.label, 1), self.with_a, self.network, into=self.right, spacing=8)
+        make_row(self._badge, 1, into=self.left)
+        make_row((self.label, 1), self.with_a, self.network, into=self.right, spacing=8)
         parts = (self.left, (self.slider, 1), self.right)
         self.add_line("time_of_b_line", *parts, margins=(8, 0, 8, 0))
-        cursor.changed.connect(self.renew)
-        a.changed.connect(lambda: cursor.follow(a.step))
+        cursor.changed.connect(self.refresh_bar)
+        a.changed.connect(lambda: cursor.follow_a(a.step))
         self.set_theme(LIGHT)
-        self.renew()
+        self.refresh_bar()
 
-    def renew(self) -> None:
+    def refresh_bar(self) -> None:
         cursor = self._cursor
         step, last = cursor.step, cursor.last_step
         self.slider.show_time(step, last, cursor.steps, ())
@@ -61,11 +61,11 @@ class ComparedBar(FixedBar):
         self.with_a.blockSignals(True)
         self.with_a.setChecked(cursor.with_a)
         self.with_a.blockSignals(False)
-        self.setVisible(cursor.there)
+        self.setVisible(cursor.has_steps)
 
     def set_theme(self, theme: Theme) -> None:
         self.slider.set_theme(theme)
-        tint = mixed(theme.window, theme.compared, 0.10)
+        tint = mix_colours(theme.window, theme.compared, 0.10)
         self.setStyleSheet(
             f"QToolBar {{ padding: 0; border: none; border-top: 1px solid {theme.line}; "
             f"background: {tint}; }} #time_of_b_line {{ background: {tint}; }} "

@@ -30,7 +30,7 @@ def compare_with_step(a: StepCursor, send: Callable[[Command], None]) -> None:
     """Keep the past step shown as A as B, and return A to live."""
     if a.step is not None:
         send(CompareRun(a.folder, a.step) if a.folder else CompareHeld(a.step))
-        a.live()
+        a.go_live()
 
 
 class ComparedCursor(QObject):
@@ -64,7 +64,7 @@ class ComparedCursor(QObject):
         self._ours = ""  # folder of the current run
         self._frames: ComparedFrames | None = None
         self._reader = PastReader(self)
-        self._reader.found.connect(self._found, Qt.ConnectionType.QueuedConnection)
+        self._reader.found.connect(self._on_found, Qt.ConnectionType.QueuedConnection)
         self._wanted = WantedStep(self._reader, probes)  # no step: the current network
         self.with_a = False  # follow every step of A
         self._kept: tuple[str, int | None] = (
@@ -75,7 +75,7 @@ class ComparedCursor(QObject):
     # State
 
     @property
-    def there(self) -> bool:
+    def has_steps(self) -> bool:
         """Whether B has recorded steps."""
         return self._frames is not None
 
@@ -106,40 +106,40 @@ class ComparedCursor(QObject):
 
     def go_to(self, step: int) -> None:
         """Show the last recorded step of B at or before this one."""
-        self._ask(max(step, 0), 0)
+        self._request_step(max(step, 0), 0)
 
-    def move(self, by: int) -> None:
+    def move_by(self, by: int) -> None:
         """Move by this many recorded steps; negative moves back."""
-        self._ask(LATEST if self.step is None else self.step, by)
+        self._request_step(LATEST if self.step is None else self.step, by)
 
-    def end(self, first: bool) -> None:
+    def go_to_end(self, first: bool) -> None:
         """Go to the first recorded step, or to the network (the last step if there is none)."""
         if first:
-            self._ask(LATEST, -LATEST)
+            self._request_step(LATEST, -LATEST)
         elif self.has_network:
             self.show_network()
         else:
-            self._ask(LATEST, 0)
+            self._request_step(LATEST, 0)
 
     def show_network(self) -> None:
         """Show the current network of B."""
-        self._wanted.forget()
+        self._wanted.clear_request()
         self._history.show_as_b(None)
         self._draw(0.0)
         self.changed.emit()
 
-    def go_with(self, a: int | None, on: bool) -> None:
+    def set_following_a(self, a: int | None, on: bool) -> None:
         """Switch following A on or off; `a`: current step of A, None if live."""
         self.with_a = on
-        self.follow(a)
+        self.follow_a(a)
         self.changed.emit()
 
-    def follow(self, a: int | None) -> None:
+    def follow_a(self, a: int | None) -> None:
         """Follow A to this step (None: live)."""
-        if not self.with_a or not self.there:
+        if not self.with_a or not self.has_steps:
             return
         if a is None:
-            self.end(first=False)
+            self.go_to_end(first=False)
         elif a != self.step:
             self.go_to(a)
 
@@ -152,15 +152,15 @@ class ComparedCursor(QObject):
         match event:
             case RunStarted():
                 self._ours = ""
-                self._forget()
+                self._reset_steps()
             case FramesRecorded(folder=folder):
                 self._ours = folder
             case ComparisonClosed():
-                self._forget()
+                self._reset_steps()
             case ComparisonOpened():
                 previous_step = self.step if self._frames is not None else None
                 folder = "" if self._frames is None else self._frames.folder
-                self._forget()
+                self._reset_steps()
                 self._kept = (folder, previous_step)
             case ComparedFrames(folder=folder, step=wanted):
                 self._frames = event
@@ -170,9 +170,9 @@ class ComparedCursor(QObject):
                     wanted = previous_step
                 self._kept = ("", None)
                 if wanted is not None:
-                    self._ask(wanted, 0)
-                elif (source := self._source()) is not None:  # list its steps
-                    self._reader.ask(StepRequest(source, 0))
+                    self._request_step(wanted, 0)
+                elif (source := self._find_source()) is not None:  # list its steps
+                    self._reader.submit_request(StepRequest(source, 0))
                 self.changed.emit()
 
     # Internal
@@ -181,32 +181,32 @@ class ComparedCursor(QObject):
     def _is_own(self) -> bool:
         return self._frames is not None and is_same_folder(self._frames.folder, self._ours)
 
-    def _forget(self) -> None:
+    def _reset_steps(self) -> None:
         self._frames, self._wanted.steps, self.with_a = None, (), False
-        self._wanted.forget()
+        self._wanted.clear_request()
         self._history.show_as_b(None)
         self.changed.emit()
 
-    def _source(self) -> FrameSource | None:
+    def _find_source(self) -> FrameSource | None:
         """Return where the frames of B are stored."""
         folder = "" if self._frames is None else self._frames.folder
         return FrameSource(folder, foreign=True) if folder else self._held()
 
-    def _ask(self, step: int, moved: int) -> None:
-        source = self._source()
+    def _request_step(self, step: int, moved: int) -> None:
+        source = self._find_source()
         if self._frames is None or source is None:
             return
-        self._wanted.want(source, step, moved, self.last_step if self.steps else step)
-        self._wanted.read()
+        self._wanted.set_request(source, step, moved, self.last_step if self.steps else step)
+        self._wanted.send_request()
         self.changed.emit()
 
-    def _found(self, found: StepFound) -> None:
+    def _on_found(self, found: StepFound) -> None:
         if self._frames is None or found.request.source.folder != self._frames.folder:
             return
         self._wanted.steps = found.steps
-        if self._wanted.take(found) and self.step is not None:
+        if self._wanted.accept_answer(found) and self.step is not None:
             asked = self.step if found.request.step == LATEST else found.request.step
-            past = self._wanted.show(found, asked)
+            past = self._wanted.show_answer(found, asked)
             self._history.show_as_b(ComparedStep(self._frames, past, self._is_own))
             self._draw(found.seconds)
         self.changed.emit()

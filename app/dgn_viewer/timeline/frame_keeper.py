@@ -40,12 +40,12 @@ class FrameKeeper:
         self._every = every
         self._held_at = 0.0
 
-    def begin(self) -> HeldFrames:
+    def start_holding(self) -> HeldFrames:
         """Start keeping frames of another run; drop those of the previous one."""
         self.held, self._due, self._every = HeldFrames(), True, self._least
         return self.held
 
-    def end(self) -> None:
+    def stop_holding(self) -> None:
         """Stop: the run is recorded, or has no history."""
         self.held = None
 
@@ -64,14 +64,14 @@ class FrameKeeper:
             return
         if self._due or now - self._held_at >= self._every:
             self._held_at, self._due = now, False
-            self._reader.keep(self.held, frame)
+            self._reader.hold_frame(self.held, frame)
 
-    def on_kept(self, seconds: float) -> None:
+    def on_packed(self, seconds: float) -> None:
         """Adapt the interval to the CPU seconds that packing took."""
         self._every = max(self._least, seconds / self._share)
 
     @property
-    def words(self) -> str:
+    def memory_text(self) -> str:
         """Describe in one sentence what is kept in memory; '' if the run is recorded."""
         held = self.held
         if held is None:

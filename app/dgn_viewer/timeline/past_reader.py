@@ -73,21 +73,21 @@ class PastReader(QObject):
         self._steps: RecordedSteps | HeldFrames | None = None
         self._next_look = 0.0
 
-    def ask(self, request: StepRequest) -> None:
+    def submit_request(self, request: StepRequest) -> None:
         """Read this step; replaces a request that has not started."""
         with self._wake:
             if self._closed:
                 return
             self._wanted = request
-            self._rouse()
+            self._wake_thread()
 
-    def keep(self, held: HeldFrames, frame: Frame) -> None:
+    def hold_frame(self, held: HeldFrames, frame: Frame) -> None:
         """Pack this frame; replaces a frame that has not been packed yet."""
         with self._wake:
             if self._closed:
                 return
             self._arrived = held, frame
-            self._rouse()
+            self._wake_thread()
 
     def close(self) -> None:
         """End the thread once it has finished its current read."""
@@ -97,14 +97,14 @@ class PastReader(QObject):
         if self._thread is not None:
             self._thread.join()
 
-    def _rouse(self) -> None:
+    def _wake_thread(self) -> None:
         if self._thread is None:
             name = "dgn-past-reader"
-            self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            self._thread = threading.Thread(target=self._serve_requests, name=name, daemon=True)
             self._thread.start()
         self._wake.notify()
 
-    def _serve(self) -> None:
+    def _serve_requests(self) -> None:
         while True:
             with self._wake:
                 while self._wanted is None and self._arrived is None and not self._closed:
@@ -116,26 +116,26 @@ class PastReader(QObject):
                 if request is None:  # requests take precedence over packing
                     to_pack, self._arrived = self._arrived, None
             if request is not None:
-                self.found.emit(self._answer(request))
+                self.found.emit(self._read_step(request))
             if to_pack is not None:
                 began = time.thread_time()
                 to_pack[0].add(to_pack[1])
                 self.kept.emit(time.thread_time() - began)
 
-    def _answer(self, request: StepRequest) -> StepFound:
+    def _read_step(self, request: StepRequest) -> StepFound:
         began = time.thread_time()
         try:
-            steps = self._look(request.source)
+            steps = self._list_steps(request.source)
             if not request.frame:
                 return StepFound(request, steps.steps)
-            step = _moved(steps.steps, request.step, request.moved)
+            step = _shift_step(steps.steps, request.step, request.moved)
             frame = steps.at(step)
         except UserError as error:
             known = self._steps.steps if self._steps is not None else ()
             return StepFound(request, known, trouble=str(error))
         return StepFound(request, steps.steps, frame, seconds=time.thread_time() - began)
 
-    def _look(self, source: FrameSource) -> RecordedSteps | HeldFrames:
+    def _list_steps(self, source: FrameSource) -> RecordedSteps | HeldFrames:
         """Return the steps of this source, listing them again only now and then."""
         now = self._clock()
         if self._steps is None or source != self._source:
@@ -149,7 +149,7 @@ class PastReader(QObject):
         return self._steps
 
 
-def _moved(steps: tuple[int, ...], step: int, by: int) -> int:
+def _shift_step(steps: tuple[int, ...], step: int, by: int) -> int:
     """Return the step `by` recorded steps away, clamped to the first and last."""
     if not by or not steps:
         return step

@@ -38,42 +38,42 @@ class StepPlayer(QObject):
         self.speed = USUAL_SPEED  # recorded steps per second
         self._played = 0.0  # time of the last step shown
         self._timer = QTimer(self)
-        self._timer.timeout.connect(self._play_on)
+        self._timer.timeout.connect(self._show_next_step)
 
     @property
-    def playing(self) -> bool:
+    def is_playing(self) -> bool:
         return self._timer.isActive()
 
-    def play(self) -> None:
+    def toggle_playing(self) -> None:
         """Start playing, from the first step if the cursor is live; stop if already playing."""
         cursor = self._cursor
-        if self.playing:
+        if self.is_playing:
             self.stop()
-            cursor.tell()
-        elif not cursor.why_not:
+            cursor.emit_changed()
+        elif not cursor.reason_not_available:
             if cursor.step is None:
-                cursor.first()
+                cursor.go_to_first()
             self._played = time.monotonic()
             self._timer.start(round(1000 / self.speed))
-            cursor.tell()
+            cursor.emit_changed()
 
     def stop(self) -> None:
         self._timer.stop()
 
     def set_speed(self, speed: int, _checked: bool = True) -> None:
         self.speed = speed
-        if self.playing:
+        if self.is_playing:
             self._timer.start(round(1000 / speed))
 
-    def _play_on(self) -> None:
+    def _show_next_step(self) -> None:
         """Show the next step; skip some if drawing cannot keep up."""
-        if self._cursor.waiting or not self._drawn():
+        if self._cursor.is_waiting or not self._drawn():
             return
         now = time.monotonic()
         due = int((now - self._played) * self.speed + 0.1)
         if due >= 1:
             self._played += due / self.speed
-            self._cursor.step_on(due)
+            self._cursor.advance_by(due)
 
 
 class StepCursor(QObject):
@@ -119,14 +119,14 @@ class StepCursor(QObject):
         self._draw = draw
         self.source: FrameSource | None = None  # where the frames of the run are stored
         self._reader = PastReader(self)
-        self._reader.found.connect(self._found, Qt.ConnectionType.QueuedConnection)
-        self._reader.kept.connect(self._kept, Qt.ConnectionType.QueuedConnection)
+        self._reader.found.connect(self._on_found, Qt.ConnectionType.QueuedConnection)
+        self._reader.kept.connect(self._on_packed, Qt.ConnectionType.QueuedConnection)
         self.keeper = keep(self._reader)
         self._wanted = WantedStep(self._reader, probes)  # no step: live
         self._charge = charge
         self._wait, self._rest = wait, rest
         self._later = QTimer(self, singleShot=True)
-        self._later.timeout.connect(self._wanted.read)
+        self._later.timeout.connect(self._wanted.send_request)
         self._thins = False  # frames in memory are being thinned out
         self.reach: tuple[int, int] | None = None  # first and last selected step
         self._moves = 0  # requested while a step was being read
@@ -149,7 +149,7 @@ class StepCursor(QObject):
         return self._wanted.steps
 
     @property
-    def waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether the step is still being read."""
         return self._wanted.request is not None
 
@@ -159,7 +159,7 @@ class StepCursor(QObject):
         return max(self._history.step, self._history.state.step)
 
     @property
-    def why_not(self) -> str:
+    def reason_not_available(self) -> str:
         """Why there is no history to show, as a sentence; '' if there is."""
         state = self._history.state
         if state.run is None:
@@ -179,33 +179,33 @@ class StepCursor(QObject):
 
     def go_to(self, step: int) -> None:
         """Show the last recorded step at or before this one; go live at the last step."""
-        if self.why_not:
+        if self.reason_not_available:
             return
         if step >= self.last_step:
-            self.live()
+            self.go_live()
             return
         self.player.stop()
-        self._ask(max(step, 0), 0)
+        self._request_step(max(step, 0), 0)
 
-    def move(self, by: int) -> None:
+    def move_by(self, by: int) -> None:
         """Move by this many recorded steps (negative: back); go live after the last one."""
         self.player.stop()
-        self.step_on(by)
+        self.advance_by(by)
 
-    def first(self) -> None:
+    def go_to_first(self) -> None:
         self.player.stop()
-        if not self.why_not:
-            self._ask(LATEST if not self.steps else self.steps[0], -LATEST)
+        if not self.reason_not_available:
+            self._request_step(LATEST if not self.steps else self.steps[0], -LATEST)
 
-    def live(self) -> None:
+    def go_live(self) -> None:
         self.player.stop()
         self._later.stop()
         self._moves = 0
-        self._wanted.forget()
+        self._wanted.clear_request()
         if self._history.past is not None:
             self._history.look_back(None)
             self._draw(0.0)
-        self.tell()
+        self.emit_changed()
 
     def choose_reach(self, first: int, last: int) -> None:
         """Select a range of steps; a single step clears the selection."""
@@ -227,38 +227,38 @@ class StepCursor(QObject):
         self.keeper.on_event(event)
         match event:
             case RunStarted():
-                self.keeper.end()
+                self.keeper.stop_holding()
                 self.source = None
                 if not event.inspected:
-                    self.source = FrameSource(held=self.keeper.begin())
+                    self.source = FrameSource(held=self.keeper.start_holding())
                 self._wanted.steps, self._thins = (), False
                 self.choose_reach(0, 0)
-                self.live()
+                self.go_live()
             case FramesRecorded():
-                self.keeper.end()
+                self.keeper.stop_holding()
                 self.source = FrameSource(event.folder, event.foreign)
-                self.tell()
+                self.emit_changed()
             case RecordingMended(folder=folder) if folder and self.source is not None:
                 self.source = FrameSource(folder, self.source.foreign)
 
     def list_steps(self) -> None:
         """Refresh the list of recorded steps, unless a step is being read."""
-        if not self.waiting and self.source is not None and self.source.held is None:
-            self._reader.ask(StepRequest(self.source, frame=False))
+        if not self.is_waiting and self.source is not None and self.source.held is None:
+            self._reader.submit_request(StepRequest(self.source, frame=False))
 
     # Internal
 
-    def tell(self) -> None:
+    def emit_changed(self) -> None:
         """Emit that the shown step or the possible moves may have changed."""
-        acts = self.why_not, self.folder, self.step is None, self.player.playing
+        acts = self.reason_not_available, self.folder, self.step is None, self.player.is_playing
         if acts != self._acts:
             self._acts = acts
             self.acts_changed.emit()
         self.changed.emit()
 
-    def _kept(self, seconds: float) -> None:
+    def _on_packed(self, seconds: float) -> None:
         self._charge(seconds)
-        self.keeper.on_kept(seconds)
+        self.keeper.on_packed(seconds)
         held = self.keeper.held
         if held is None:
             return
@@ -266,46 +266,46 @@ class StepCursor(QObject):
         self._wanted.steps = held.steps
         if held.left_out and not self._thins:
             self._thins = True
-            self.thinned.emit(self.keeper.words)
+            self.thinned.emit(self.keeper.memory_text)
         if first:
-            self.tell()
+            self.emit_changed()
 
-    def step_on(self, by: int) -> None:
+    def advance_by(self, by: int) -> None:
         """Move without stopping the player."""
-        if self.why_not:
+        if self.reason_not_available:
             return
         if self.step is None:
             if by < 0:
-                self._ask(self.last_step, by)
-        elif self.waiting:
+                self._request_step(self.last_step, by)
+        elif self.is_waiting:
             self._moves += by
         else:
-            self._ask(self.step, by)
+            self._request_step(self.step, by)
 
-    def _ask(self, step: int, moved: int) -> None:
+    def _request_step(self, step: int, moved: int) -> None:
         assert self.source is not None
         self._moves = 0
-        self._wanted.want(self.source, step, moved, self.last_step)
+        self._wanted.set_request(self.source, step, moved, self.last_step)
         wait = min(self._wait(), self._rest)
         if wait > 0.0:  # only the last step requested meanwhile is read
             self._later.start(math.ceil(1000 * wait))
         else:
             self._later.stop()
-            self._wanted.read()
-        self.tell()
+            self._wanted.send_request()
+        self.emit_changed()
 
-    def _found(self, found: StepFound) -> None:
+    def _on_found(self, found: StepFound) -> None:
         """Show the frame, unless something else has been requested since."""
         if found.request.source == self.source and found.steps != self.steps:
             self._wanted.steps = found.steps
             self.steps_changed.emit()
-        if not self._wanted.take(found) or (step := self.step) is None:
+        if not self._wanted.accept_answer(found) or (step := self.step) is None:
             return
         if found.request.moved > 0 and found.steps and step >= found.steps[-1]:
-            self.live()
+            self.go_live()
             return
-        self._history.look_back(self._wanted.show(found, step))
+        self._history.look_back(self._wanted.show_answer(found, step))
         self._draw(found.seconds)
         if moves := self._moves:
-            self.step_on(moves)
-        self.tell()
+            self.advance_by(moves)
+        self.emit_changed()

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import QSizePolicy, QSlider, QToolTip
 
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_viewer.style.stylesheet import mixed, tip
+from dgn_viewer.style.stylesheet import mix_colours, wrapping_tip
 
 _EDGE = 8.0  # pixels left and right of the track
 _HEIGHT = 20
@@ -83,7 +83,7 @@ class StepSlider(QSlider):
         self.setAccessibleDescription(description)
         self.update()
 
-    def place(self, step: int) -> float:
+    def x_of_step(self, step: int) -> float:
         """Return the x coordinate of a step, in pixels."""
         return _EDGE + (self.width() - 2 * _EDGE) * min(step, self._last) / max(self._last, 1)
 
@@ -151,17 +151,17 @@ class StepSlider(QSlider):
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            text = self.words_at(event.pos().x())
-            QToolTip.showText(event.globalPos(), tip(text), self)
+            text = self.tip_text_at(event.pos().x())
+            QToolTip.showText(event.globalPos(), wrapping_tip(text), self)
             return True
         return super().event(event)
 
-    def words_at(self, x: float) -> str:
+    def tip_text_at(self, x: float) -> str:
         """Return the tooltip at a position: its step, and the events there."""
         lines = [f"Step {self.step_at(x):,}"] if self.isEnabled() else [self.toolTip()]
         if self._reach is not None and self.isEnabled():
             lines.append(f"Selected: steps {self._reach[0]:,} to {self._reach[1]:,}")
-        near = [mark for mark in self._marks if abs(self.place(int(mark.x)) - x) <= _NEAR]
+        near = [mark for mark in self._marks if abs(self.x_of_step(int(mark.x)) - x) <= _NEAR]
         for mark in near[:_SHOWN]:
             lines.append(f"{int(mark.x):,}: {mark.sentence or mark.label}")
         if len(near) > _SHOWN:
@@ -173,8 +173,8 @@ class StepSlider(QSlider):
         theme, painter = self._theme, QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         middle, on = self.height() / 2, self.isEnabled()
-        handle_x = self.width() - _EDGE if self._step is None else self.place(self._step)
-        line = mixed(theme.line, theme.muted, 0.5)
+        handle_x = self.width() - _EDGE if self._step is None else self.x_of_step(self._step)
+        line = mix_colours(theme.line, theme.muted, 0.5)
         painter.setPen(QPen(QColor(line), 2))
         painter.drawLine(QLineF(_EDGE, middle, self.width() - _EDGE, middle))
         if on:
@@ -197,9 +197,9 @@ class StepSlider(QSlider):
         """Draw the selected range as a band with two ends."""
         if self._reach is None:
             return
-        first, last = (self.place(step) for step in self._reach)
+        first, last = (self.x_of_step(step) for step in self._reach)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(mixed(self._theme.panel, self._theme.accent, 0.35)))
+        painter.setBrush(QColor(mix_colours(self._theme.panel, self._theme.accent, 0.35)))
         painter.drawRect(QRectF(first, middle - 7, last - first, 14))
         painter.setPen(QPen(QColor(self._theme.accent), 2))
         for x in (first, last):
@@ -219,7 +219,7 @@ class StepSlider(QSlider):
 
     def _paint_marks(self, painter: QPainter, middle: float) -> None:
         """Draw a flag for each event."""
-        for x in sorted({round(self.place(int(mark.x))) for mark in self._marks}):
+        for x in sorted({round(self.x_of_step(int(mark.x))) for mark in self._marks}):
             painter.setPen(QPen(QColor(self._theme.text), 1))
             painter.drawLine(QLineF(x + 0.5, middle - 9, x + 0.5, middle))
             painter.setPen(Qt.PenStyle.NoPen)

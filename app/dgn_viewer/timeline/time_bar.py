@@ -13,10 +13,10 @@ from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.history import History
 from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.timeline.looking_back import background
+from dgn_viewer.timeline.looking_back import background_colour
 from dgn_viewer.timeline.step_cursor import SPEEDS, StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
-from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, row
+from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, make_row
 
 _GUIDE = (
     "Drag, press ← and →, or double-click a chart over steps to look back; training continues. "
@@ -33,17 +33,19 @@ def align_sides(*bars: tuple[QToolBar, QWidget, QWidget]) -> None:
         bars: Each bar with the widgets left and right of its slider.
     """
 
-    def align(_event: QEvent) -> None:
+    def align_shown_bars(_event: QEvent) -> None:
         shown = [bar for bar in bars if not bar[0].isHidden()]
-        _align(left for _, left, _ in shown)
-        _align(right for _, _, right in shown)
+        _align_widths(left for _, left, _ in shown)
+        _align_widths(right for _, _, right in shown)
 
     # A bar is shown or hidden, or its text changes length.
     kinds = (QEvent.Type.LayoutRequest, QEvent.Type.ShowToParent, QEvent.Type.HideToParent)
-    EventFilter(bars[0][0], dict.fromkeys(kinds, align), *(part for bar in bars for part in bar))
+    EventFilter(
+        bars[0][0], dict.fromkeys(kinds, align_shown_bars), *(part for bar in bars for part in bar)
+    )
 
 
-def _align(sides: Iterable[QWidget]) -> None:
+def _align_widths(sides: Iterable[QWidget]) -> None:
     sides = list(sides)
     layouts = (side.layout() for side in sides)
     width = max((layout.sizeHint().width() for layout in layouts if layout is not None), default=0)
@@ -69,62 +71,62 @@ class TimeBar(FixedBar):
         self._tinted: bool | None = None
         self.slider = StepSlider()
         self.slider.wanted.connect(cursor.go_to)
-        self.slider.moved.connect(cursor.move)
+        self.slider.moved.connect(cursor.move_by)
         self.slider.reach_chosen.connect(cursor.choose_reach)
-        self.slider.ended.connect(lambda first: cursor.first() if first else cursor.live())
-        self.play = _button(play, Qt.ToolButtonStyle.ToolButtonIconOnly)
-        self.live = _button(live, Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self.play.setMenu(self._speeds())
+        self.slider.ended.connect(lambda first: cursor.go_to_first() if first else cursor.go_live())
+        self.play = _tool_button(play, Qt.ToolButtonStyle.ToolButtonIconOnly)
+        self.live = _tool_button(live, Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.play.setMenu(self._make_speed_menu())
         self.play.setPopupMode(QToolButton.ToolButtonPopupMode.MenuButtonPopup)
         self.label = PlainLabel("", self)
         self.label.setMinimumWidth(120)
         self.label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.left, self.right = QWidget(), QWidget()  # left and right of the slider
-        row(self.play, 1, into=self.left)
-        row((self.label, 1), self.live, into=self.right, spacing=8)
+        make_row(self.play, 1, into=self.left)
+        make_row((self.label, 1), self.live, into=self.right, spacing=8)
         parts = (self.left, (self.slider, 1), self.right)
         self.add_line("time_line", *parts, margins=(8, 0, 8, 0))
-        cursor.changed.connect(self.renew)
-        cursor.reach_changed.connect(self.renew)
-        cursor.steps_changed.connect(self.renew)
+        cursor.changed.connect(self.refresh_bar)
+        cursor.reach_changed.connect(self.refresh_bar)
+        cursor.steps_changed.connect(self.refresh_bar)
         self.set_theme(LIGHT)
-        self.renew()
+        self.refresh_bar()
 
-    def renew(self) -> None:
-        cursor, why = self._cursor, self._cursor.why_not
+    def refresh_bar(self) -> None:
+        cursor, why = self._cursor, self._cursor.reason_not_available
         step, last = cursor.step, cursor.last_step
         self.slider.setEnabled(not why)
         _set_tip(self.slider, why or _GUIDE)
         self.slider.show_reach(cursor.reach)
         self.slider.show_time(step, last, cursor.steps, () if why else self._history.marks)
-        self.label.setText(self._words())
+        self.label.setText(self._label_text())
         past = self._history.past
         problem = "" if past is None else past.trouble
-        _set_tip(self.label, why or problem or cursor.keeper.words)
+        _set_tip(self.label, why or problem or cursor.keeper.memory_text)
         self.live.setVisible(step is not None)
-        self._tint(step is not None)
+        self._apply_tint(step is not None)
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
         self.slider.set_theme(theme)
         self._tinted = None
-        self._tint(self._cursor.step is not None)
+        self._apply_tint(self._cursor.step is not None)
 
-    def _words(self) -> str:
+    def _label_text(self) -> str:
         cursor = self._cursor
-        if cursor.why_not:
+        if cursor.reason_not_available:
             return "no history yet"
         if cursor.step is None:
-            return "live · history in memory" if cursor.keeper.words else "live"
+            return "live · history in memory" if cursor.keeper.memory_text else "live"
         then, now = self._history.shown_state.regime, self._history.state.regime
         regime = f" · {then}" if then != now else ""
         return f"looking back · step {cursor.step:,} of {cursor.last_step:,}{regime}"
 
-    def _tint(self, back: bool) -> None:
+    def _apply_tint(self, back: bool) -> None:
         if back == self._tinted:
             return
         self._tinted, theme = back, self._theme
-        tint = background(theme, self._cursor.step)
+        tint = background_colour(theme, self._cursor.step)
         self.setStyleSheet(
             f"QToolBar {{ padding: 0; border: none; border-top: 1px solid {theme.line}; "
             f"background: {tint}; }} #time_line {{ background: {tint}; }} "
@@ -133,7 +135,7 @@ class TimeBar(FixedBar):
             f"#time_line QLabel {{ color: {theme.text if back else theme.muted}; }}"
         )
 
-    def _speeds(self) -> QMenu:
+    def _make_speed_menu(self) -> QMenu:
         menu, group = QMenu("Playback speed", self), QActionGroup(self)
         for speed in SPEEDS:
             steps = "step" if speed == 1 else "steps"
@@ -151,7 +153,7 @@ def _set_tip(widget: QWidget, words: str) -> None:
         widget.setToolTip(plain_tip(words))
 
 
-def _button(action: QAction, style: Qt.ToolButtonStyle) -> QToolButton:
+def _tool_button(action: QAction, style: Qt.ToolButtonStyle) -> QToolButton:
     button = QToolButton()
     button.setDefaultAction(action)
     button.setIconSize(QSize(16, 16))

@@ -28,29 +28,29 @@ class WantedStep:
         self.steps: tuple[int, ...] = ()
         self.request: StepRequest | None = None  # not answered yet
 
-    def want(self, source: FrameSource, step: int, moved: int, last: int) -> None:
+    def set_request(self, source: FrameSource, step: int, moved: int, last: int) -> None:
         """Request the step `moved` recorded steps from `step`; `last`: the last existing step."""
         self.request = StepRequest(source, step, moved)
         if self.step is None or not moved:
             self.step = min(step, last)
 
-    def read(self) -> None:
+    def send_request(self) -> None:
         if self.request is not None:
-            self._reader.ask(self.request)
+            self._reader.submit_request(self.request)
 
-    def take(self, found: StepFound) -> bool:
+    def accept_answer(self, found: StepFound) -> bool:
         """Return whether this answers the current request, and clear the request."""
         if found.request is not self.request or self.step is None:
             return False
         self.request = None
         return True
 
-    def show(self, found: StepFound, asked: int) -> Past:
+    def show_answer(self, found: StepFound, asked: int) -> Past:
         """Return the recorded state at the requested step, and make that the current step."""
         past = Past(asked, found.frame, self._probes, found.trouble)
         self.step = past.step
         return past
 
-    def forget(self) -> None:
+    def clear_request(self) -> None:
         """Clear the request and the current step."""
         self.request, self.step = None, None

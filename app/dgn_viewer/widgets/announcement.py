@@ -6,7 +6,7 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 from PySide6.QtWidgets import QWidget
 
 
-def announce(widget: QWidget, words: str, urgent: bool) -> None:
+def announce_text(widget: QWidget, words: str, urgent: bool) -> None:
     """Have screen readers say this text; `urgent`: interrupt what they are saying."""
     event = QAccessibleAnnouncementEvent(widget, words)
     polite = QAccessible.AnnouncementPoliteness

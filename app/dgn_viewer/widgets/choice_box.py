@@ -9,7 +9,7 @@ from PySide6.QtCore import QRect, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QStyle, QStyleOptionComboBox, QStylePainter, QWidget
 
-from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.stylesheet import wrapping_tip
 from dgn_viewer.widgets.listed_item import GROUP, HINT, ListedItem
 
 _INSIDE = 2  # pixels that the style leaves free around the text
@@ -42,9 +42,9 @@ class ChoiceBox(QComboBox):
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setItemDelegate(ListedItem(self))
-        self.activated.connect(self._ask)
+        self.activated.connect(self._on_activated)
 
-    def offer(self, choices: Sequence[BoxChoice]) -> None:
+    def offer_choices(self, choices: Sequence[BoxChoice]) -> None:
         self._choices = tuple(choices)
         self.clear()
         for index, choice in enumerate(self._choices):
@@ -52,7 +52,7 @@ class ChoiceBox(QComboBox):
             self.setItemData(index, choice.hint, HINT)
             self.setItemData(index, choice.group, GROUP)
             if choice.about:
-                self.setItemData(index, tip(choice.about), Qt.ItemDataRole.ToolTipRole)
+                self.setItemData(index, wrapping_tip(choice.about), Qt.ItemDataRole.ToolTipRole)
         view = self.view()
         view.setMinimumWidth(view.sizeHintForColumn(0) + 32 if self._choices else 0)
         self.show_value(self._shown)
@@ -70,14 +70,14 @@ class ChoiceBox(QComboBox):
     def short_texts(self) -> tuple[str, ...]:
         return tuple(choice.short for choice in self._choices)
 
-    def room(self) -> int:
+    def text_width(self) -> int:
         """Return the pixels available for the text of the closed box."""
-        return self.width() - self._around()
+        return self.width() - self._frame_width()
 
     def sizeHint(self) -> QSize:
         texts = self.short_texts() or ("–" * 6,)
         width = max(self.fontMetrics().horizontalAdvance(text) for text in texts)
-        return QSize(width + self._around() + 1, super().sizeHint().height())
+        return QSize(width + self._frame_width() + 1, super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
@@ -105,7 +105,7 @@ class ChoiceBox(QComboBox):
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         painter.end()
 
-    def _around(self) -> int:
+    def _frame_width(self) -> int:
         """Return the width of padding and arrow, as the style draws them."""
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
@@ -115,7 +115,7 @@ class ChoiceBox(QComboBox):
         text_rect = self.style().subControlRect(kind, option, part, self)
         return option.rect.width() - text_rect.width() + _INSIDE
 
-    def _ask(self, place: int) -> None:
+    def _on_activated(self, place: int) -> None:
         value = self._choices[place].value
         self.show_value(self._shown)  # until the engine has confirmed the choice
         self.asked.emit(value)

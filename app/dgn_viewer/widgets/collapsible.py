@@ -6,8 +6,8 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QToolButton, QWidget
 
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_viewer.style.stylesheet import icon
-from dgn_viewer.widgets.layouts import column
+from dgn_viewer.style.stylesheet import themed_icon
+from dgn_viewer.widgets.layouts import make_column
 
 
 class Collapsible(QWidget):
@@ -23,27 +23,29 @@ class Collapsible(QWidget):
         self.button.setIconSize(QSize(12, 12))
         self.button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.button.toggled.connect(self._show)
-        layout = column(self.button, content, into=self, spacing=8)
+        self.button.toggled.connect(self._update_heading)
+        layout = make_column(self.button, content, into=self, spacing=8)
         layout.setAlignment(self.button, Qt.AlignmentFlag.AlignLeft)
-        self._show()
+        self._update_heading()
 
-    def open(self, wanted: bool = True) -> None:
+    def set_open(self, wanted: bool = True) -> None:
         self.button.setChecked(wanted)
 
-    def say(self, note: str) -> None:
+    def set_note(self, note: str) -> None:
         """Set the note that the heading shows while the content is hidden."""
         self._note = note
-        self._show()
+        self._update_heading()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
-        self._show()
+        self._update_heading()
 
-    def _show(self) -> None:
+    def _update_heading(self) -> None:
         opened = self.button.isChecked()
         self.content.setVisible(opened)
-        self.button.setIcon(icon("chevron-down" if opened else "chevron-right", self._theme, 12))
+        self.button.setIcon(
+            themed_icon("chevron-down" if opened else "chevron-right", self._theme, 12)
+        )
         text = f"{self._title}: {self._note}" if self._note and not opened else self._title
         self.button.setText(text)
         self.button.setAccessibleName(text)

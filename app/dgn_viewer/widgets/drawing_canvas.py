@@ -41,7 +41,7 @@ class DrawingCanvas(QWidget):
         self.setFixedSize(self.sizeHint())
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.CrossCursor)
-        self._name()
+        self._update_accessible_name()
 
     def pixels(self) -> Array:
         """Return the drawing, (H, W) uint8, from 0 (black) to 255 (white)."""
@@ -64,11 +64,11 @@ class DrawingCanvas(QWidget):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self._last, self._by_keys = event.position(), False
-        self._stroke(event.position(), bool(event.buttons() & Qt.MouseButton.RightButton))
+        self._draw_stroke(event.position(), bool(event.buttons() & Qt.MouseButton.RightButton))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._last is not None:
-            self._stroke(event.position(), bool(event.buttons() & Qt.MouseButton.RightButton))
+            self._draw_stroke(event.position(), bool(event.buttons() & Qt.MouseButton.RightButton))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if self._last is not None:
@@ -81,7 +81,7 @@ class DrawingCanvas(QWidget):
         if key in _ARROWS:
             down, right = _ARROWS[Qt.Key(key)]
             self._cursor = (row + down) % rows, (column + right) % columns
-            self._name()
+            self._update_accessible_name()
         elif key in (Qt.Key.Key_Space, Qt.Key.Key_Delete):
             self._levels[row, column] = float(key == Qt.Key.Key_Space)
             self.drawn.emit()
@@ -107,7 +107,7 @@ class DrawingCanvas(QWidget):
 
     # Internal
 
-    def _stroke(self, to: QPointF, erase: bool) -> None:
+    def _draw_stroke(self, to: QPointF, erase: bool) -> None:
         """Draw a line of soft dots from the last position of the mouse."""
         start = self._last or to
         rows, columns = self._levels.shape
@@ -125,7 +125,7 @@ class DrawingCanvas(QWidget):
         self._last = to
         self.update()
 
-    def _name(self) -> None:
+    def _update_accessible_name(self) -> None:
         row, column = self._cursor
         level = format_percent(self._levels[row, column], 0)
         self.setAccessibleName(

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.stylesheet import wrapping_tip
 
 _MOST = 176  # maximum width, pixels
 _LEFT, _RIGHT = 7, 18  # padding and arrow of the role 'slim' in the style sheet
@@ -31,8 +31,8 @@ class ElidedBox(QComboBox):
         self.setProperty("role", "slim")
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-        self.currentTextChanged.connect(self._say)
-        self._say()
+        self.currentTextChanged.connect(self._update_tip)
+        self._update_tip()
 
     def sizeHint(self) -> QSize:
         texts = [self.itemText(index) for index in range(self.count())]
@@ -66,6 +66,6 @@ class ElidedBox(QComboBox):
         painter.drawText(text_rect, along, self.shown_text())
         painter.end()
 
-    def _say(self) -> None:
+    def _update_tip(self) -> None:
         parts = [part for part in (self._about, self.currentText()) if part]
-        self.setToolTip(tip(": ".join(parts)) if parts else "")
+        self.setToolTip(wrapping_tip(": ".join(parts)) if parts else "")

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QSizePolicy
 
 from dgn_engine.text.printable import printable
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
-from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.stylesheet import wrapping_tip
 from dgn_viewer.widgets.layouts import PlainLabel
 
 
@@ -25,13 +25,13 @@ class ElidedLabel(PlainLabel):
         super().__init__(role=role)
         self._least, self._mode = least, mode
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        self.say(text)
+        self.show_text(text)
 
-    def say(self, text: str, more: str = "", *shorter: str) -> None:
+    def show_text(self, text: str, more: str = "", *shorter: str) -> None:
         """Show the first of `text` and `shorter` that fits; append `more` to the tooltip."""
         self._texts = tuple(printable(variant) for variant in (text, *shorter))
         self.setText(self._texts[0])
-        self.setToolTip(tip(f"{text}. {more}" if more else text) if text else "")
+        self.setToolTip(wrapping_tip(f"{text}. {more}" if more else text) if text else "")
 
     def sizeHint(self) -> QSize:
         return QSize(self._least, super().sizeHint().height())
@@ -40,7 +40,7 @@ class ElidedLabel(PlainLabel):
         return self.sizeHint()
 
     def shown_text(self) -> str:
-        return self.shown(self.contentsRect().width())
+        return self.elided_text(self.contentsRect().width())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -48,7 +48,7 @@ class ElidedLabel(PlainLabel):
         painter.drawText(self.contentsRect(), self.alignment(), self.shown_text())
         painter.end()
 
-    def shown(self, room: int) -> str:
+    def elided_text(self, room: int) -> str:
         """Return the text as drawn in `room` pixels."""
         metrics = self.fontMetrics()
         texts = [with_chosen_numbers(text) for text in self._texts]

@@ -36,44 +36,44 @@ class ExampleGrid(QWidget):
         self._current = 0
         self._style = ChartStyle(LIGHT, self.font().family())
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._arrange()
+        self._update_grid()
 
     def show_examples(self, shown: ProbeExamples) -> None:
         self._shown, self._current = shown, 0
-        self._arrange()
+        self._update_grid()
 
-    def choose(self, rows: frozenset[int]) -> None:
+    def outline_rows(self, rows: frozenset[int]) -> None:
         """Outline the examples with these rows of the training data."""
         self._chosen = rows
-        self._arrange()
+        self._update_grid()
 
     def set_theme(self, theme: Theme) -> None:
         self._style = ChartStyle(theme, self.font().family())
         self.update()
 
     def sizeHint(self) -> QSize:
-        lines = max(math.ceil(len(self._rows()) / ACROSS), 1)
+        lines = max(math.ceil(len(self._example_rows()) / ACROSS), 1)
         return QSize(round(ACROSS * (SIDE + GAP)), round(lines * (SIDE + GAP)))
 
-    def place_of(self, index: int) -> QRectF:
+    def example_rect(self, index: int) -> QRectF:
         line, column = divmod(index, ACROSS)
         return QRectF(column * (SIDE + GAP) + 3, line * (SIDE + GAP) + 3, SIDE, SIDE)
 
     # Qt
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        index = self._at(event.position())
+        index = self._index_at(event.position())
         if index is not None and event.button() == Qt.MouseButton.LeftButton:
             self._current = index
-            self.toggled.emit(self._rows()[index])
+            self.toggled.emit(self._example_rows()[index])
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        key, count = event.key(), len(self._rows())
+        key, count = event.key(), len(self._example_rows())
         if key in _STEPS and count:
             self._current = min(max(self._current + _STEPS[Qt.Key(key)], 0), count - 1)
-            self._arrange()
+            self._update_grid()
         elif key == Qt.Key.Key_Space and count:
-            self.toggled.emit(self._rows()[self._current])
+            self.toggled.emit(self._example_rows()[self._current])
         else:
             super().keyPressEvent(event)
 
@@ -81,8 +81,8 @@ class ExampleGrid(QWidget):
         if self._shown is None:
             return
         painter = QPainter(self)
-        for index, row in enumerate(self._rows()):
-            box = self.place_of(index)
+        for index, row in enumerate(self._example_rows()):
+            box = self.example_rect(index)
             paint_example(painter, self._style, box, shown_example(self._shown, index))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             if row in self._chosen:
@@ -95,19 +95,21 @@ class ExampleGrid(QWidget):
 
     # Internal
 
-    def _rows(self) -> tuple[int, ...]:
+    def _example_rows(self) -> tuple[int, ...]:
         return self._shown.probe_set.indices if self._shown is not None else ()
 
-    def _at(self, place: QPointF) -> int | None:
-        matches = (i for i in range(len(self._rows())) if self.place_of(i).contains(place))
+    def _index_at(self, place: QPointF) -> int | None:
+        matches = (
+            i for i in range(len(self._example_rows())) if self.example_rect(i).contains(place)
+        )
         return next(matches, None)
 
-    def _arrange(self) -> None:
+    def _update_grid(self) -> None:
         self.setFixedSize(self.sizeHint())
         text = "Training examples"
-        if self._shown is not None and self._rows():
+        if self._shown is not None and self._example_rows():
             example = shown_example(self._shown, self._current)
-            chosen = self._rows()[self._current] in self._chosen
+            chosen = self._example_rows()[self._current] in self._chosen
             text = (
                 f"{example.detail}, {example.name.partition(', ')[2]}, "
                 f"{'' if chosen else 'not '}selected"

@@ -23,9 +23,9 @@ from PySide6.QtWidgets import (
 from dgn_engine.config.setting import Setting
 from dgn_engine.errors import UserError
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_viewer.style.stylesheet import icon, plain_tip, tip
+from dgn_viewer.style.stylesheet import plain_tip, themed_icon, wrapping_tip
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import row
+from dgn_viewer.widgets.layouts import make_row
 from dgn_viewer.widgets.listed_item import GROUP, ListedItem
 from dgn_viewer.widgets.number_entry import NumberEntry
 from dgn_viewer.widgets.number_field import LADDER, NumberField
@@ -46,17 +46,17 @@ class PickBox(QComboBox):
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(8)
         self.setItemDelegate(ListedItem(self))
-        self.offer(entries)
+        self.set_entries(entries)
 
-    def offer(self, entries: Sequence[tuple[str, str]], groups: Sequence[str] = ()) -> None:
+    def set_entries(self, entries: Sequence[tuple[str, str]], groups: Sequence[str] = ()) -> None:
         """Set values and titles, with the group heading of each."""
         self.clear()
         for index, (value, title) in enumerate(entries):
             self.addItem(title, value)
-            self.setItemData(index, tip(title), Qt.ItemDataRole.ToolTipRole)
+            self.setItemData(index, wrapping_tip(title), Qt.ItemDataRole.ToolTipRole)
             self.setItemData(index, groups[index] if groups else "", GROUP)
 
-    def pick(self, value: str) -> None:
+    def pick_value(self, value: str) -> None:
         index = self.findData(value)
         if index >= 0:
             self.setCurrentIndex(index)
@@ -89,13 +89,15 @@ class PathField(QWidget):
         self.line.setPlaceholderText(hint)
         self.line.setAccessibleName(title)
         self.line.setAcceptDrops(False)  # let the window handle dropped files
-        self.line.textChanged.connect(lambda text: self.line.setToolTip(tip(text) if text else ""))
+        self.line.textChanged.connect(
+            lambda text: self.line.setToolTip(wrapping_tip(text) if text else "")
+        )
         self.browse = QToolButton()
         self.browse.setIconSize(QSize(16, 16))
         self.browse.setToolTip(plain_tip(f"{title}…"))
         self.browse.setAccessibleName(f"{title}: browse")
-        self.browse.clicked.connect(self._ask)
-        row((self.line, 1), self.browse, into=self, spacing=4)
+        self.browse.clicked.connect(self._open_browser)
+        make_row((self.line, 1), self.browse, into=self, spacing=4)
         self.set_theme(LIGHT)
 
     def value(self) -> str:
@@ -105,9 +107,9 @@ class PathField(QWidget):
         self.line.setText(path)
 
     def set_theme(self, theme: Theme) -> None:
-        self.browse.setIcon(icon("open", theme))
+        self.browse.setIcon(themed_icon("open", theme))
 
-    def _ask(self) -> None:
+    def _open_browser(self) -> None:
         dialog = QFileDialog(self, self._title, self.value())
         mode = QFileDialog.FileMode
         dialog.setFileMode(mode.Directory if self._folder else mode.ExistingFile)
@@ -181,8 +183,8 @@ class WordField(QLineEdit):
         self.shown_beside = False
         self.problem = ""
         self._said = ""
-        self.textEdited.connect(lambda _: self.refuse(""))
-        self.editingFinished.connect(self._say)
+        self.textEdited.connect(lambda _: self.set_problem(""))
+        self.editingFinished.connect(self._emit_if_changed)
 
     def value(self) -> str:
         return self.text().strip()
@@ -191,9 +193,9 @@ class WordField(QLineEdit):
         """Show a text and clear any problem."""
         self._said = text
         self.setText(text)
-        self.refuse("")
+        self.set_problem("")
 
-    def refuse(self, problem: str) -> None:
+    def set_problem(self, problem: str) -> None:
         """Show why the text is invalid, as one sentence; '' if it is valid."""
         if problem != self.problem:
             self.problem = problem
@@ -202,7 +204,7 @@ class WordField(QLineEdit):
             self.setAccessibleDescription(problem)
             self.refused.emit(problem)
 
-    def _say(self) -> None:
+    def _emit_if_changed(self) -> None:
         if self.value() != self._said:
             self._said = self.value()
             self.said.emit()
@@ -224,8 +226,8 @@ class PairField(QWidget):
             field.refused.connect(self.changed)
         self.first.setAccessibleName("Class labelled -1")
         self.second.setAccessibleName("Class labelled +1")
-        row(self.only, (self.first, 1), (self.second, 1), into=self, spacing=8)
-        self.only.toggled.connect(self._show)
+        make_row(self.only, (self.first, 1), (self.second, 1), into=self, spacing=8)
+        self.only.toggled.connect(self._update_fields)
         self.show_value(None)
 
     def value(self) -> tuple[int, int] | None:
@@ -239,9 +241,9 @@ class PairField(QWidget):
         first, second = pair or (4, 7)
         self.first.setValue(first)
         self.second.setValue(second)
-        self._show()
+        self._update_fields()
 
-    def _show(self) -> None:
+    def _update_fields(self) -> None:
         for field in (self.first, self.second):
             if field.problem and not self.only.isChecked():  # a disabled field cannot be corrected
                 field.setValue(field.value())
@@ -311,7 +313,7 @@ def show_value(field: QWidget, value: Any) -> None:
         case QCheckBox():
             field.setChecked(bool(value))
         case PickBox():
-            field.pick(str(value))
+            field.pick_value(str(value))
         case NumberEntry() | PathField() | ListField() | PairField():
             field.show_value(value)
         case QLineEdit():
@@ -339,7 +341,7 @@ def is_changed(field: QWidget, setting: Setting) -> bool:
     return bool(value_of(field) != setting.default)
 
 
-def changes_of(field: QWidget) -> SignalInstance:
+def change_signal(field: QWidget) -> SignalInstance:
     """Return the signal that a field emits when it is edited."""
     match field:
         case QCheckBox():

@@ -16,7 +16,7 @@ from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.form_fields import (
     ListField,
     WordField,
-    changes_of,
+    change_signal,
     field_for,
     is_changed,
     show_value,
@@ -48,7 +48,7 @@ class Section(QWidget):
             column.addWidget(heading)
         column.addLayout(self._rows)
 
-    def add(self, text: str, field: QWidget, about: str = "") -> None:
+    def add_field(self, text: str, field: QWidget, about: str = "") -> None:
         """Add a row. A check box has its own text and gets no label.
 
         The problem of a field is shown in a message below it.
@@ -68,7 +68,7 @@ class Section(QWidget):
             field.shown_beside = True
             field.refused.connect(partial(self._show_refusal, field))
 
-    def append(self, group: Section) -> None:
+    def append_section(self, group: Section) -> None:
         self._column.addWidget(group)
 
     def show_row(self, field: QWidget, wanted: bool) -> None:
@@ -93,7 +93,7 @@ class Section(QWidget):
         item = self._rows.itemAt(row, QFormLayout.ItemRole.FieldRole)
         return item.widget() if item is not None else None
 
-    def clear(self) -> None:
+    def clear_rows(self) -> None:
         self._refusals.clear()
         while self._rows.rowCount():
             self._rows.removeRow(0)
@@ -132,23 +132,25 @@ class SettingSection(Section):
         super().__init__(title)
         self.settings: dict[str, Setting] = {}
         self.fields: dict[str, QWidget] = {}
-        self.extend(settings)
+        self.add_settings(settings)
 
-    def extend(self, settings: Iterable[Setting]) -> None:
+    def add_settings(self, settings: Iterable[Setting]) -> None:
         """Add a row for each setting, filled with its default."""
         for setting in settings:
             field = field_for(setting)
-            self.add("" if isinstance(field, QCheckBox) else setting.label, field, setting.tip)
+            self.add_field(
+                "" if isinstance(field, QCheckBox) else setting.label, field, setting.tip
+            )
             show_value(field, setting.default)
-            changes_of(field).connect(self.changed)
+            change_signal(field).connect(self.changed)
             if isinstance(field, NumberEntry | ListField):
                 field.refused.connect(self.changed)
             self.settings[setting.name], self.fields[setting.name] = setting, field
 
-    def offer(self, settings: Sequence[Setting]) -> None:
-        self.clear()
+    def replace_settings(self, settings: Sequence[Setting]) -> None:
+        self.clear_rows()
         self.settings, self.fields = {}, {}
-        self.extend(settings)
+        self.add_settings(settings)
         self.setVisible(bool(settings))
         self.changed.emit()
 
@@ -174,7 +176,7 @@ class SettingSection(Section):
             self.show_row(self.fields[name], is_wanted)
         self.setVisible(any(wanted.values()))
 
-    def unusual(self) -> list[str]:
+    def describe_changes(self) -> list[str]:
         """Describe the settings that differ from their defaults; limits come last."""
         changed = [s for n, s in self.settings.items() if is_changed(self.fields[n], s)]
         changed.sort(key=lambda setting: bool(setting.zero))

@@ -19,5 +19,5 @@ class IntegerField(NumberEntry):
     def number_text(self, value: float) -> str:
         return f"{value:.0f}"
 
-    def reason_not_taken(self, number: float) -> str:
+    def reason_rejected(self, number: float) -> str:
         return "" if number.is_integer() else "Must be an integer."

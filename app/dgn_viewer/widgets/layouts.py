@@ -33,7 +33,7 @@ Margins = tuple[int, int, int, int]  # left, top, right, bottom
 _NO_MARGINS: Margins = (0, 0, 0, 0)
 
 
-def row(
+def make_row(
     *parts: Part, into: QWidget | None = None, margins: Margins = _NO_MARGINS, spacing: int = -1
 ) -> QHBoxLayout:
     """Lay out parts from left to right; `into`: a widget that gets the layout.
@@ -41,26 +41,26 @@ def row(
     `spacing`: pixels between parts; -1: platform default.
     """
     layout = QHBoxLayout()
-    _fill(layout, parts, into, margins, spacing)
+    _fill_layout(layout, parts, into, margins, spacing)
     return layout
 
 
-def open_at(window: QWidget, width: int, height: int) -> None:
+def resize_to_fit(window: QWidget, width: int, height: int) -> None:
     """Resize a window to this size, or to what fits on the screen."""
     available = window.screen().availableGeometry().size() - _TITLE_BAR
     window.resize(QSize(width, height).boundedTo(available))
 
 
-def column(
+def make_column(
     *parts: Part, into: QWidget | None = None, margins: Margins = _NO_MARGINS, spacing: int = -1
 ) -> QVBoxLayout:
     """Lay out parts from top to bottom, like `make_row`."""
     layout = QVBoxLayout()
-    _fill(layout, parts, into, margins, spacing)
+    _fill_layout(layout, parts, into, margins, spacing)
     return layout
 
 
-def _fill(
+def _fill_layout(
     layout: QBoxLayout,
     parts: tuple[Part, ...],
     into: QWidget | None,
@@ -83,7 +83,7 @@ def _fill(
                 layout.addStretch(part)
 
 
-def empty(layout: QLayout) -> None:
+def clear_layout(layout: QLayout) -> None:
     """Remove and delete all widgets of a layout."""
     while (item := layout.takeAt(0)) is not None:
         if (widget := item.widget()) is not None:
@@ -91,7 +91,7 @@ def empty(layout: QLayout) -> None:
             widget.deleteLater()
 
 
-def scrolling(page: QWidget | None = None) -> QScrollArea:
+def make_scroll_area(page: QWidget | None = None) -> QScrollArea:
     """Return a vertical scroll area without frame or background."""
     area = QScrollArea()
     area.setAccessibleName("Page")
@@ -105,7 +105,7 @@ def scrolling(page: QWidget | None = None) -> QScrollArea:
     return area
 
 
-def breakable(text: str) -> str:
+def with_break_points(text: str) -> str:
     """Return the text with invisible break points in long words."""
     return " ".join(
         re.sub(rf"([._/\\-]|[^\W_]{{{_LONG}}})", "\\1\u200b", word) if len(word) > _LONG else word
@@ -127,7 +127,7 @@ class FixedBar(QToolBar):
         line = QWidget(self)
         line.setObjectName(name)
         line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        row(*parts, into=line, margins=margins, spacing=8)
+        make_row(*parts, into=line, margins=margins, spacing=8)
         self.addWidget(line)
 
 
@@ -173,7 +173,7 @@ class WrappedLabel(PlainLabel):
     def setText(self, text: str) -> None:
         self._given = text
         self._said = printable(text, lines=True)
-        shown = breakable(with_chosen_numbers(self._said)) if self._breaks else self._said
+        shown = with_break_points(with_chosen_numbers(self._said)) if self._breaks else self._said
         self.setAccessibleName(self._said if shown != self._said else "")
         QLabel.setText(self, shown)  # break points are invisible: do not escape them
 

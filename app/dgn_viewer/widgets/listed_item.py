@@ -20,10 +20,10 @@ class ListedItem(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         size, hint = super().sizeHint(option, index), index.data(HINT)
         hint_width = option.fontMetrics.horizontalAdvance(hint) + _GAP if hint else 0
-        return QSize(size.width() + hint_width, size.height() + self._above(index))
+        return QSize(size.width() + hint_width, size.height() + self._heading_height(index))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        heading_height = self._above(index)
+        heading_height = self._heading_height(index)
         if heading_height:
             self._paint_heading(painter, option, index, heading_height)
             option.rect = option.rect.adjusted(0, heading_height, 0, 0)
@@ -37,7 +37,7 @@ class ListedItem(QStyledItemDelegate):
             right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
             painter.drawText(option.rect.adjusted(0, 0, -8, 0), right, hint)
 
-    def _above(self, index: Index) -> int:
+    def _heading_height(self, index: Index) -> int:
         group = index.data(GROUP)
         if not group or (index.row() and index.sibling(index.row() - 1, 0).data(GROUP) == group):
             return 0

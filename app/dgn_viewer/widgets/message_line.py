@@ -44,23 +44,23 @@ class MessageLine(WrappedLabel):
         """The refusal that is shown; '' if there is none."""
         return self._refusal
 
-    def say(self, words: str, role: str = "muted") -> None:
+    def show_message(self, words: str, role: str = "muted") -> None:
         """Show a lasting status ('' for none) and end a refusal."""
         self._words, self._role = words, role
-        self.refuse("")
+        self.show_refusal("")
 
-    def refuse(self, why: str) -> None:
+    def show_refusal(self, why: str) -> None:
         """Show why an action was refused; '' if it succeeded."""
         self._refusal = why
         if why:
             self._timer.start()
         else:
             self._timer.stop()
-        self._show()
+        self._update_text()
 
     def end_refusal(self) -> None:
         if self._refusal:
-            self.refuse("")
+            self.show_refusal("")
 
     def end_with(self, *edits: SignalInstance) -> None:
         """End a refusal when one of these signals is emitted: an input was edited."""
@@ -85,7 +85,7 @@ class MessageLine(WrappedLabel):
         if not event.spontaneous():  # the page was closed, not the window minimised
             self.end_refusal()
 
-    def _show(self) -> None:
+    def _update_text(self) -> None:
         words = self._refusal or self._words
         set_role(self, "refused" if self._refusal else self._role)
         if words != self.text():

@@ -38,14 +38,14 @@ class TypedNumber:
         self.suffix = f" {unit}" if unit else ""
         self._zero = zero
 
-    def strip(self, text: str) -> str:
+    def strip_unit(self, text: str) -> str:
         return text.removesuffix(self.suffix).strip()
 
     def is_begun(self, bare: str) -> bool:
         """Return whether this may become a number as more is typed."""
         return not bare or bool(_BEGUN.fullmatch(bare)) or self._zero.startswith(bare)
 
-    def read(self, bare: str, now: float) -> tuple[float, NumberProblem | None]:
+    def parse_number(self, bare: str, now: float) -> tuple[float, NumberProblem | None]:
         """Return the number and its problem, if any; the current value is always valid."""
         if self._zero and bare == self._zero:
             return 0.0, None
@@ -60,7 +60,7 @@ class TypedNumber:
         number = float(bare.replace(",", "."))
         if (self._zero and number == 0) or number == now:
             return number, None
-        if reason := self._field.reason_not_taken(number):
+        if reason := self._field.reason_rejected(number):
             return number, NumberProblem("other", reason)
         if number > self.most:
             most = self._in_words(self.most)
@@ -141,7 +141,7 @@ class NumberEntry(QDoubleSpinBox):
 
     def valueFromText(self, text: str) -> float:
         """Return the number, or the current value if the input is invalid."""
-        number = self._read(text)
+        number = self._parse_text(text)
         return self.value() if number is None else number
 
     def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
@@ -186,22 +186,22 @@ class NumberEntry(QDoubleSpinBox):
         """Return a number as it is displayed and can be typed."""
         raise NotImplementedError
 
-    def reason_not_taken(self, number: float) -> str:
+    def reason_rejected(self, number: float) -> str:
         """Return why a number is invalid regardless of the range, as one sentence, or ''."""
         return ""
 
-    def _read(self, text: str) -> float | None:
+    def _parse_text(self, text: str) -> float | None:
         """Parse the input: return the number, or None and set the problem."""
-        bare = self._typing.strip(text)
+        bare = self._typing.strip_unit(text)
         if self._empty and bare == _NOTHING:
             return None
-        number, self._problem = self._typing.read(bare, self.value())
+        number, self._problem = self._typing.parse_number(bare, self.value())
         self._typed, self._empty = (bare if self._problem else ""), False
         return None if self._problem else number
 
     def _on_edited(self, text: str) -> None:
-        self._read(text)
-        begun = self._typing.is_begun(self._typing.strip(text))
+        self._parse_text(text)
+        begun = self._typing.is_begun(self._typing.strip_unit(text))
         kind = None if self._problem is None else self._problem.kind
         if not (begun and kind in ("too small", "unreadable")):  # it may still become a number
             self._announce_problem()

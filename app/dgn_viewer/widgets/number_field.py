@@ -38,7 +38,7 @@ class NumberField(NumberEntry):
         self.setDecimals(15)
         self.setRange(*self._ends)  # again: it was rounded to two decimals
         self.setKeyboardTracking(False)
-        self.valueChanged.connect(self._changed)
+        self.valueChanged.connect(self._on_changed)
 
     def show_value(self, value: float) -> None:
         """Show the engine's value, even outside the range, without emitting `chosen`."""
@@ -58,7 +58,7 @@ class NumberField(NumberEntry):
     def stepBy(self, steps: int) -> None:
         value = self.value()
         for _ in range(abs(steps)):
-            value = self._above(value) if steps > 0 else self._below(value)
+            value = self._rung_above(value) if steps > 0 else self._rung_below(value)
         self.setValue(value)
         self.selectAll()
 
@@ -66,18 +66,18 @@ class NumberField(NumberEntry):
         """Enable both directions, except at the ends."""
         flag = QAbstractSpinBox.StepEnabledFlag
         value, enabled = self.value(), flag.StepNone
-        if self._above(value) != value:
+        if self._rung_above(value) != value:
             enabled |= flag.StepUpEnabled
-        if self._below(value) != value:
+        if self._rung_below(value) != value:
             enabled |= flag.StepDownEnabled
         return enabled
 
-    def _above(self, value: float) -> float:
+    def _rung_above(self, value: float) -> float:
         if self.zero and (value == 0 or value >= self.maximum()):
             return 0.0
         return min(next_rung(value, self._rungs), self.maximum())
 
-    def _below(self, value: float) -> float:
+    def _rung_below(self, value: float) -> float:
         if self.zero and value == 0:
             return self.maximum()
         below = next_rung(value, self._rungs, up=False) if value > 0 else 0.0
@@ -85,7 +85,7 @@ class NumberField(NumberEntry):
             return 0.0
         return max(below, self._typing.least)
 
-    def _changed(self, value: float) -> None:
+    def _on_changed(self, value: float) -> None:
         if not self._quiet:
             self.chosen.emit(value)
 

@@ -106,11 +106,11 @@ def test_without_a_panel_in_front_there_is_nothing_to_explain(desk: Desk) -> Non
     keys: Any = None
     pages = InspectorPages(desk.context, desk.inspector, desk.docks, desk.time, keys, print)
     desk.log.clear()
-    pages.about_front()
+    pages.open_about_front_panel()
     assert desk.log == [("inspector.show_about", "the spec of ntk")]
     desk.log.clear()
     desk.front = ""
-    pages.about_front()
+    pages.open_about_front_panel()
     assert desk.log == []
 
 

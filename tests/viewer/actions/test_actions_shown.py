@@ -20,7 +20,7 @@ from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.actions.action_rows import ActionRow
 from dgn_viewer.actions.gates_menu import regime_rows
 from dgn_viewer.actions.menus import BAR, Menus
-from dgn_viewer.actions.palette import Palette, matches
+from dgn_viewer.actions.palette import Palette, matches_query
 from dgn_viewer.actions.shortcuts import ShortcutSheet
 from dgn_viewer.application import Viewer
 from dgn_viewer.style import stylesheet
@@ -33,12 +33,12 @@ def test_keys_are_refused_with_the_reason_while_their_action_is_disabled(bench: 
     open_run = QKeySequence("Ctrl+Shift+R")
     desk.state = RunState()
     actions.refresh()
-    assert actions.refusal(open_run)
-    assert actions.refusal(QKeySequence("Ctrl+Alt+Shift+K")) == ""  # of no action
+    assert actions.reason_disabled(open_run)
+    assert actions.reason_disabled(QKeySequence("Ctrl+Alt+Shift+K")) == ""  # of no action
     desk.state = STATES["inspected"]
     actions.refresh()
-    assert actions.refusal(open_run) == ""
-    assert "x.pt" in actions.refusal(QKeySequence("Space"))
+    assert actions.reason_disabled(open_run) == ""
+    assert "x.pt" in actions.reason_disabled(QKeySequence("Space"))
 
 
 def test_a_row_becomes_an_action_that_shows_the_state(bench: Bench) -> None:
@@ -91,13 +91,15 @@ def test_a_click_does_what_the_row_says_and_shows_the_state_after_it(bench: Benc
 def test_rows_are_added_once_and_told_when_they_are_new(bench: Bench, qtbot: QtBot) -> None:
     again = ActionRow(id="run.step", title="Another", callback=lambda: None)
     with qtbot.assertNotEmitted(bench.actions.changed):
-        bench.actions.add((again,))
+        bench.actions.register_rows((again,))
     assert bench.actions["run.step"].text() == "One step"
     with qtbot.waitSignal(bench.actions.changed):
-        bench.actions.add((again, ActionRow(id="run.fly", title="Fly", callback=lambda: None)))
+        bench.actions.register_rows(
+            (again, ActionRow(id="run.fly", title="Fly", callback=lambda: None))
+        )
     assert bench.actions["run.fly"].toolTip() == "Fly"
-    assert [spec.id for spec in bench.actions.family("run.f*")] == ["run.fly"]
-    assert [spec.id for spec in bench.actions.family("file.quit")] == ["file.quit"]
+    assert [spec.id for spec in bench.actions.rows_matching("run.f*")] == ["run.fly"]
+    assert [spec.id for spec in bench.actions.rows_matching("file.quit")] == ["file.quit"]
     bench.icons.clear()
     bench.actions.set_icons()
     assert bench.icons.count("run") == 1
@@ -115,22 +117,22 @@ def test_menus_follow_the_registry(bench: Bench, recorded: Recorded) -> None:
     assert list(tops) == list(BAR)
     assert not tops["Gates"].isVisible()  # empty yet
     assert tops["Edit"].isVisible()
-    bench.actions.add(regime_rows(CATALOGUE, bench.desk.log.append))
+    bench.actions.register_rows(regime_rows(CATALOGUE, bench.desk.log.append))
     assert tops["Gates"].isVisible()
     shown = {name: titles(top.menu()) for name, top in tops.items()}
     recorded(shown)
-    menus.fill()
+    menus.fill_menus()
     assert {name: titles(top.menu()) for name, top in tops.items()} == shown
 
 
 def test_a_second_catalogue_changes_no_row_that_is_there_and_adds_those_that_are_new(
     bench: Bench,
 ) -> None:
-    bench.actions.add(regime_rows(CATALOGUE, bench.desk.log.append))
+    bench.actions.register_rows(regime_rows(CATALOGUE, bench.desk.log.append))
     menus = Menus(QMenuBar(bench.window), bench.actions)
     first = bench.actions["regime.DL"]
     more = replace(CATALOGUE, regimes=(*REGIMES, replace(REGIMES[0], id="new", title="New")))
-    bench.actions.add(regime_rows(more, bench.desk.log.append))
+    bench.actions.register_rows(regime_rows(more, bench.desk.log.append))
     assert bench.actions["regime.DL"] is first
     bench.desk.log.clear()
     first.trigger()
@@ -160,22 +162,25 @@ def test_a_menu_looks_at_the_disk_before_it_shows(bench: Bench) -> None:
     ],
 )
 def test_every_word_of_a_query_has_to_occur(query: str, text: str, found: bool) -> None:
-    assert matches(query, text) is found
+    assert matches_query(query, text) is found
 
 
 def test_the_palette_lists_names_before_tips_and_leaves_itself_out(bench: Bench) -> None:
     bench.actions.refresh()
     palette = Palette(bench.actions, bench.window)
     palette.open()
-    assert len(palette.shown()) == len(bench.desk.rows) - 1
-    assert "view.palette" not in palette.shown()
+    assert len(palette.shown_action_ids()) == len(bench.desk.rows) - 1
+    assert "view.palette" not in palette.shown_action_ids()
     palette.query.setText("undo")
-    assert palette.shown()[:2] == ("edit.undo", "edit.undo_layout")
-    assert set(palette.shown()[2:]) == {"edit.redo", "edit.redo_layout"}  # "undone" in their tips
+    assert palette.shown_action_ids()[:2] == ("edit.undo", "edit.undo_layout")
+    assert set(palette.shown_action_ids()[2:]) == {
+        "edit.redo",
+        "edit.redo_layout",
+    }  # "undone" in their tips
     palette.query.setText("theme light")
-    assert palette.shown() == ("view.theme.light",)
+    assert palette.shown_action_ids() == ("view.theme.light",)
     palette.query.setText("panel")
-    assert palette.shown()[:2] == ("file.export_panel", "file.export_all")
+    assert palette.shown_action_ids()[:2] == ("file.export_panel", "file.export_all")
     items = [palette.list.topLevelItem(row) for row in range(2)]
     assert items[0] is not None
     assert (items[0].text(0), items[0].text(1)) == (
@@ -186,7 +191,9 @@ def test_the_palette_lists_names_before_tips_and_leaves_itself_out(bench: Bench)
 
 def test_the_palette_says_the_menu_of_an_action_once(bench: Bench) -> None:
     title = "Playground: XOR (2-D)"
-    bench.actions.add((ActionRow(id="playground.xor", title=title, callback=lambda: None),))
+    bench.actions.register_rows(
+        (ActionRow(id="playground.xor", title=title, callback=lambda: None),)
+    )
     palette = Palette(bench.actions, bench.window)
     palette.open()
     palette.query.setText("xor")
@@ -221,16 +228,16 @@ def test_the_palette_has_its_place_over_the_window_and_begins_anew_each_time(
     row = max(24, listed.sizeHintForRow(0))
     assert listed.height() == 12 * row + 4  # twelve rows, the others are scrolled to
     assert palette.height() == listed.geometry().bottom() + 1 + 8
-    every = palette.shown()
+    every = palette.shown_action_ids()
     palette.query.setText("theme light")
     assert listed.height() == row + 4
     palette.query.setText("nothing is called so")
-    assert palette.shown() == ()
+    assert palette.shown_action_ids() == ()
     assert listed.height() == max(24, listed.sizeHintForRow(0)) + 4
     bench.window.resize(300, 220)
     palette.open()
     assert (palette.width(), palette.x()) == (268, 16)
-    assert (palette.query.text(), palette.shown()) == ("", every)
+    assert (palette.query.text(), palette.shown_action_ids()) == ("", every)
     assert current(palette) == every[0]
     assert listed.height() == 60
 
@@ -243,7 +250,7 @@ def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) ->
     assert first is not None
     assert first.isDisabled()
     palette.query.setText("run:")
-    rows = palette.shown()
+    rows = palette.shown_action_ids()
     assert rows == tuple(name for name in bench.desk.rows if name.startswith("run."))
     assert current(palette) == "run.toggle"
     QTest.keyClick(palette.query, Qt.Key.Key_Down)
@@ -313,7 +320,7 @@ def test_any_key_or_click_puts_the_sheet_away(bench: Bench) -> None:
     def text(row: int, column: int) -> str:
         return str(grid.itemAtPosition(row, column).widget().text())
 
-    rows = [(keys, words.removesuffix("…")) for keys, words in sheet.rows()]
+    rows = [(keys, words.removesuffix("…")) for keys, words in sheet.shortcut_rows()]
     assert rows[0] == ("Space", "Run")
     assert len(rows) > 20
     columns = -(-len(rows) // 14)  # at most fourteen in each, where the window is wide
@@ -350,7 +357,7 @@ def test_every_action_is_declared_whole_and_stands_in_a_menu(viewer: Viewer) -> 
         assert spec.title, spec.id
         assert registry.menu_title(spec.id), spec.id
         if spec.icon:
-            assert not stylesheet.icon(spec.icon, LIGHT).isNull()
+            assert not stylesheet.themed_icon(spec.icon, LIGHT).isNull()
     keys = Counter(
         QKeySequence(shortcut).toString() for spec in registry.rows for shortcut in spec.keys
     )
@@ -395,27 +402,27 @@ def test_keys_and_the_palette_act_on_the_run_a_second_time_too_and_refusals_are_
         qtbot.waitUntil(lambda: window.run_state.is_running)
         assert registry["run.toggle"].text() == "Pause"
 
-    said = len(window.notices.recent)
+    said = len(window.notices.recent_notices)
     assert not registry["edit.redo"].isEnabled()
     QTest.keyClick(window, Qt.Key.Key_Z, both)
-    shown = window.notices.shown()
+    shown = window.notices.notice_on_show()
     assert shown is not None
     assert shown.notice.kind == "info"
     assert "Redo" in shown.notice.text
-    assert len(window.notices.recent) == said  # shown once, not kept
+    assert len(window.notices.recent_notices) == said  # shown once, not kept
 
     palette.open()
     QTest.keyClicks(palette.query, "one step")  # the space is a letter there
-    assert palette.shown() == ("run.step",)
+    assert palette.shown_action_ids() == ("run.step",)
     QTest.keyClick(palette.query, Qt.Key.Key_Escape)
     assert not palette.isVisible()
     assert window.run_state.is_running
     QTest.keyClick(window, Qt.Key.Key_P, both)
     assert palette.isVisible()
     visible = {spec.id for spec in registry.rows if registry[spec.id].isVisible()}
-    assert set(palette.shown()) == visible - {"view.palette"}
+    assert set(palette.shown_action_ids()) == visible - {"view.palette"}
     QTest.keyClicks(palette.query, "pau")
-    assert "run.toggle" in palette.shown()
+    assert "run.toggle" in palette.shown_action_ids()
     QTest.keyClick(palette.query, Qt.Key.Key_Return)
     assert not palette.isVisible()
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
@@ -433,4 +440,4 @@ def test_keys_and_the_palette_act_on_the_run_a_second_time_too_and_refusals_are_
         assert registry[f"regime.{regime}"].isChecked()
         assert not registry["regime.DL"].isChecked()
         assert [mark.label for mark in window.history.view({}).marks] == swapped
-        assert f"→ {regime}" in window.notices.recent[-1].text
+        assert f"→ {regime}" in window.notices.recent_notices[-1].text

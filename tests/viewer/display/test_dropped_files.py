@@ -26,7 +26,7 @@ def test_each_file_opens_its_page_for_its_zone_and_one_that_is_none_ends_it_and_
     shutil.copy(weights, other)
     user.drag_file(weights, window)
     qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
-    zone = window.files.drops.overlay.room_of("network").center().toPoint()
+    zone = window.files.drops.overlay.zone_rect("network").center().toPoint()
     user.drag_file(other, window, zone)
 
     def shown() -> tuple[str, str]:

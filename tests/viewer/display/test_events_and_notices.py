@@ -54,8 +54,8 @@ def test_a_refused_drop_is_told_beside_the_panels_and_leads_to_its_step(
     user.press(line.sentence)
     shown = window.notice_views.list
     qtbot.waitUntil(shown.isVisible)
-    row = next(row for row in shown.rows() if row.entry is entry)
-    user.press(row.buttons()["Go to step"])
+    row = next(row for row in shown.notice_rows() if row.entry is entry)
+    user.press(row.buttons_by_text()["Go to step"])
     qtbot.waitUntil(lambda: not view.charts.items["loss"].following)
     low, high = visible_range(view, "loss")[0]
     assert entry.step is not None

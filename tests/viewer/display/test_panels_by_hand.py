@@ -95,15 +95,15 @@ def test_space_and_enter_press_the_focused_button_and_space_else_pauses(
     callout = window.guides.tour.callout
     for place, key in enumerate(("space", "Return", "KP_Enter"), 1):
         press(callout.next, key)
-        qtbot.waitUntil(lambda place=place: window.guides.tour.place == place)
+        qtbot.waitUntil(lambda place=place: window.guides.tour.step_index == place)
     press(callout.close_, "Return")
-    qtbot.waitUntil(lambda: window.guides.tour.place < 0)
+    qtbot.waitUntil(lambda: window.guides.tour.step_index < 0)
     for key in ("space", "Return"):
         offer = NoticeButton("Take", lambda key=key: taken.append(key))
-        window.notices.tell(Notice("info", f"by {key}", offers=(offer,)))
-        press(window.notice_views.line.offers()[0], key)
-        window.notices.tell(Notice("refused", f"asked {key}", offers=(offer,), asks=True))
-        press(window.notice_views.question.answers()[0], key)
+        window.notices.add_notice(Notice("info", f"by {key}", offers=(offer,)))
+        press(window.notice_views.line.offer_buttons()[0], key)
+        window.notices.add_notice(Notice("refused", f"asked {key}", offers=(offer,), asks=True))
+        press(window.notice_views.question.answer_buttons()[0], key)
     qtbot.waitUntil(lambda: taken == ["space", "space", "Return", "Return"])
     host = window.docks.hosts["gate_maps"]
     with qtbot.waitSignal(host.about_requested):

@@ -38,7 +38,7 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     middle = slider.height() // 2
     places = [QPoint(slider.width() * tenth // 10, middle) for tenth in (9, 6, 3)]
     user.drag(slider, *places)
-    qtbot.waitUntil(lambda: cursor.step is not None and not cursor.waiting)
+    qtbot.waitUntil(lambda: cursor.step is not None and not cursor.is_waiting)
     recorded = RecordedSteps(folder_of(tmp_path))
     assert cursor.step in recorded.steps
     user.key("Home")
@@ -57,11 +57,11 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     qtbot.waitUntil(lambda: window.history.step > now)
     assert cursor.step == recorded.steps[1]
     user.click(window.run_views.toolbar.regime)  # what held then cannot be changed by hand …
-    qtbot.waitUntil(lambda: len(window.notice_views.line.offers()) == 1)
-    said = window.notices.shown()
+    qtbot.waitUntil(lambda: len(window.notice_views.line.offer_buttons()) == 1)
+    said = window.notices.notice_on_show()
     user.key(window.registry["regime.FR-II"].shortcut().toString().lower())  # … nor by keys
-    qtbot.waitUntil(lambda: window.notices.shown() is not said)
-    user.press(window.notice_views.line.offers()[0])
+    qtbot.waitUntil(lambda: window.notices.notice_on_show() is not said)
+    user.press(window.notice_views.line.offer_buttons()[0])
     qtbot.waitUntil(lambda: cursor.step is None)
     assert window.run_state.regime == "DL"
     view = window.docks.hosts["training"].findChild(SceneView)
@@ -74,10 +74,10 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     user.double_click(view.chart_viewport(), inside)
     qtbot.waitUntil(lambda: cursor.step is not None)
     user.key("shift+space")
-    qtbot.waitUntil(lambda: cursor.player.playing)
+    qtbot.waitUntil(lambda: cursor.player.is_playing)
     user.key("Escape")
     qtbot.waitUntil(lambda: cursor.step is None)
-    assert not cursor.player.playing
+    assert not cursor.player.is_playing
     assert window.run_state.is_running
 
 

@@ -18,7 +18,7 @@ from dgn_engine.views.reading_age import Age
 from dgn_viewer.docks.layout_history import LayoutHistory, is_same
 from dgn_viewer.docks.linked_steps import StepZoom
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.style.stylesheet import palette, stylesheet
+from dgn_viewer.style.stylesheet import application_stylesheet, theme_palette
 from tests.viewer.docks.laid_out import dock_of, docks_in, shape, spec, title_of
 
 SPECS = {
@@ -292,8 +292,8 @@ def test_the_title_says_of_which_step_a_stale_picture_is(docks: PanelDocks) -> N
 def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qapp: QApplication) -> None:
     """The sheet is that of the whole window; the colour is seen in the picture itself."""
     before = qapp.palette()
-    qapp.setPalette(palette(LIGHT))
-    docks.window.setStyleSheet(stylesheet())
+    qapp.setPalette(theme_palette(LIGHT))
+    docks.window.setStyleSheet(application_stylesheet())
     title = title_of(docks, "b")
 
     def top() -> str:

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.views.layout_presets import PRESETS, layout_outline
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.style.stylesheet import stylesheet
+from dgn_viewer.style.stylesheet import application_stylesheet
 from tests.daily import nightly
 from tests.viewer.docks.laid_out import dock_of, docks_in, spec, title_of
 
@@ -34,7 +34,7 @@ SHOWN = tuple(name for name in SPECS if name != "agreement")
 
 @pytest.fixture
 def docks(qtbot: QtBot) -> Iterator[PanelDocks]:
-    yield from docks_in(qtbot, SPECS, 900, stylesheet())
+    yield from docks_in(qtbot, SPECS, 900, application_stylesheet())
 
 
 def places(docks: PanelDocks) -> dict[str, QRect]:

@@ -37,7 +37,7 @@ def test_every_panel_says_at_which_step_the_run_diverged(
     viewer = make_viewer(replace(RUN, training=wild))
     window = viewer.window
     qtbot.waitUntil(lambda: window.run_state.diverged is not None)
-    found = re.match(r"Diverged at step (\d+): ", window.notices.recent[-1].text)
+    found = re.match(r"Diverged at step (\d+): ", window.notices.recent_notices[-1].text)
     assert found is not None
     assert 1 <= int(found[1]) <= 10  # where it happened, not at the next score
     said = f"diverged at step {found[1]}"
@@ -50,8 +50,8 @@ def test_every_panel_says_at_which_step_the_run_diverged(
         )
 
     qtbot.waitUntil(told)
-    window.run_views.status.catch_up()
-    assert window.run_views.status.text("phase") == "diverged"
+    window.run_views.status.write_now()
+    assert window.run_views.status.field_text("phase") == "diverged"
     viewer.pump.send(StartRun(RUN))
     qtbot.waitUntil(lambda: window.run_state.step > 5)
     assert window.run_state.diverged is None
@@ -117,7 +117,7 @@ def test_training_that_does_not_fit_is_told_with_a_batch_that_would_and_another_
         patch.setattr(GatedNetwork, "forward", narrow)
         patch.setattr(DenseStep, "__call__", narrow_step)
         qtbot.waitUntil(lambda: window.run_state.phase == "paused")
-        (notice,) = (one for one in window.notices.recent if one.kind == "failed")
+        (notice,) = (one for one in window.notices.recent_notices if one.kind == "failed")
         assert " 32; " in notice.text
         assert " 8 " in notice.text
         assert notice.details == ""

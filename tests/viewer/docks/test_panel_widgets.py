@@ -30,7 +30,7 @@ from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_frame import DockTitle
 from dgn_viewer.docks.panel_message import PanelMessage
 from dgn_viewer.docks.text_line import FactsLine, TextLine
-from dgn_viewer.style.stylesheet import icon
+from dgn_viewer.style.stylesheet import themed_icon
 from tests.engine.panels.pictures import run
 from tests.snapshots import Recorded
 
@@ -175,7 +175,7 @@ def test_buttons_have_quiet_icons_of_their_own_in_every_theme_that_follows(
         title.set_theme(theme)
         panel.set_theme(theme)
         for button, name in zip(buttons, names, strict=True):
-            wanted = icon(name, theme, colour=theme.muted)
+            wanted = themed_icon(name, theme, colour=theme.muted)
             assert button.icon().pixmap(16).toImage() == wanted.pixmap(16).toImage(), name
 
 

@@ -111,7 +111,7 @@ def panel(qtbot: QtBot) -> ResultsPanel:
 
 def test_a_figure_of_a_result_has_the_menu_of_charts(panel: ResultsPanel) -> None:
     panel.show_document(DONE)
-    view = panel.figures
+    view = panel.figures_view
     place = view.charts.data_rect("nu").center().toPoint()
     QTest.mouseClick(view.chart_viewport(), Qt.MouseButton.RightButton, pos=place)
     menu = QApplication.activePopupWidget()
@@ -174,7 +174,7 @@ def test_a_result_stands_beside_what_was_printed_and_verdicts_are_words(
     assert LIGHT.refused in panel.claims.verdicts[1].styleSheet()
     panel.set_theme(DARK)
     assert DARK.refused in panel.claims.verdicts[1].styleSheet()
-    assert panel.figures.isVisible()
+    assert panel.figures_view.isVisible()
     assert not panel.stop.isVisible()
     assert not panel.go_on.isVisible()
 
@@ -204,7 +204,7 @@ def test_window_report_and_script_draw_the_same_numbers_of_a_figure(
     panel: ResultsPanel, tmp_path: Path
 ) -> None:
     panel.show_document(DONE)
-    item = panel.figures.charts.items["nu"]
+    item = panel.figures_view.charts.items["nu"]
     shown = {key: line.getData() for key, line in item._curves._lines.items()}
     with print_style():
         (axes,) = draw(FIGURE).axes
@@ -252,7 +252,7 @@ def test_the_page_asks_for_what_is_filled_in_and_again_for_what_is_filled_in_the
         made = ExperimentPage(entry, NOTHING, lambda _entry, one: asked.append(one) or "", "")
         qtbot.addWidget(made)
         made.show()
-        made.advanced.open()
+        made.advanced.set_open()
         return made
 
     page = page_of(ENTRY)
@@ -264,18 +264,18 @@ def test_the_page_asks_for_what_is_filled_in_and_again_for_what_is_filled_in_the
     assert asked.pop() == ReproduceRequest("npf-nu", scale="full", seeds=2)
     rows = ("FC/SGD", "GCONV/Adam")
     page = page_of(replace(ENTRY, rows=rows, asks=("steps", "augmentation")))
-    page.rows.pick("GCONV/Adam")
+    page.rows.pick_value("GCONV/Adam")
     page.advanced.steps.setText("0.1, fast")
     page.begin.click()
     assert asked == []
     assert "'0.1, fast'" in page.message.text()
     page.advanced.steps.setText("0.1, 0.01")
-    page.advanced.augmentation.pick("davidnet")
+    page.advanced.augmentation.pick_value("davidnet")
     page.advanced.seed_start.setValue(3)
     page.advanced.train_limit.setValue(500)
-    page.advanced.device.pick("cpu")
-    page.advanced.executor.pick("serial")
-    page.advanced.open(False)
+    page.advanced.device.pick_value("cpu")
+    page.advanced.executor.pick_value("serial")
+    page.advanced.set_open(False)
     assert "5 more" in page.advanced.button.text()
     page.begin.click()
     recorded((asked[0].arguments[:-1], asked[0].folder.name))
@@ -283,7 +283,7 @@ def test_the_page_asks_for_what_is_filled_in_and_again_for_what_is_filled_in_the
     add_arguments(parser)
     told = parser.parse_args(asked[0].arguments[1:])
     assert (told.only, told.steps, told.device) == ("GCONV/Adam", (0.1, 0.01), "cpu")
-    page.rows.pick("FC/SGD")
+    page.rows.pick_value("FC/SGD")
     page.advanced.steps.setText("")
     page.begin.click()
     assert asked[1].folder != asked[0].folder
@@ -304,9 +304,9 @@ def test_an_experiment_of_the_menu_is_carried_out_beside_the_run_and_stopped_wit
     window.registry["experiment.npf-nu"].trigger()
     page = window.inspector.page
     assert isinstance(page, ExperimentPage)
-    page.advanced.executor.pick("serial")  # no more processes than the one that is stopped
+    page.advanced.executor.pick_value("serial")  # no more processes than the one that is stopped
     page.begin.click()
-    assert experiments.running
+    assert experiments.is_running
     assert not results.isHidden()
     folder = tmp_path / "results" / "npf-nu-quick"
     qtbot.waitUntil(lambda: (folder / "progress.json").exists())
@@ -317,7 +317,7 @@ def test_an_experiment_of_the_menu_is_carried_out_beside_the_run_and_stopped_wit
     assert (busy.message.isHidden(), busy.begin.isEnabled()) == (False, False)
     run = window.run_state.run
     results.panel.stop.click()
-    qtbot.waitUntil(lambda: not experiments.running)
+    qtbot.waitUntil(lambda: not experiments.is_running)
     assert (busy.message.isHidden(), busy.begin.isEnabled()) == (True, True)
     assert document.read(folder).state == "interrupted"
     assert results.panel.go_on.isVisible()
@@ -325,13 +325,13 @@ def test_an_experiment_of_the_menu_is_carried_out_beside_the_run_and_stopped_wit
     waits = python_command("-c", "import sys; sys.stdin.read()")  # begins sooner than `dgn`
     monkeypatch.setattr(dgn_process, "module_command", lambda _: waits)
     results.panel.go_on.click()
-    assert experiments.running
+    assert experiments.is_running
     window.registry["experiments.stop"].trigger()
-    qtbot.waitUntil(lambda: not experiments.running)
+    qtbot.waitUntil(lambda: not experiments.is_running)
     results.panel.go_on.click()
-    assert experiments.running
+    assert experiments.is_running
     window.close()
-    assert not experiments.running
+    assert not experiments.is_running
 
 
 def assert_by_paper_with_cost_and_result(window: Window) -> None:
@@ -355,7 +355,7 @@ def test_cards_are_named_only_where_there_are_some(qtbot: QtBot) -> None:
         page = ExperimentPage(ENTRY, catalogue, lambda *_: "", "")
         qtbot.addWidget(page)
         page.show()
-        page.advanced.open()
+        page.advanced.set_open()
         assert page.advanced.devices.isVisible() == ("cuda" in devices)
     page.advanced.devices.setText("cuda:0,cuda:1 ")
     assert page.make_request().arguments[-4:-2] == ("--devices", "cuda:0,cuda:1")
@@ -407,12 +407,12 @@ def test_the_progress_of_a_process_is_its_own_also_where_one_before_it_was_kille
     for count in (1, 2):
         reproduction_progress.write(left, tmp_path)
         process.start(["reproduce"], tmp_path)
-        process.look()
+        process.report_progress()
         assert len(seen) == count - 1
         ours = replace(left, done=0, fraction=0.0, elapsed=0.1)
         reproduction_progress.write(ours, tmp_path)
-        process.look()
-        process.look()
+        process.report_progress()
+        process.report_progress()
         assert seen == count * [ours]
         process.close()
 
@@ -435,7 +435,7 @@ def test_the_end_of_a_process_is_its_code_and_its_last_words_and_another_can_be_
             process.start([], tmp_path)
             process.stop()
         assert end.args == ended
-        assert not process.running
+        assert not process.is_running
 
 
 def test_a_program_that_cannot_be_started_has_ended(tmp_path: Path, qtbot: QtBot) -> None:
@@ -445,7 +445,7 @@ def test_a_program_that_cannot_be_started_has_ended(tmp_path: Path, qtbot: QtBot
     assert end.args is not None
     assert end.args[0] == 1
     assert end.args[1]
-    assert not process.running
+    assert not process.is_running
 
 
 SHELL = pytest.mark.skipif(sys.platform == "win32", reason="the traps are shell scripts")

@@ -77,7 +77,7 @@ def test_a_branch_is_sent_as_it_is_filled_in(page: ComparePage, sent: list[Comma
     bench = Bench(page)
     bench.tell(CheckpointsListed(1, ((3, "before FL"), (7, "")), "/runs/p"))
     assert [page.origin.itemText(i) for i in range(3)] == ["now", "step 7", "step 3, before FL"]
-    page.regime.pick("FL")
+    page.regime.pick_value("FL")
     page.order.setText("2 1")
     page.rate.setText("0,01")
     page.seed.setText("4")
@@ -125,7 +125,7 @@ def test_any_step_can_be_typed_and_what_it_begins_with_is_said(
     assert words["12,000"] == words["now"] != ""
     line.selectAll()
     QTest.keyClicks(line, "10154")
-    page.pace.pick("full")
+    page.pace.pick_value("full")
     bench.tell(CheckpointsListed(1, ((10_100, ""), (11_990, "")), "/runs/p"))
     assert line.text() == "10154"  # what was typed stays when the list is another one
     QTest.mouseClick(page.start, LEFT)
@@ -227,7 +227,7 @@ def test_the_page_follows_the_branch(page: ComparePage, sent: list[Command]) -> 
     assert sent[-1] == StopBranch()
     for phase in ("training", "finished"):  # whatever is chosen under 'from'
         bench.tell(replace(BRANCH, phase=phase), CheckpointsListed(1, ((3, ""),), "/runs/p"))
-        page.origin.pick("3")
+        page.origin.pick_value("3")
         QTest.mouseClick(page.compare, LEFT)
         assert sent[-1] == CompareRun("/runs/b")
     second = replace(BRANCH, folder="/runs/c", from_step=9, phase="training", step=11)

@@ -139,7 +139,7 @@ def test_the_verdict_on_a_network_follows_the_data_that_are_filled_in(
     section = page.data.section
     offered = [section.name.itemText(i) for i in range(section.name.count())]
     assert offered == ["digits", "MNIST", "folder of images"]
-    section.name.pick("folder")
+    section.name.pick_value("folder")
     qtbot.waitUntil(lambda: page.verdict.text() != "It takes images with 3 channels.")
     assert sent == []
     qtbot.keyClicks(section.folder.line, "/a/cats")
@@ -169,9 +169,9 @@ def test_a_pair_of_classes_and_a_limit_go_with_the_data_set_of_the_run(
     tell(inspector, EngineReady(CATALOGUE, "2"))
     tell(inspector, STARTED)
     page = network_page(inspector)
-    page.data.section.name.pick("mnist")
+    page.data.section.name.pick_value("mnist")
     qtbot.waitUntil(lambda: len(sent) == 1)
-    page.data.section.name.pick("digits")
+    page.data.section.name.pick_value("digits")
     qtbot.waitUntil(lambda: len(sent) == 2)
     assert sent == [CheckNetwork(7, DataConfig("mnist")), CheckNetwork(7, CONFIG.data)]
 
@@ -334,7 +334,7 @@ def test_an_activation_with_a_number_has_a_field_for_it(
     page = page_of(inspector, listed("activation"))
     reading = page.reading
     assert not reading.number.isVisible()
-    reading.activation.pick("leaky_relu")
+    reading.activation.pick_value("leaky_relu")
     reading.activation.activated.emit(reading.activation.currentIndex())
     said = FileReading(activation="leaky_relu:0.01")
     assert sent == [SayReading(7, said)]

@@ -61,7 +61,7 @@ def test_what_is_filled_in_comes_back_unchanged_and_a_net_asks_its_own_questions
 ) -> None:
     form.form.show_config(CONFIG)
     assert form.form.read_run_config() == CONFIG
-    form.form.net.name.pick("cnn4")
+    form.form.net.name.pick_value("cnn4")
     asked = {"channels": 128, "scale": 0.5, "pool": "average", "wrap": True, "note": ""}
     assert dict(form.form.read_run_config().net.options) == asked
 
@@ -94,7 +94,7 @@ def test_a_download_is_offered_only_where_the_data_are_missing(form: RunPage) ->
 
 
 def test_a_folder_of_images_is_named_by_its_path(form: RunPage, sent: list[Command]) -> None:
-    form.form.data.name.pick("folder")
+    form.form.data.name.pick_value("folder")
     press(form.start)
     assert sent == []
     assert "No folder chosen" in form.message.text()
@@ -215,11 +215,11 @@ def fields(qtbot: QtBot) -> RunForm:
 
 
 def test_what_a_data_set_asks_is_filled_in_below_it(fields: RunForm) -> None:
-    fields.data.name.pick("correlated")
+    fields.data.name.pick_value("correlated")
     assert fields.read_run_config().data.options == (("rho", 0.9),)
     fields.show_config(RunConfig(data=DataConfig("correlated", options=(("rho", 0.5),))))
     assert fields.read_run_config().data.options == (("rho", 0.5),)
-    fields.data.name.pick("digits")
+    fields.data.name.pick_value("digits")
     assert fields.read_run_config().data.options == ()
 
 

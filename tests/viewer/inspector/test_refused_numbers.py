@@ -30,7 +30,7 @@ from dgn_viewer.widgets.form_fields import (
     value_of,
 )
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import column
+from dgn_viewer.widgets.layouts import make_column
 from dgn_viewer.widgets.message_line import MessageLine
 from dgn_viewer.widgets.number_entry import NumberEntry
 from dgn_viewer.widgets.number_field import NumberField
@@ -151,7 +151,7 @@ def test_the_form_says_it_below_the_field_and_start_is_off(form: RunPage) -> Non
 def test_a_list_that_cannot_be_read_turns_start_off(form: RunPage) -> None:
     tiling = form.form.fields["gating.tiling"]
     assert isinstance(tiling, ListField)
-    form.form.advanced.open(True)
+    form.form.advanced.set_open(True)
     for typed in ("1,x", "1_0 2", "١ ٢"):
         tiling.setText(typed)
         assert not form.start.isEnabled()
@@ -190,13 +190,13 @@ def test_as_now_puts_numbers_in_the_place_of_what_was_refused(form: RunPage) -> 
 
 
 def test_options_of_a_network_are_watched_also_after_another_was_chosen(form: RunPage) -> None:
-    form.form.net.name.pick("cnn4")
+    form.form.net.name.pick_value("cnn4")
     QApplication.processEvents()  # its fields are shown then
     channels = form.form.net.options.fields["channels"]
     assert isinstance(channels, IntegerField)
     fill(channels, "1.5")
     assert not form.start.isEnabled()
-    form.form.net.name.pick("fc")
+    form.form.net.name.pick_value("fc")
     assert form.start.isEnabled()
 
 
@@ -252,7 +252,7 @@ class LinesForm(QWidget):
         self.word, self.number = QLineEdit(), IntegerField(0, 9)
         self.kind, self.box = PickBox([("a", "a"), ("b", "b")]), QCheckBox("box")
         self.line = MessageLine()
-        column(self.word, self.number, self.kind, self.box, self.line, into=self)
+        make_column(self.word, self.number, self.kind, self.box, self.line, into=self)
         self.line.end_with_edits_in(self)
 
 
@@ -265,10 +265,10 @@ def lines(qtbot: QtBot) -> LinesForm:
 
 
 ENDS: dict[str, Callable[[LinesForm], object]] = {
-    "success": lambda lines: lines.line.refuse(""),
+    "success": lambda lines: lines.line.show_refusal(""),
     "a word is typed": lambda lines: QTest.keyClicks(lines.word, "1"),
     "a number is stepped": lambda lines: lines.number.stepUp(),
-    "something else is picked": lambda lines: lines.kind.pick("b"),
+    "something else is picked": lambda lines: lines.kind.pick_value("b"),
     "a box is ticked": lambda lines: lines.box.click(),
     "its time is over": lambda lines: lines.line._timer.timeout.emit(),
     "the page is left": lambda lines: lines.hide(),
@@ -279,8 +279,8 @@ ENDS: dict[str, Callable[[LinesForm], object]] = {
 def test_a_refusal_ends_and_what_lasts_is_shown_again(lines: LinesForm, how: str) -> None:
     line = lines.line
     assert line.isHidden()
-    line.say("3 files", "muted")
-    line.refuse("There is no folder.")
+    line.show_message("3 files", "muted")
+    line.show_refusal("There is no folder.")
     assert (line.text(), line.property("role")) == ("There is no folder.", "refused")
     assert line.isVisible()
     ENDS[how](lines)
@@ -291,18 +291,18 @@ def test_a_refusal_ends_and_what_lasts_is_shown_again(lines: LinesForm, how: str
 
 
 def test_a_refusal_below_a_form_lasts_as_long_as_one_in_the_status_bar(lines: LinesForm) -> None:
-    lines.line.refuse("There is no folder.")
+    lines.line.show_refusal("There is no folder.")
     assert lines.line._timer.isActive()
     assert lines.line._timer.interval() == 1000 * Notice("refused", "").display_seconds
 
 
 def test_what_is_wrong_while_the_form_is_so_is_no_passing_refusal(lines: LinesForm) -> None:
-    lines.line.say("No panel is chosen.", "refused")
+    lines.line.show_message("No panel is chosen.", "refused")
     QTest.keyClicks(lines.word, "1")
     lines.hide()
     lines.show()
     assert lines.line.text() == "No panel is chosen."
-    lines.line.say("")
+    lines.line.show_message("")
     assert lines.line.isHidden()
 
 

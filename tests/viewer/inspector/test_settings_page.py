@@ -89,7 +89,7 @@ def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
     assign(page, "Ctrl+T")
     assert page.message.isHidden()
     assert window.registry["run.step"].toolTip().endswith("(Ctrl+T)")
-    assert ("Ctrl+T", "One step") in window.action_views.sheet.rows()
+    assert ("Ctrl+T", "One step") in window.action_views.sheet.shortcut_rows()
     step = window.run_state.step
     window.setFocus()
     QTest.keyClick(window, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
@@ -110,7 +110,7 @@ def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
     assign(page, "Esc")
     assert "Esc" in page.message.text()
     assert actions["run.step"].shortcut() == QKeySequence(".")
-    assert actions.keys.own == {}
+    assert actions.keys.user_keys == {}
     assign(page, "Ctrl+T")
     page.select_action("run.epoch")
     assign(page, ".")  # free now
@@ -122,7 +122,7 @@ def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
     page.own_keys.click()
     page.select_action("run.step")
     page.own_keys.click()
-    assert actions.keys.own == {}
+    assert actions.keys.user_keys == {}
 
 
 def test_theme_start_budget_and_the_style_of_numbers_hold_at_once_and_too_large_runs_are_said(
@@ -133,24 +133,24 @@ def test_theme_start_budget_and_the_style_of_numbers_hold_at_once_and_too_large_
     assert page.budget.value() == DEFAULT_BUDGET
     assert "%" in page.budget.text()
     for theme, start, budget in (("dark", "last", 20), ("light", "none", 30)):
-        page.theme.pick(theme)
+        page.theme.pick_value(theme)
         assert (window.context.theme.now.name, settings.theme) == (theme, theme)
-        page.start.pick(start)
+        page.start.pick_value(start)
         assert settings.start == start
         page.budget.setValue(budget)
         assert settings.budget == budget
     shares = [one.share for one in asked if isinstance(one, SetWatchShare)]
     assert shares == [0.2, 0.3]
 
-    page.numbers.pick("1 234,5")
+    page.numbers.pick_value("1 234,5")
     assert settings.numbers == "1 234,5"
     assert window.context.theme.now.numbers == "1 234,5"
-    qtbot.waitUntil(lambda: "epoch" in window.run_views.status.text("epoch"))
-    window.run_views.status.catch_up()
-    said = window.run_views.status.text("epoch").removeprefix("epoch ")
+    qtbot.waitUntil(lambda: "epoch" in window.run_views.status.field_text("epoch"))
+    window.run_views.status.write_now()
+    said = window.run_views.status.field_text("epoch").removeprefix("epoch ")
     labels = [label.text() for label in window.run_views.status.findChildren(QLabel)]
     assert any(f"epoch {said.replace('.', ',')}" in text for text in labels)
-    page.numbers.pick("1,234.5")
+    page.numbers.pick_value("1,234.5")
     assert window.context.theme.now.numbers == "1,234.5"
     window.inspector.close_page()
     assert_said_once_that_all_runs_take_too_much(window, asked)
@@ -302,9 +302,9 @@ def test_pictures_are_chosen_by_a_click_and_by_keys(qtbot: QtBot) -> None:
     grid.show()
     toggled: list[int] = []
     grid.toggled.connect(toggled.append)
-    qtbot.mouseClick(grid, LEFT, pos=grid.place_of(1).center().toPoint())
+    qtbot.mouseClick(grid, LEFT, pos=grid.example_rect(1).center().toPoint())
     qtbot.mouseClick(grid, LEFT, pos=QPoint(0, 0))  # between two
-    grid.choose(frozenset({8}))
+    grid.outline_rows(frozenset({8}))
     assert all(part in grid.accessibleName() for part in ("training example 8", "cat", "selected"))
     qtbot.keyClick(grid, Qt.Key.Key_Right)
     qtbot.keyClick(grid, Qt.Key.Key_Space)

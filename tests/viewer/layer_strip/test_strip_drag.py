@@ -19,7 +19,7 @@ from dgn_viewer.layer_strip.gate_chip import chip_fill
 from dgn_viewer.layer_strip.painting import gate_colour
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
-from dgn_viewer.style.stylesheet import contrast
+from dgn_viewer.style.stylesheet import contrast_ratio
 from tests.engine.views.begun_run import DENSE, started
 from tests.viewer.layer_strip.strips import shown, tell
 
@@ -237,9 +237,9 @@ def test_the_layer_that_a_panel_outlines_is_outlined_here(strip: Strip) -> None:
 def test_gate_colours_stand_out_and_differ_in_lightness(theme: Theme) -> None:
     """Lightness alone tells neighbours apart, so that no kind of colour blindness matters."""
     colours = [gate_colour(theme, i, 6) for i in range(6)]
-    assert all(contrast(colour, theme.panel) >= 3.0 for colour in colours)
-    assert all(contrast(a, b) > 1.1 for a, b in pairwise(colours))
-    assert all(contrast(theme.text, chip_fill(theme, colour)) >= 4.5 for colour in colours)
+    assert all(contrast_ratio(colour, theme.panel) >= 3.0 for colour in colours)
+    assert all(contrast_ratio(a, b) > 1.1 for a, b in pairwise(colours))
+    assert all(contrast_ratio(theme.text, chip_fill(theme, colour)) >= 4.5 for colour in colours)
 
 
 # Gates turned by hand in the layers dense_strip: wheel, keys and the menu of a chip.

@@ -201,7 +201,7 @@ def _words(widget: QWidget) -> Iterator[tuple[str, bool]]:
         case ElidedBox():
             yield widget.currentText(), widget.shown_text() == widget.currentText()
         case ChoiceBox():
-            room = widget.room()
+            room = widget.text_width()
             for text in widget.short_texts():
                 yield text, widget.fontMetrics().horizontalAdvance(text) <= room
         case QComboBox():

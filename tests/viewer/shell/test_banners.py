@@ -19,7 +19,7 @@ from dgn_engine.protocol.training import RunStarted
 from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.settings import Settings
-from dgn_viewer.shell.banner import Banner, ShownSteps, inspection, recording
+from dgn_viewer.shell.banner import Banner, ShownSteps, inspection_message, recording_message
 from dgn_viewer.shell.window_theme import WindowTheme
 
 OPENED = ComparisonOpened("second at step 40", "DL · 3 gate layers · step 40", "DL", ())
@@ -36,7 +36,9 @@ def test_only_the_branch_that_is_compared_with_can_be_stopped_there() -> None:
     same_name = replace(OPENED, name=changes.name_from(40))
     for folder, at_step, stops in (("/runs/b", None, 1), ("/runs/c", None, 0), ("/runs/b", 3, 0)):
         compared = replace(same_name, folder=folder, at_step=at_step)
-        message = inspection(replace(COMPARED, comparison=compared, branch=status), ShownSteps())
+        message = inspection_message(
+            replace(COMPARED, comparison=compared, branch=status), ShownSteps()
+        )
         assert message is not None
         assert message.buttons.count("run.stop_branch") == stops
 
@@ -69,7 +71,7 @@ def test_only_the_branch_that_is_compared_with_can_be_stopped_there() -> None:
 def test_both_sides_are_named_with_the_step_that_is_shown(
     now: RunState, shown: ShownSteps, said: tuple[str, str]
 ) -> None:
-    message = inspection(now, shown)
+    message = inspection_message(now, shown)
     assert message is not None
     assert tuple(text[0] for text in message.texts) == said
 
@@ -79,7 +81,9 @@ def state(shown: RunShown, watched: str = "") -> RunState:
 
 
 def test_a_live_run_says_so_and_cannot_go_on_here() -> None:
-    message = recording(state(RunShown("mine", "running", 5, replaced="before")).moved_to_step(9))
+    message = recording_message(
+        state(RunShown("mine", "running", 5, replaced="before")).moved_to_step(9)
+    )
     assert message is not None
     assert message.texts[0][0].startswith("mine · ")
     assert message.buttons == ("file.go_back",)
@@ -89,7 +93,7 @@ def test_a_live_run_says_so_and_cannot_go_on_here() -> None:
 def test_a_run_that_ended_goes_on_only_where_it_is_ours(
     watched: str, buttons: tuple[str, ...]
 ) -> None:
-    message = recording(state(RunShown("mine", "finished", 5), watched))
+    message = recording_message(state(RunShown("mine", "finished", 5), watched))
     assert message is not None
     assert message.texts[0][0] == "Recorded run mine · step 5 · finished – not training"
     assert message.buttons == buttons
@@ -109,10 +113,12 @@ def test_a_session_is_never_live() -> None:
 def test_the_banner_of_a_second_run_speaks_of_that_one(qtbot: QtBot) -> None:
     window, back = QWidget(), QAction("Back")
     qtbot.addWidget(window)
-    shown = Banner("bar.recorded", "Recorded run", recording, {"file.go_back": back}, window)
+    shown = Banner(
+        "bar.recorded", "Recorded run", recording_message, {"file.go_back": back}, window
+    )
     for name, replaced in (("first", ""), ("second", "/runs/first"), ("third", "")):
         shown.show_state(state(RunShown(name, "finished", 5, replaced=replaced)))
-        (words,) = shown.texts()
+        (words,) = shown.shown_texts()
         assert f"run {name} · step 5" in words
         assert shown.buttons["file.go_back"].isVisibleTo(shown) == bool(replaced)
         shown.show_state(COMPARED)
@@ -140,9 +146,9 @@ def test_a_choice_is_told_and_kept_unless_it_is_that_of_a_session(
     theme, told = WindowTheme(settings, "", window), list[Theme]()
     theme.changed.connect(told.append)
     settings.theme = "light"
-    theme.choose("dark")
+    theme.select_theme("dark")
     assert (theme.choice, theme.now, settings.theme, told) == ("dark", DARK, "dark", [DARK])
-    theme.choose("light", keep=False)
+    theme.select_theme("light", keep=False)
     assert (theme.choice, theme.now, settings.theme, told[1:]) == ("light", LIGHT, "dark", [LIGHT])
 
 
@@ -159,8 +165,8 @@ def test_numbers_are_written_as_the_settings_have_them_once_it_is_applied(
 ) -> None:
     theme = WindowTheme(settings, "light", window)
     settings.numbers = "1 234,5"
-    theme.apply()
+    theme.apply_theme()
     assert theme.now.numbers == settings.numbers
     settings.numbers = LIGHT.numbers
-    theme.apply()
+    theme.apply_theme()
     assert theme.now == LIGHT

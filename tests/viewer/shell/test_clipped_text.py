@@ -80,7 +80,7 @@ def _seen(viewer: Viewer, qtbot: QtBot, texts: PaintedTexts, root: QWidget) -> l
     for _ in range(2):  # what is drawn first may change the room that there is
         QApplication.processEvents()
         window.display.draw_now()
-    window.run_views.status.catch_up()
+    window.run_views.status.write_now()
     QApplication.processEvents()
     texts.clear()
     root.grab()
@@ -147,7 +147,7 @@ def test_no_view_is_cut_at_any_size(
 ) -> None:
     _with_a_past(viewer, qtbot)
     window = viewer.window
-    window.context.theme.choose(theme, keep=False)
+    window.context.theme.select_theme(theme, keep=False)
     with recorded_texts(monkeypatch) as texts:
         for views in (layouts, panels, pages, explanations, windows, tours):
             assert _walk(viewer, qtbot, texts, views(window), SIZES) == {}
@@ -186,7 +186,7 @@ def test_an_open_file_a_comparison_and_recorded_runs_are_not_cut(
     shown: list[View] = [
         ("comparison", lambda: None),
         ("runs", window.inspector.show_runs),
-        ("compare", window.pages.compare),
+        ("compare", window.pages.open_differences),
     ]
     with recorded_texts(monkeypatch) as texts:
         assert _walk(viewer, qtbot, texts, shown, SIZES[:1]) == {}
@@ -259,7 +259,7 @@ def test_a_box_and_a_label_are_cut_in_the_middle_with_the_whole_in_the_tip(qtbot
     assert box.shown_text() == "layer 4"
     label = ElidedLabel("digits · fc 64×18 · 140,544 weights")
     qtbot.addWidget(label)
-    label.say(label.text(), "More", "digits · fc 64×18")
+    label.show_text(label.text(), "More", "digits · fc 64×18")
     label.resize(130, 20)
     label.show()
     QApplication.processEvents()

@@ -72,7 +72,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     qtbot.waitUntil(lambda: not window.history.readings["agreement"].absent)
     assert window.docks.arrangement.is_open("agreement")
     assert window.run_views.banners[0].isVisible()
-    assert "early.safetensors" in window.run_views.banners[0].texts()[1]
+    assert "early.safetensors" in window.run_views.banners[0].shown_texts()[1]
     maps = scene(viewer, "gate_maps").charts
     assert [chart.title for chart in maps] == ["A, layer 1", "B · early.safetensors, layer 1"]
     first, second = (chart.matrix for chart in maps)
@@ -93,8 +93,8 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     named = "B · later.safetensors, layer 1"
     qtbot.waitUntil(lambda: scene(viewer, "gate_maps").charts[-1].title == named)
     qtbot.waitUntil(seen)
-    assert "later.safetensors" in window.run_views.banners[0].texts()[1]
-    assert "early" not in " ".join(window.run_views.banners[0].texts())
+    assert "later.safetensors" in window.run_views.banners[0].shown_texts()[1]
+    assert "early" not in " ".join(window.run_views.banners[0].shown_texts())
     qtbot.waitUntil(lambda: scene(viewer, "overlap").charts[1].title[:5] == "B · l")
     window.registry["file.close_comparison"].trigger()
     qtbot.waitUntil(lambda: window.run_state.comparison is None)
@@ -120,9 +120,9 @@ def test_heavy_readings_of_a_and_of_b_are_made_by_the_reading_process(
         view = window.history.view({})
         assert view.compared is not None
         for one in (view.readings.get("ntk"), view.compared.readings.get("ntk")):
-            assert one is not None, window.notices.recent
-            assert one.arrays, (one.absent, one.remark, window.notices.recent)
-            assert one.progress == 1.0, (one.progress, one.remark, window.notices.recent)
+            assert one is not None, window.notices.recent_notices
+            assert one.arrays, (one.absent, one.remark, window.notices.recent_notices)
+            assert one.progress == 1.0, (one.progress, one.remark, window.notices.recent_notices)
 
     qtbot.waitUntil(check_both)
     host = window.docks.hosts["ntk"]
@@ -144,8 +144,8 @@ def test_a_state_dict_is_shown_with_what_was_said_and_the_accuracy_that_follows(
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(lambda: window.run_state.inspected_file == path.name)
     qtbot.waitUntil(lambda: "npk" in window.history.readings)
-    qtbot.waitUntil(lambda: "360" in window.run_views.banners[0].texts()[0])
-    said = window.run_views.banners[0].texts()[0]
+    qtbot.waitUntil(lambda: "360" in window.run_views.banners[0].shown_texts()[0])
+    said = window.run_views.banners[0].shown_texts()[0]
     view = window.history.view({})
     caption = make_provenance(view, all_panels()["spectrum"], Scene(())).caption
     for words in (said, caption):
@@ -165,11 +165,11 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
     run = window.registry["run.toggle"]
     assert not run.isEnabled()
     assert "early.safetensors" in run.toolTip()
-    qtbot.waitUntil(lambda: "test accuracy (" in window.run_views.banners[0].texts()[0])
-    (said,) = window.run_views.banners[0].texts()
+    qtbot.waitUntil(lambda: "test accuracy (" in window.run_views.banners[0].shown_texts()[0])
+    (said,) = window.run_views.banners[0].shown_texts()
     assert "early.safetensors on digits" in said
     assert "360" in said
-    assert window.run_views.status.text("phase") == "not training"
+    assert window.run_views.status.field_text("phase") == "not training"
     assert not window.run_views.toolbar.regime.isEnabled()
     assert len(scene(viewer, "gate_maps").charts) == 4  # three overviews and the large map
     window.display.draw_now()
@@ -197,7 +197,7 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
         QTest.mouseClick(window.inspector.run_page.start, LEFT)
         qtbot.waitUntil(lambda: not window.run_state.inspected_file)
         gc.collect()
-    assert not [notice for notice in window.notices.recent if notice.kind == "failed"]
+    assert not [notice for notice in window.notices.recent_notices if notice.kind == "failed"]
 
 
 def test_a_recorded_run_brings_its_curves() -> None:
@@ -248,13 +248,17 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(window: Window) -> str:
-    return window.run_views.banners[0].texts()[0] if window.run_views.banners[0].texts() else ""
+    return (
+        window.run_views.banners[0].shown_texts()[0]
+        if window.run_views.banners[0].shown_texts()
+        else ""
+    )
 
 
 def chosen(page: FilePage, images: Path, qtbot: QtBot) -> None:
     """Fill in the folder and the size, and wait for the verdict."""
     section = page.data.section
-    section.name.pick("folder")
+    section.name.pick_value("folder")
     qtbot.waitUntil(lambda: page.verdict.text().startswith("No folder chosen"))
     section.folder.line.setText(str(images))
     qtbot.waitUntil(page.go.isEnabled)
@@ -285,7 +289,7 @@ def test_a_resnet_opens_from_the_default_run_and_says_how_good_it_is(
     assert window.run_views.banners[0].isHidden()
     assert window.run_state.regime == "ReLU"
     qtbot.waitUntil(lambda: window.run_state.step > 0)
-    assert any("resnet18.pth in ReLU" in notice.text for notice in window.notices.recent)
+    assert any("resnet18.pth in ReLU" in notice.text for notice in window.notices.recent_notices)
 
 
 def test_what_cannot_be_trained_on_is_disabled_and_says_why(

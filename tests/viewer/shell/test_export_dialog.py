@@ -25,7 +25,7 @@ from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.settings import Settings
-from dgn_viewer.shell.export import Exports, captured, write_panels
+from dgn_viewer.shell.export import Exports, capture_panels, write_panels
 from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.shell.figure_thread import FigureThread
 from dgn_viewer.timeline.step_cursor import StepCursor
@@ -106,7 +106,7 @@ def test_the_fields_are_those_of_the_figure(desk: Desk) -> None:
     desk.export.save_panel("training")
     dialog = desk.drawn()
     form = dialog.form
-    form.width_box.pick("free")
+    form.width_box.pick_value("free")
     form.inches.setValue(5.0)
     form.height_box.setValue(3.0)
     form.font_size.setValue(10.0)
@@ -123,8 +123,8 @@ def test_the_fields_are_those_of_the_figure(desk: Desk) -> None:
 def test_what_was_chosen_is_there_the_next_time(desk: Desk) -> None:
     desk.export.save_panel("training")
     first = desk.dialog()
-    first.form.width_box.pick("text")
-    first.form.kind_box.pick("png")
+    first.form.width_box.pick_value("text")
+    first.form.kind_box.pick_value("png")
     first.form.dpi.setValue(600)
     first.form.letters.setChecked(True)
     QTest.keyClicks(first.form.names["test"], " set")
@@ -164,7 +164,7 @@ def test_a_panel_is_written_in_the_format_of_its_name(
 
 
 def test_a_figure_is_light_on_white_in_a_dark_window(desk: Desk, tmp_path: Path) -> None:
-    (panel,) = captured([desk.hosts["training"]])
+    (panel,) = capture_panels([desk.hosts["training"]])
     write_panels([panel], tmp_path / "a.svg", FigureStyle(), apart=False)
     text = (tmp_path / "a.svg").read_text(encoding="utf-8").upper()
     assert LIGHT.accent in text
@@ -187,14 +187,14 @@ def test_all_panels_are_written_on_a_page_or_beside_each_other(
     desk.export.save_visible_panels()
     dialog = desk.dialog()
     shown = [name for name, host in desk.hosts.items() if host is not empty]
-    assert list(dialog.form.chosen()) == shown
+    assert list(dialog.form.chosen_panels()) == shown
     assert dialog.windowTitle() == f"Export {len(shown)} panels · step 1,200"
     desk.answer(dialog.save(), tmp_path / "page.npz")
-    dialog.form.apart_box.pick("apart")
+    dialog.form.apart_box.pick_value("apart")
     desk.answer(dialog.save(), tmp_path / "board.svg")
     assert {file.name for file in tmp_path.glob("*.svg")} == {f"board-{name}.svg" for name in shown}
     assert empty.spec.title in desk.told[-1].text
-    dialog.form.apart_box.pick("page")
+    dialog.form.apart_box.pick_value("page")
     desk.answer(dialog.save(), tmp_path / "one.pdf")
     assert [file.name for file in tmp_path.glob("*.pdf")] == ["one.pdf"]
     dialog.close()
@@ -209,9 +209,9 @@ def test_the_panel_goes_on_and_the_dialog_shows_the_moment_it_was_opened(
     desk.hosts["spectrum"].show_view(make_view("hard", step=1300))
     assert dialog.panels is before
     assert dialog.windowTitle().endswith("step 1,200")
-    dialog.take_newest()
+    dialog.capture_newest()
     assert dialog.windowTitle() == "Export NPK spectrum · step 1,300"
-    assert dialog.form.chosen() == ("spectrum",)
+    assert dialog.form.chosen_panels() == ("spectrum",)
     dialog.close()
 
 
@@ -221,10 +221,10 @@ def test_a_page_is_of_one_run(desk: Desk, make_view: MakeView) -> None:
     hosts = [desk.hosts["training"], desk.hosts["spectrum"]]
     for host in hosts:
         host.show_view(view)
-    assert [panel.name for panel in captured(hosts)] == ["training", "spectrum"]
+    assert [panel.name for panel in capture_panels(hosts)] == ["training", "spectrum"]
     other = replace(view.run, run=view.run.run + 1)
     hosts[1].show_view(replace(view, run=other))  # the first one is drawn in a moment
-    assert [panel.name for panel in captured(hosts)] == ["spectrum"]
+    assert [panel.name for panel in capture_panels(hosts)] == ["spectrum"]
 
 
 def test_a_refusal_to_save_ends_and_copy_puts_the_figure_on_the_clipboard(
@@ -236,7 +236,7 @@ def test_a_refusal_to_save_ends_and_copy_puts_the_figure_on_the_clipboard(
     assert dialog.said.refusal == desk.told[-1].text
     dialog.said.end_refusal()  # as its time does
     assert dialog.said.text() == ""
-    dialog.copy()
+    dialog.copy_to_clipboard()
     desk.qtbot.waitUntil(lambda: dialog.said.text() != "")
     assert dialog.said.refusal == ""
     image = QGuiApplication.clipboard().image()
@@ -251,7 +251,7 @@ def test_what_was_saved_stays_said_when_a_preview_comes_after_it(
     dialog = desk.dialog()
     desk.answer(dialog.save(), tmp_path / "a.svg")
     dialog.form.inches.setValue(5.0)
-    dialog.form.width_box.pick("free")
+    dialog.form.width_box.pick_value("free")
     desk.qtbot.waitUntil(lambda: dialog.caption.text().startswith("5 × "))
     assert dialog.said.text() == f"a.svg saved in {tmp_path}."
     dialog.close()
@@ -272,7 +272,7 @@ def test_what_makes_no_figure_is_said_in_the_dialog(desk: Desk, tmp_path: Path) 
     desk.qtbot.waitUntil(lambda: "train" not in dialog.caption.text())
     assert dialog.caption.property("role") == "refused"
     assert dialog.save() is None
-    dialog.copy()
+    dialog.copy_to_clipboard()
     dialog.form.panel_boxes["training"].setChecked(True)
     desk.answer(dialog.save(), tmp_path / "gone" / "a.svg")
     assert desk.told[-1].kind == "refused"
@@ -298,7 +298,7 @@ def test_a_panel_without_a_picture_is_refused(desk: Desk, make_view: MakeView) -
 def test_a_second_dialog_takes_the_place_of_the_first(desk: Desk) -> None:
     desk.export.save_panel("training")
     desk.export.save_panel("spectrum")
-    assert desk.dialog().form.chosen() == ("spectrum",)
+    assert desk.dialog().form.chosen_panels() == ("spectrum",)
     desk.dialog().close()
 
 
@@ -330,21 +330,21 @@ def test_jobs_run_outside_the_thread_of_the_window_and_end_with_it(qtbot: QtBot)
 
         return make
 
-    figures.ask(job("first"), seen.append, "preview")
-    figures.ask(job("second"), seen.append, "preview")
-    figures.ask(job("file"), seen.append)
-    figures.ask(job("third"), seen.append, "preview")
-    assert figures.busy
+    figures.run_job(job("first"), seen.append, "preview")
+    figures.run_job(job("second"), seen.append, "preview")
+    figures.run_job(job("file"), seen.append)
+    figures.run_job(job("third"), seen.append, "preview")
+    assert figures.is_busy
     gate.set()
     qtbot.waitUntil(lambda: "third" in seen)
     assert seen == ["file", "third"], "only the newest preview counts, a file is always written"
     assert set(threads) == {"dgn-figure"}
-    assert not figures.busy
+    assert not figures.is_busy
     trouble = UserError("no.")
 
     def fail() -> None:
         raise trouble
 
-    figures.ask(fail, seen.append)
+    figures.run_job(fail, seen.append)
     qtbot.waitUntil(lambda: seen[-1] is trouble)
     figures.close()

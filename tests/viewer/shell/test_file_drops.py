@@ -99,15 +99,15 @@ def test_each_zone_opens_for_its_use_and_a_second_file_of_the_same_name_is_anoth
         path = tmp_path / folder / "some.pt"
         enter(window, files(path))
         assert f"{use.title} {use.where}" in target.overlay.accessibleName()
-        middle = target.overlay.room_of(use.purpose).center()
-        target.overlay.light(middle.toPoint())
+        middle = target.overlay.zone_rect(use.purpose).center()
+        target.overlay.highlight_at(middle.toPoint())
         assert target.overlay.lit == use.purpose
         drop(target.overlay, files(path), middle)
         asked.append(OpenFile(str(path), use.purpose))
     assert sent == asked
     enter(window, files(path))
     assert target.overlay.lit == ""
-    rooms = [target.overlay.room_of(use.purpose) for use in USES]
+    rooms = [target.overlay.zone_rect(use.purpose) for use in USES]
     # Of 640 by 480: 24 around, 56 above, 40 below, 12 between, 96 for the low one.
     width, height = 640 - 48, 480 - 48 - 56 - 40
     wide = (width - 24) / 3
@@ -126,7 +126,7 @@ def test_a_recorded_run_can_only_be_compared_with(
     overlay = target.overlay
 
     def middle(purpose: Purpose) -> QPointF:
-        return overlay.room_of(purpose).center()
+        return overlay.zone_rect(purpose).center()
 
     enter(window_of(target), files(recorded_run))
     assert recorded_run.name in overlay.accessibleName()
@@ -134,7 +134,7 @@ def test_a_recorded_run_can_only_be_compared_with(
         found = overlay.purpose_at(middle(use.purpose).toPoint())
         assert found == (use.purpose if use.purpose == "compare" else "")
     for purpose in ("gates", "compare", "gates"):
-        overlay.light(middle(purpose).toPoint())
+        overlay.highlight_at(middle(purpose).toPoint())
         assert overlay.lit == ("compare" if purpose == "compare" else "")
     drop(window_of(target), files(recorded_run), middle("gates"))
     assert sent == []
@@ -159,7 +159,7 @@ def test_what_is_no_single_file_is_refused_and_ends_the_page_of_one_before(
         assert one.text.startswith(quoted)
     enter(window_of(target), files(tmp_path))
     for use in USES:
-        place = target.overlay.room_of(use.purpose).center().toPoint()
+        place = target.overlay.zone_rect(use.purpose).center().toPoint()
         assert target.overlay.purpose_at(place) == ""
 
 

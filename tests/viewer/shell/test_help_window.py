@@ -26,9 +26,9 @@ from dgn_viewer.shell.help_window import (
     GUIDE,
     Heading,
     HelpWindow,
-    as_text,
     documents_folder,
-    headings,
+    iter_headings,
+    without_site_markup,
 )
 from dgn_viewer.shell.log_window import LogWindow
 
@@ -66,13 +66,13 @@ def titles(window: HelpWindow) -> list[str]:
 
 def test_headings_in_code_are_none() -> None:
     text = "# A\n```\n# not this\n```\n### B `c`\n#### too deep\n"
-    assert list(headings(text)) == [Heading(1, "A"), Heading(3, "B c")]
+    assert list(iter_headings(text)) == [Heading(1, "A"), Heading(3, "B c")]
 
 
 def test_the_contents_are_the_headings_and_lead_to_them(help_window: HelpWindow) -> None:
     guide = (documents_folder() / GUIDE).read_text(encoding="utf-8")
-    assert titles(help_window) == [heading.text for heading in headings(guide)]
-    shown = [block.text() for block in help_window.headed()]
+    assert titles(help_window) == [heading.text for heading in iter_headings(guide)]
+    shown = [block.text() for block in help_window.heading_blocks()]
     assert shown == titles(help_window)
     help_window.open("guide/window.md")
     item = help_window.contents.findItems("Events", Qt.MatchFlag.MatchRecursive)[0]
@@ -95,20 +95,20 @@ def test_links_to_our_documents_stay_and_others_go_to_the_browser(
     help_window: HelpWindow, browsed: list[QUrl]
 ) -> None:
     for link in ("file:///etc/passwd", "../LICENSE", "nowhere.md", "javascript:1", "ftp://a/b.md"):
-        help_window.follow(QUrl(link))
+        help_window.follow_link(QUrl(link))
     assert titles(help_window)[0] == "User guide"
     assert not browsed
-    help_window.follow(QUrl("start/first-ten-minutes.md"))
+    help_window.follow_link(QUrl("start/first-ten-minutes.md"))
     assert titles(help_window)[0] == "First ten minutes"
-    help_window.follow(QUrl("../concepts/index.md"))
+    help_window.follow_link(QUrl("../concepts/index.md"))
     assert titles(help_window)[0] == "Concepts"
-    help_window.follow(QUrl("../runs.md"))
+    help_window.follow_link(QUrl("../runs.md"))
     assert titles(help_window)[0] == "Run folders"
-    help_window.follow(QUrl("guide/window.md#events"))
+    help_window.follow_link(QUrl("guide/window.md#events"))
     assert titles(help_window)[0] == "The window"
     assert help_window.text.textCursor().block().text() == "Events"
-    help_window.follow(QUrl("../runs.md"))
-    help_window.follow(QUrl("https://arxiv.org/abs/2006.10529"))
+    help_window.follow_link(QUrl("../runs.md"))
+    help_window.follow_link(QUrl("https://arxiv.org/abs/2006.10529"))
     assert browsed == [QUrl("https://arxiv.org/abs/2006.10529")]
     help_window.set_theme(DARK)
     assert titles(help_window)[0] == "Run folders"
@@ -123,13 +123,13 @@ def test_a_document_is_chosen_from_a_list_that_begins_with_the_guide(
     pages.setCurrentIndex(place)
     pages.activated.emit(place)
     assert titles(help_window)[0] == "Sweeps"
-    help_window.follow(QUrl("../runs.md"))
+    help_window.follow_link(QUrl("../runs.md"))
     assert pages.currentText() == "Run folders"
 
 
 def test_pictures_are_captions_and_formulas_code() -> None:
     text = 'A\n\n![The window](../images/a.png)\n\n$$\n\\nu = 1\n$$\n\n<div class="grid">\nB\n'
-    assert as_text(text) == "A\n\n*(The window)*\n\n```\n\\nu = 1\n```\n\nB\n"
+    assert without_site_markup(text) == "A\n\n*(The window)*\n\n```\n\\nu = 1\n```\n\nB\n"
 
 
 def test_every_document_for_users_and_every_one_that_the_guide_links_to_is_shipped() -> None:
@@ -210,7 +210,7 @@ def test_every_notice_is_in_the_log_with_its_traceback(qtbot: QtBot) -> None:
     parent = QWidget()
     qtbot.addWidget(parent)
     with program_log("dgn-viewer", []):
-        Notices(parent).tell(Notice("failed", "A fault: x", "Traceback\n  line 3"))
+        Notices(parent).add_notice(Notice("failed", "A fault: x", "Traceback\n  line 3"))
     assert log_path().read_text("utf-8").endswith("INFO failed: A fault: x\nTraceback\n  line 3\n")
 
 

@@ -17,7 +17,7 @@ from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
-from dgn_viewer.shell.export import captured
+from dgn_viewer.shell.export import capture_panels
 from dgn_viewer.window import Window
 from tests.viewer.gestures import LEFT, drop, save_export
 
@@ -56,7 +56,7 @@ def test_a_dropped_checkpoint_becomes_the_feature_network(
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(lambda: window.run_state.regime == "FL")
     qtbot.waitUntil(lambda: not window.inspector.isVisible())
-    assert "gates.safetensors" in window.notices.recent[-1].text
+    assert "gates.safetensors" in window.notices.recent_notices[-1].text
 
 
 def test_every_panel_in_sight_is_exported_at_once_and_an_empty_one_is_named(
@@ -74,7 +74,7 @@ def test_every_panel_in_sight_is_exported_at_once_and_an_empty_one_is_named(
     save_export(window, tmp_path / "all.npz", qtbot)
     written = {path.name for path in tmp_path.glob("all-*.npz")}
     assert written == {f"all-{name}.npz" for name in full}
-    assert "A and B" in window.notices.recent[-1].text
+    assert "A and B" in window.notices.recent_notices[-1].text
 
 
 def test_a_new_run_begins_from_the_form_and_a_second_one_after_it(
@@ -114,7 +114,7 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     window.setFocus()
     for key in (Qt.Key.Key_Home, Qt.Key.Key_Right):
         QTest.keyClick(window, key)
-        qtbot.waitUntil(lambda: cursor.step is not None and not cursor.waiting)
+        qtbot.waitUntil(lambda: cursor.step is not None and not cursor.is_waiting)
     recorded = RecordedSteps(folder.parent)
     step = recorded.steps[1]
     assert cursor.step == step
@@ -124,10 +124,15 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     assert (toolbar.regime.value, toolbar.learning_rate.value()) == ("DL", 1e-3)
     assert strip.canvas.shown_order == (0, 1, 2)
     assert window.registry["regime.DL"].isChecked()
-    assert (window.run_views.status.text("regime"), window.inspector.state.regime) == ("DL", "DL")
+    assert (window.run_views.status.field_text("regime"), window.inspector.state.regime) == (
+        "DL",
+        "DL",
+    )
     for command in (*live, Undo()):  # one wall for all that changes the run
         window.context.send(command)
-    assert [button.text() for button in window.notice_views.line.offers()] == ["Back to live"]
+    assert [button.text() for button in window.notice_views.line.offer_buttons()] == [
+        "Back to live"
+    ]
     for name in window.docks.visible_panels():
         assert hosts[name].panel_state() == "past"
         assert hosts[name].footer_text().startswith("looking back · step ")
@@ -141,7 +146,7 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
         gates.step,
         np.asarray(gates.arrays["layer_0"]).tolist(),
     )
-    [figure] = captured([hosts["gate_maps"]])
+    [figure] = capture_panels([hosts["gate_maps"]])
     assert f"step {gates.step:,}" in figure.context.caption
     curves = hosts["training"].shown_content()
     assert isinstance(curves, Scene)
@@ -150,7 +155,9 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     assert cursor.step == step
     QTest.keyClick(window, Qt.Key.Key_Escape)
     assert cursor.step is None
-    assert "Back to live" not in [button.text() for button in window.notice_views.line.offers()]
+    assert "Back to live" not in [
+        button.text() for button in window.notice_views.line.offer_buttons()
+    ]
     assert (toolbar.regime.value, toolbar.learning_rate.value()) == ("FR-II", 0.5)
     assert strip.canvas.shown_order == (1, 0, 2)
     qtbot.waitUntil(lambda: hosts["gate_maps"].panel_state() == "live")

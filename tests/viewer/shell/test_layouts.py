@@ -207,20 +207,20 @@ def test_results_and_a_page_take_turns_where_both_have_no_room(
     window.experiments.results.open()
     qtbot.wait(1)  # layout requests are handled
     assert window.width() == 1024
-    window.pages.settings()
+    window.pages.open_settings()
     qtbot.wait(1)
     assert window.columns.page.isVisible()
     assert not window.experiments.results.isVisible()
     window.inspector.close_page()
     assert window.experiments.results.isVisible()
-    window.pages.settings()
+    window.pages.open_settings()
     window.experiments.results.open()
     qtbot.wait(1)
     assert window.experiments.results.isVisible()
     assert not window.columns.page.isVisible()
     assert window.width() == 1024
     window.resize(1920, 700)
-    window.pages.settings()
+    window.pages.open_settings()
     qtbot.wait(1)
     assert window.experiments.results.isVisible()
     assert window.columns.page.isVisible()
@@ -249,12 +249,12 @@ def layouts_of(docks: PanelDocks) -> WindowLayout:
 def test_a_session_carries_what_was_set_for_its_charts(docks: PanelDocks) -> None:
     layouts = layouts_of(docks)
     docks.hosts["overlap"].charts.apply_settings(KEPT)
-    layout = json.loads(layouts.as_json())
+    layout = json.loads(layouts.layout_json())
     assert list(layout["charts"]) == ["overlap"]
     assert layout.pop("theme") == "light"  # put on, it is that of all tests
     docks.hosts["overlap"].charts.replace_settings({})
     docks.hosts["training"].charts.apply_settings({"loss": ChartSettings(last=200)})
-    layouts.apply(json.dumps(layout))
+    layouts.apply_session_layout(json.dumps(layout))
     assert docks.hosts["overlap"].charts.settings == KEPT
     assert docks.hosts["training"].charts.settings == {}
 
@@ -266,7 +266,7 @@ def test_the_panels_of_a_comparison_are_forgotten_at_the_end(
     layouts = WindowLayout(docks.window, docks, context)
     docks.arrangement.set_comparing(True)
     assert docks.arrangement.is_open("agreement")
-    layouts.keep()
+    layouts.save_layout()
     assert not docks.arrangement.is_open("agreement")
 
 
@@ -275,7 +275,7 @@ def test_a_layout_without_sensible_charts_leaves_them_to_their_panels(
     docks: PanelDocks, charts: object
 ) -> None:
     docks.hosts["overlap"].charts.apply_settings(KEPT)
-    layouts_of(docks).apply(json.dumps({"charts": charts}))
+    layouts_of(docks).apply_session_layout(json.dumps({"charts": charts}))
     assert all(not host.charts.settings for host in docks.hosts.values())
 
 

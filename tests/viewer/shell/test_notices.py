@@ -61,7 +61,7 @@ class Bench:
         self.heard: list[tuple[str, bool]] = []
         hear = self.heard.append
         self.line = NoticeLine(self.notices, lambda _, words, urgent: hear((words, urgent)))
-        self.status.hold(self.line, lambda: self.line.entry is not None)
+        self.status.add_notice_widget(self.line, lambda: self.line.entry is not None)
         self.notices.changed.connect(self.status.share_room)
         self.list = NoticeList(self.notices, self.window, self.status)
         self.question = QuestionRow(self.notices, self.window)  # type: ignore[arg-type]  # any widget
@@ -69,7 +69,7 @@ class Bench:
 
     def tell(self, kind: str, text: str, *offers: str, asks: bool = False) -> None:
         buttons = tuple(NoticeButton(name, lambda n=name: self.done.append(n)) for name in offers)  # type: ignore[misc]  # the name as it is now
-        self.notices.tell(Notice(kind, text, offers=buttons, asks=asks))  # type: ignore[arg-type]  # a kind
+        self.notices.add_notice(Notice(kind, text, offers=buttons, asks=asks))  # type: ignore[arg-type]  # a kind
 
     def shown(self) -> str:
         return "" if self.line.entry is None else self.line.entry.notice.text
@@ -77,7 +77,7 @@ class Bench:
     def wait(self, seconds: float) -> None:
         """Let the notices grow so much older."""
         for _ in range(round(seconds / 0.5)):
-            self.notices.age()
+            self.notices.age_notices()
 
     def open_texts(self) -> str:
         """What waits in the line, the newest first: each is closed and told again."""
@@ -89,7 +89,7 @@ def bench(qtbot: QtBot) -> Iterator[Bench]:
     bench = Bench(qtbot)
     yield bench
     for entry in bench.notices.open_entries:
-        bench.notices.close(entry)
+        bench.notices.close_notice(entry)
     bench.wait(0.5)  # nothing is left that could grow older
 
 
@@ -99,7 +99,7 @@ def test_before_the_first_notice_the_line_has_only_the_button_of_the_list(bench:
     assert all(part.isHidden() for part in parts)
     assert not line.list_button.isHidden()
     bench.notices.show_recent()
-    assert bench.list.rows() == []
+    assert bench.list.notice_rows() == []
 
 
 @pytest.mark.parametrize(("kind", "seconds"), [("info", 12.0), ("refused", 30.0)])
@@ -111,13 +111,13 @@ def test_what_is_told_goes_after_its_time_stays_in_the_list_and_may_be_told_agai
         bench.wait(seconds - 0.5)
         assert bench.shown() == "saved"
         bench.tell(kind, "saved")  # its time begins anew
-        assert (bench.notices.behind(), bench.line.more.isVisible()) == (0, False)
+        assert (bench.notices.count_hidden(), bench.line.more.isVisible()) == (0, False)
         bench.wait(seconds - 0.5)
         assert bench.shown() == "saved"
         bench.wait(0.5)
         assert bench.shown() == ""
-        assert not bench.notices.ageing
-        assert [notice.text for notice in bench.notices.recent] == 2 * count * ["saved"]
+        assert not bench.notices.has_ageing_notices
+        assert [notice.text for notice in bench.notices.recent_notices] == 2 * count * ["saved"]
 
 
 def test_under_the_pointer_none_goes(bench: Bench) -> None:
@@ -144,7 +144,7 @@ def test_a_failure_stays_until_it_is_closed_also_the_second_one(bench: Bench) ->
         bench.tell("failed", "trouble")
         bench.wait(600)
         assert bench.shown() == "trouble"
-        assert not bench.notices.ageing
+        assert not bench.notices.has_ageing_notices
         bench.line.close_button.click()
         assert bench.shown() == ""
 
@@ -154,9 +154,9 @@ def test_a_refusal_goes_with_the_next_success(bench: Bench) -> None:
     bench.tell("failed", "broken")
     bench.tell("refused", "offers", "Do it")
     bench.notices.on_event(Paused(3))  # nothing that the refusal could have been about
-    assert bench.notices.behind() == 2
+    assert bench.notices.count_hidden() == 2
     bench.notices.on_event(WeightsSaved(3, "/w.safetensors"))
-    assert bench.notices.behind() == 2  # what was saved is told, too
+    assert bench.notices.count_hidden() == 2  # what was saved is told, too
     assert "letter" not in bench.open_texts()
     assert {"broken", "offers"} <= set(bench.open_texts().split("|"))
 
@@ -191,7 +191,7 @@ def test_newer_trouble_stands_before_older_with_a_count(bench: Bench) -> None:
     assert (bench.shown(), bench.line.more.text()) == ("trouble 2", "2 more")
     bench.line.close_button.click()  # and what was told before it
     assert bench.shown() == ""
-    assert len(bench.notices.recent) == 3
+    assert len(bench.notices.recent_notices) == 3
 
 
 @pytest.mark.parametrize(("told", "kept"), [(49, range(49)), (50, range(50)), (51, range(1, 51))])
@@ -202,9 +202,9 @@ def test_fifty_are_kept_and_the_next_one_takes_the_place_of_the_oldest(
         bench.tell("info" if number % 2 else "refused", f"notice {number}")
     assert bench.shown() == f"notice {told - 1}"
     assert bench.line.more.text() == f"{told - 1} more"
-    assert [n.text for n in bench.notices.recent] == [f"notice {n}" for n in kept]
+    assert [n.text for n in bench.notices.recent_notices] == [f"notice {n}" for n in kept]
     bench.notices.show_recent()
-    rows = [row.entry.notice.text for row in bench.list.rows()]
+    rows = [row.entry.notice.text for row in bench.list.notice_rows()]
     assert rows == [f"notice {n}" for n in reversed(kept)]
 
 
@@ -213,7 +213,7 @@ def test_an_offer_is_tinted_comes_back_and_stays_until_it_is_answered(bench: Ben
     plain = bench.line.styleSheet()
     bench.tell("info", "The run was interrupted.", "Continue", "Dismiss")
     assert bench.line.styleSheet() != plain  # the accent
-    assert [button.text() for button in bench.line.offers()] == ["Continue", "Dismiss"]
+    assert [button.text() for button in bench.line.offer_buttons()] == ["Continue", "Dismiss"]
     bench.tell("info", "over it")
     assert bench.shown() == "over it"
     bench.wait(4.0)  # not twelve seconds: an offer waits
@@ -222,17 +222,19 @@ def test_an_offer_is_tinted_comes_back_and_stays_until_it_is_answered(bench: Ben
     bench.tell("refused", "trouble")
     bench.line.close_button.click()  # does not close the offer behind it
     assert bench.shown() == "The run was interrupted."
-    bench.line.offers()[0].click()
+    bench.line.offer_buttons()[0].click()
     assert bench.done == ["Continue"]
     assert bench.shown() == ""
     bench.notices.show_recent()
-    assert all("Continue" not in row.buttons() for row in bench.list.rows())  # it is answered
+    assert all(
+        "Continue" not in row.buttons_by_text() for row in bench.list.notice_rows()
+    )  # it is answered
 
 
 def test_an_offer_that_is_no_longer_possible_goes(bench: Bench) -> None:
     possible = [True]
     go_on = NoticeButton("Go on", lambda: None, lambda: possible[0])
-    bench.notices.tell(Notice("info", "It is shown.", offers=(go_on,)))
+    bench.notices.add_notice(Notice("info", "It is shown.", offers=(go_on,)))
     bench.notices.on_event(Measured(1, 0.1, 1.0, 0.5))
     assert bench.shown() == "It is shown."
     possible[0] = False
@@ -251,30 +253,33 @@ def test_a_question_stands_in_a_row_of_its_own_until_it_is_answered_and_can_be_a
         bench.wait(600)
         bench.tell("refused", "trouble")
         assert bench.question.isVisible()
-        assert [button.text() for button in bench.question.answers()] == ["Keep it", "Lose it"]
-        bench.question.answers()[1].click()
+        assert [button.text() for button in bench.question.answer_buttons()] == [
+            "Keep it",
+            "Lose it",
+        ]
+        bench.question.answer_buttons()[1].click()
         assert bench.done == count * ["Lose it"]
         assert bench.question.isHidden()
         bench.line.close_button.click()
     again = NoticeButton("Yes", lambda: bench.done.append("again"))
     for _ in range(2):  # asked once more before it is answered
-        bench.notices.tell(Notice("refused", "again?", offers=(again,), asks=True))
-    bench.question.answers()[0].click()
+        bench.notices.add_notice(Notice("refused", "again?", offers=(again,), asks=True))
+    bench.question.answer_buttons()[0].click()
     assert bench.done.pop() == "again"
     assert bench.question.isHidden()
     bench.tell("refused", "first?", "Yes", asks=True)
     bench.tell("refused", "second?", "No", asks=True)
     assert bench.question.sentence.text() == "second?"
-    bench.question.answers()[0].click()
+    bench.question.answer_buttons()[0].click()
     assert bench.question.sentence.text() == "first?"
-    bench.question.answers()[0].click()
+    bench.question.answer_buttons()[0].click()
     assert bench.done[2:] == ["No", "Yes"]
     assert bench.question.isHidden()
 
 
 def test_a_swap_offers_undo_while_it_is_the_last_change(bench: Bench) -> None:
     def names() -> list[str]:
-        return [button.text() for button in bench.line.offers()]
+        return [button.text() for button in bench.line.offer_buttons()]
 
     bench.state = RunState().after(BEGUN)
     bench.notices.on_event(SWAP)
@@ -287,7 +292,7 @@ def test_a_swap_offers_undo_while_it_is_the_last_change(bench: Bench) -> None:
     bench.notices.on_event(WeightsTaken(130, "x.pt", 2))
     bench.notices.on_event(UndoChanged("weights of x.pt"))
     assert names() == ["Undo"]
-    bench.line.offers()[0].click()
+    bench.line.offer_buttons()[0].click()
     assert bench.done == ["undo"]
     undone = RegimeSwapped(130, "FL", "DL", (), (), (), (), undone="Undo regime FL")
     bench.notices.on_event(undone)
@@ -315,10 +320,10 @@ def test_every_change_has_one_line_with_undo_also_where_no_event_says_it(bench: 
         for event in (ChangesListed(done, undone), UndoChanged(*names)):
             bench.state = bench.state.after(event)
             bench.notices.on_event(event)
-        return [notice.text for notice in bench.notices.recent]
+        return [notice.text for notice in bench.notices.recent_notices]
 
     def offered() -> list[str]:
-        return [button.text for button in bench.notices.buttons(bench.notices.entries[-1])]
+        return [button.text for button in bench.notices.buttons_for(bench.notices.entries[-1])]
 
     first = "Order 1 2 3 → 1 3 2 at step 9."
     assert change((order,)) == [first]
@@ -351,35 +356,35 @@ def test_a_swap_by_itself_offers_no_undo_of_a_later_change(bench: Bench) -> None
     bench.notices.on_event(SWAP)  # pre-training is over
     bench.notices.on_event(Measured(125, 1.0, 1.0, 0.5))
     bench.notices.on_event(UndoChanged("β 4"))
-    assert bench.line.offers() == []
+    assert bench.line.offer_buttons() == []
 
 
 def test_the_list_says_time_step_and_kind_and_leads_to_the_step(bench: Bench, qtbot: QtBot) -> None:
     bench.state = RunState().after(BEGUN).moved_to_step(1234)
     bench.tell("refused", "trouble")
     bench.notices.show_recent()
-    (row,) = bench.list.rows()
+    (row,) = bench.list.notice_rows()
     assert "refused: trouble" in row.accessibleName()
     with qtbot.waitSignal(bench.notices.step_wanted) as wanted:
-        row.buttons()["Go to step"].click()
+        row.buttons_by_text()["Go to step"].click()
     assert wanted.args == [1234]
     bench.state = RunState().after(dataclasses.replace(BEGUN, run=2))
     bench.notices.on_event(Measured(1, 0.1, 1.0, 0.5))
     bench.tell("info", "of the new run")
-    newest, older = bench.list.rows()
-    assert "Go to step" in newest.buttons()
-    assert "Go to step" not in older.buttons()  # its run is gone
+    newest, older = bench.list.notice_rows()
+    assert "Go to step" in newest.buttons_by_text()
+    assert "Go to step" not in older.buttons_by_text()  # its run is gone
 
 
 def test_a_traceback_is_one_click_away_and_can_be_copied(bench: Bench, qtbot: QtBot) -> None:
     bench.notices.on_event(Failed("A fault", "line 1\nline 2"))
     assert bench.line.details.isVisible()
     bench.line.details.click()
-    (row,) = bench.list.rows()
+    (row,) = bench.list.notice_rows()
     assert not row.details.isHidden()
-    row.buttons()["Copy"].click()
+    row.buttons_by_text()["Copy"].click()
     assert QGuiApplication.clipboard().text() == "A fault\n\nline 1\nline 2"
-    row.buttons()["Details"].click()
+    row.buttons_by_text()["Details"].click()
     assert row.details.isHidden()
 
 
@@ -409,21 +414,21 @@ def test_the_list_stays_inside_the_window_and_above_the_status_bar(
     bench.window.resize(*size)
     assert bench.window.rect().contains(bench.list.geometry())
     assert bench.list.geometry().bottom() < bench.status.y()
-    row = bench.list.rows()[0]
+    row = bench.list.notice_rows()[0]
     assert row.minimumSizeHint().width() <= bench.list.width()
 
 
 def test_beside_a_notice_a_narrow_bar_says_only_what_changes(bench: Bench, qtbot: QtBot) -> None:
     bench.state = RunState().after(BEGUN)
     bench.status.show_state(bench.state)
-    bench.status.catch_up()
+    bench.status.write_now()
     for _ in range(2):
-        assert bench.status.ends()[0] == f"cpu · {bench.state.regime}"
+        assert bench.status.end_texts()[0] == f"cpu · {bench.state.regime}"
         bench.tell("refused", "trouble " * 40)
-        assert bench.status.ends()[0] == bench.state.regime
+        assert bench.status.end_texts()[0] == bench.state.regime
         qtbot.waitUntil(lambda: bench.line.sentence.width() > 400)
         bench.line.close_button.click()
-    assert bench.status.ends()[0] == f"cpu · {bench.state.regime}"
+    assert bench.status.end_texts()[0] == f"cpu · {bench.state.regime}"
 
 
 def test_a_screen_reader_hears_each_notice_and_trouble_at_once(bench: Bench) -> None:
@@ -455,18 +460,18 @@ def test_a_diverged_run_offers_its_way_back_until_it_is_taken(qapp: object) -> N
         notices.on_event(event)
 
     tell(Diverged(7, "loss", 6, back_to=5))
-    entry = notices.shown()
+    entry = notices.notice_on_show()
     assert entry is not None
     assert entry.stays_open
-    (button,) = notices.buttons(entry)
+    (button,) = notices.buttons_for(entry)
     assert button.text.endswith(" step 5")
     for number in ("step 7", "step 6", "step 5"):
         assert number in entry.notice.text
     button.do()
     assert taken == [GoBack()]
     tell(BACK)
-    assert notices.buttons(entry) == ()
+    assert notices.buttons_for(entry) == ()
     tell(Diverged(9, "weights", 9))
-    entry = notices.shown()
+    entry = notices.notice_on_show()
     assert entry is not None
-    assert notices.buttons(entry) == ()  # no state is kept
+    assert notices.buttons_for(entry) == ()  # no state is kept

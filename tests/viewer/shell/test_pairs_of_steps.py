@@ -82,11 +82,11 @@ class Pairs:
         """A is now, or a recorded step of this run."""
         cursor, now = self.window.time.cursor, self.window.run_state.step
         if kind == "now":
-            cursor.live()
+            cursor.go_live()
             return recorded(self.folder, now)
         step = RecordedSteps(self.folder).steps[0]
         cursor.go_to(step)
-        self.qtbot.waitUntil(lambda: cursor.step == step and not cursor.waiting)
+        self.qtbot.waitUntil(lambda: cursor.step == step and not cursor.is_waiting)
         return recorded(self.folder, step)
 
     def show_b(self, kind: str) -> tuple[str, Gates]:

@@ -45,8 +45,8 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
     context = make_context(window, settings=settings)
     recent = RecentFiles(context, configured.append, sent.append)
     for place in range(12):
-        recent.add("checkpoint", f"/models/{place}.pt")
-    recent.add("checkpoint", "/models/7.pt")
+        recent.add_item("checkpoint", f"/models/{place}.pt")
+    recent.add_item("checkpoint", "/models/7.pt")
     recent.on_event(SessionSaved(3, "/x/a.dgn"))
     recent.on_event(RunContinued(3, "", "/runs/b"))
     recent.on_command(OpenSession("/x/c.dgn"))
@@ -66,7 +66,7 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
     again = RecentFiles(context, configured.append, sent.append)
     assert again.items == recent.items
     for place in range(5):
-        again.open(place)
+        again.open_item(place)
     assert sent == [
         ShowRun("/runs/d"),
         OpenSession("/x/c.dgn"),
@@ -74,7 +74,7 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
         OpenSession("/x/a.dgn"),
         OpenFile("/models/7.pt"),
     ]
-    again.open(99)
+    again.open_item(99)
     assert not configured
 
 
@@ -84,11 +84,11 @@ def test_a_file_that_is_opened_again_is_missing_no_more(
     window = QWidget()
     qtbot.addWidget(window)
     recent = RecentFiles(make_context(window, settings=settings), lambda _: None, sent.append)
-    recent.add("checkpoint", "/nowhere/a.pt")
-    recent.look()
-    assert not recent.is_there(0)
-    recent.add("checkpoint", "/nowhere/a.pt")
-    assert recent.is_there(0)
+    recent.add_item("checkpoint", "/nowhere/a.pt")
+    recent.check_missing()
+    assert not recent.is_on_disk(0)
+    recent.add_item("checkpoint", "/nowhere/a.pt")
+    assert recent.is_on_disk(0)
 
 
 def test_a_missing_file_says_so_and_cannot_be_chosen(
@@ -121,7 +121,7 @@ def test_a_configuration_begins_a_run_and_a_bad_one_is_one_sentence(
     before = window.run_state.run
     window.registry["file.open_configuration"].trigger()
     answer_dialog(window, bad)
-    assert str(bad) in window.notices.recent[-1].text
+    assert str(bad) in window.notices.recent_notices[-1].text
     assert window.run_state.run is before
     drop(window, good, QPoint(5, 5))
     qtbot.waitUntil(lambda: window.run_state.run is not before)

@@ -86,7 +86,7 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     first.docks.toggle_panel("overlap")
     first.tabifyDockWidget(first.docks._docks["ntk"], first.docks._docks["training"])
     first.docks.hosts["gate_maps"].set_choice("layer", "1")
-    first.context.theme.choose("dark")
+    first.context.theme.select_theme("dark")
     stand(first, qtbot)
     file = tmp_path / "saved.dgn"
     chosen_in_dialog(first, "file.save_session", file)
@@ -164,7 +164,7 @@ def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question
     assert isinstance(dialog, QFileDialog)
     dialog.reject()
     asked(3)
-    window.notice_views.question.answers()[2].click()
+    window.notice_views.question.answer_buttons()[2].click()
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     assert window.run_state.run is not run
 
@@ -210,7 +210,7 @@ def test_after_a_crash_the_next_start_offers_the_run(
     qtbot.waitUntil(lambda: viewer.window.history.step > 40)
     assert viewer.close()
     (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
-    assert not viewer.window.notices.recent  # there was nothing to offer
+    assert not viewer.window.notices.recent_notices  # there was nothing to offer
     lost = crashed(folder)
     step = RunReader(lost).checkpoints[-1].step
 
@@ -242,7 +242,7 @@ def test_a_run_that_was_dismissed_is_not_offered_again(opened_viewer: Viewer) ->
     assert not offered()
     assert not offered(a_run("a", "stopped"), a_run("b", "interrupted", resumable=False))
     assert offered(a_run("a", "interrupted"), a_run("b", "interrupted"))
-    words = window.notices.recent[-1].text
+    words = window.notices.recent_notices[-1].text
     assert all(part in words for part in ("run a ", "step 1,200", "1 more"))
     press(window, "Dismiss")
     assert not offered(a_run("a", "interrupted"), a_run("b", "interrupted"))

@@ -99,7 +99,7 @@ def test_a_served_run_is_mirrored_and_shown(bench: Bench, recorded: Path, qtbot:
         assert not bench.dialog.follow_button.isEnabled()
         bench.dialog.token.setText(server.token)
         bench.dialog.follow_button.click()
-        qtbot.waitUntil(lambda: not bench.remote.following)
+        qtbot.waitUntil(lambda: not bench.remote.is_following)
     assert bench.sent == [ShowRun(str(bench.runs / "far"))]
     assert bench.remote.dialog is None
     assert "the complete copy is in" in bench.said()
@@ -110,16 +110,16 @@ def test_a_wrong_token_is_said_and_asked_for_again(
     bench: Bench, recorded: Path, qtbot: QtBot
 ) -> None:
     with served(server := RunServer(recorded)) as address:
-        bench.remote.follow(address, "wrong")
+        bench.remote.follow_address(address, "wrong")
         qtbot.waitUntil(lambda: bench.remote.dialog is not None)
         assert "The token does not match the served run" in bench.dialog.said.text()
         assert bench.dialog.address.text() == address
         bench.dialog.token.setText(server.token)
-        bench.dialog.ask()
+        bench.dialog.submit_fields()
         qtbot.waitUntil(lambda: bool(bench.sent))
-    bench.remote.follow(address, "")
+    bench.remote.follow_address(address, "")
     assert bench.dialog.said.text() == ""  # no token yet: that is no mistake
-    bench.remote.follow(address, "ü")
+    bench.remote.follow_address(address, "ü")
     assert "invalid characters" in bench.dialog.said.text()
 
 
@@ -131,7 +131,7 @@ def test_a_dropped_line_is_said_tried_again_and_nothing_is_lost(
         first = DroppedServer(source)
         first.sockets = []
         with served(first) as address:
-            bench.remote.follow(address, first.token)
+            bench.remote.follow_address(address, first.token)
             qtbot.waitUntil(lambda: bool(bench.sent))
         first.drop()
         qtbot.waitUntil(lambda: bool(bench.notices) and bool(bench.notices[-1].offers))
@@ -142,7 +142,7 @@ def test_a_dropped_line_is_said_tried_again_and_nothing_is_lost(
     again = RunServer(source, first.port)
     again.token = first.token
     with served(again):
-        qtbot.waitUntil(lambda: not bench.remote.following)
+        qtbot.waitUntil(lambda: not bench.remote.is_following)
     assert [one.kind for one in bench.notices[-2:]] == ["info", "info"]  # again, and its end
     assert not stop.possible()
     log = "log.jsonl"
@@ -161,8 +161,8 @@ def test_another_version_is_said_and_not_tried_again(bench: Bench, qtbot: QtBot)
 
     with served(HTTPServer((LOCAL, 0), Later)) as address:
         bench.remote.open()
-        bench.remote.follow(address, "t")
-        qtbot.waitUntil(lambda: not bench.remote.following)
+        bench.remote.follow_address(address, "t")
+        qtbot.waitUntil(lambda: not bench.remote.is_following)
     assert "another version of this program" in bench.said()
     assert "another version of this program" in bench.dialog.said.text()
     assert bench.sent == []
@@ -172,9 +172,9 @@ def test_an_address_that_is_none_is_said_in_the_dialog(bench: Bench) -> None:
     bench.remote.open()
     bench.dialog.show_address("dgn://example.org:1")
     bench.dialog.token.setText("t")
-    bench.dialog.ask()
+    bench.dialog.submit_fields()
     assert "not the address of a served run" in bench.dialog.said.text()
-    assert not bench.remote.following
+    assert not bench.remote.is_following
 
 
 def test_the_window_follows_a_run_of_another_machine_to_its_end_and_then_another_one(
@@ -193,11 +193,11 @@ def test_the_window_follows_a_run_of_another_machine_to_its_end_and_then_another
         with dgn.watch(mlp(), probe=examples(), out=source, probes=("gates",)) as w:
             server = RunServer(source)
             with served(server) as address:
-                remote.follow(address, server.token)
+                remote.follow_address(address, server.token)
                 qtbot.waitUntil(lambda name=name: shown() == (name, True))
                 train(w._module, steps, w.step)
                 w.close()
-                qtbot.waitUntil(lambda: not remote.following)
+                qtbot.waitUntil(lambda: not remote.is_following)
         qtbot.waitUntil(lambda steps=steps: window.history.step == steps)
         qtbot.waitUntil(lambda name=name: shown() == (name, False))
 
@@ -212,11 +212,11 @@ def test_a_run_that_is_followed_no_more_makes_room_for_another(
             served(server := RunServer(source)) as address,
         ):
             bench.remote.open()
-            bench.remote.follow(address, server.token)
+            bench.remote.follow_address(address, server.token)
             here = ShowRun(str(bench.runs / name))
             qtbot.waitUntil(lambda here=here: bench.sent[-1:] == [here])
-            assert bench.remote.following
+            assert bench.remote.is_following
             bench.remote.stop()  # while it is still written
-            assert not bench.remote.following
+            assert not bench.remote.is_following
     assert len(bench.sent) == 2
     assert not [one for one in bench.notices if one.kind != "info"]

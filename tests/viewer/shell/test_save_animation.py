@@ -46,7 +46,7 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
     window.registry["view.maximise"].trigger()  # the others are not drawn meanwhile
     cursor.choose_reach(steps[2], steps[0])
     dialog = opened(viewer, qtbot)
-    assert dialog.reach() == (steps[0], steps[2])
+    assert dialog.chosen_reach() == (steps[0], steps[2])
     assert dialog.forecast.text().startswith("3 recorded steps from ")
     front = window.docks.front_panel()
     assert [name for name, box in dialog.panels.items() if box.isChecked()] == [front]

@@ -39,7 +39,7 @@ from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.layer_strip.gate_chip import GateChip
 from dgn_viewer.plots.spoken_charts import SpokenCharts
 from dgn_viewer.shell.recent_files import RecentFiles
-from dgn_viewer.style.stylesheet import plain_tip, tip
+from dgn_viewer.style.stylesheet import plain_tip, wrapping_tip
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import PlainLabel, plain_label
 from dgn_viewer.window import Window
@@ -163,7 +163,7 @@ def test_labels_tips_and_notices_escape_what_hides(qtbot: QtBot) -> None:
     notice = Notice("refused", HOSTILE, HOSTILE, (NoticeButton(HOSTILE, lambda: None),))
     assert not hidden(notice.text + notice.offers[0].text)
     assert hidden(notice.details) <= LINES
-    for said in (tip(HOSTILE), plain_tip(f"<b>{HOSTILE}")):
+    for said in (wrapping_tip(HOSTILE), plain_tip(f"<b>{HOSTILE}")):
         assert said.startswith("<span>")
         assert "<img" not in said
         assert hidden(said) <= LINES
@@ -270,7 +270,9 @@ def test_nothing_in_the_window_takes_a_name_for_markup_or_hides_in_it(
     ):
         before = len(window.notices.entries)
         window.context.send(command)
-        window.notices.tell(Notice("failed", f"after {type(command).__name__} {HOSTILE}", HOSTILE))
+        window.notices.add_notice(
+            Notice("failed", f"after {type(command).__name__} {HOSTILE}", HOSTILE)
+        )
         qtbot.waitUntil(lambda before=before: len(window.notices.entries) > before)
     qtbot.waitUntil(lambda: window.inspector.page is not page)
     recent = window.findChild(RecentFiles)
@@ -279,4 +281,4 @@ def test_nothing_in_the_window_takes_a_name_for_markup_or_hides_in_it(
     qtbot.waitUntil(lambda: section.readings.count() > 0)
     assert check_everything(window) >= 10
     if recent is not None:
-        assert not hidden(recent.text(0))
+        assert not hidden(recent.menu_text(0))

@@ -54,9 +54,9 @@ def said(qtbot: QtBot, *happened: Event | Frame) -> dict[str, str]:
         else:
             state = state.after(one)
             bar.show_state(state)
-    bar.catch_up()
+    bar.write_now()
     names = ("device", "graphs", "regime", "speed", "eta", "phase", "step", "epoch")
-    return {name: bar.text(name) for name in names if bar.text(name)}
+    return {name: bar.field_text(name) for name in names if bar.field_text(name)}
 
 
 HAPPENED: dict[str, tuple[Event | Frame, ...]] = {
@@ -102,8 +102,8 @@ def test_no_rate_is_told_of_steps_that_are_not_taken(qtbot: QtBot) -> None:
         now[0] += seconds
         if frame is not None:
             bar.show_frame(frame)
-        bar.catch_up()
-        return bar.text("speed"), bar.text("eta")
+        bar.write_now()
+        return bar.field_text("speed"), bar.field_text("eta")
 
     state = RunState().after(READY).after(BEGUN)
     bar.show_state(state)
@@ -131,8 +131,8 @@ def test_why_there_are_no_graphs_stands_in_the_tip_as_long_as_the_run_does(qtbot
         for told in (DROPPED, replace(BEGUN, run=number + 1)):
             state = state.after(told)
             bar.show_state(state)
-            bar.catch_up()
-            assert (DROPPED.reason in bar.about()) == (told is DROPPED)
+            bar.write_now()
+            assert (DROPPED.reason in bar.tip_text()) == (told is DROPPED)
 
 
 def test_a_change_of_phase_is_said_at_once_and_a_new_step_a_moment_later(qtbot: QtBot) -> None:
@@ -140,17 +140,17 @@ def test_a_change_of_phase_is_said_at_once_and_a_new_step_a_moment_later(qtbot: 
     qtbot.addWidget(bar)
     state = RunState().after(READY).after(BEGUN)
     bar.show_state(state)
-    assert bar.text("phase") == "running"
+    assert bar.field_text("phase") == "running"
     bar.show_frame(FRAME)
-    assert bar.text("epoch") == ""
-    qtbot.waitUntil(lambda: bar.text("epoch") == "epoch 260.0")
+    assert bar.field_text("epoch") == ""
+    qtbot.waitUntil(lambda: bar.field_text("epoch") == "epoch 260.0")
     bar.show_state(state.after(Paused(1310)))
-    assert (bar.text("phase"), bar.text("step")) == ("paused", "step 1,310")
-    assert bar.text("nothing of that name") == ""
+    assert (bar.field_text("phase"), bar.field_text("step")) == ("paused", "step 1,310")
+    assert bar.field_text("nothing of that name") == ""
     bar.show_state(state.after(Paused(1310)).after(Working("Saving")))
-    assert bar.text("phase") == "paused"  # the same phase: in a moment
-    bar.catch_up()
-    assert bar.text("phase") == "Saving"
+    assert bar.field_text("phase") == "paused"  # the same phase: in a moment
+    bar.write_now()
+    assert bar.field_text("phase") == "Saving"
 
 
 def test_the_line_has_two_ends(qtbot: QtBot) -> None:
@@ -158,8 +158,8 @@ def test_the_line_has_two_ends(qtbot: QtBot) -> None:
     qtbot.addWidget(bar)
     bar.show_state(RunState().after(READY).after(BEGUN))
     bar.show_frame(FRAME)
-    bar.catch_up()
-    assert bar.ends() == (
+    bar.write_now()
+    assert bar.end_texts() == (
         "cpu · DL · 812 steps/s · ETA 62 s",
         "running · step 1,300 · epoch 260.0",
     )
@@ -186,12 +186,12 @@ def test_the_viewer_overhead_is_said_where_it_is_known_and_else_why_not(
     qtbot.addWidget(bar)
     bar.show_state(RunState().after(READY).after(BEGUN))
     bar.show_frame(replace(FRAME, watching=watching))
-    bar.catch_up()
-    assert bar.text("overhead") == f"viewer overhead {shown}"
-    assert all(part in bar.about() for part in in_tip)
+    bar.write_now()
+    assert bar.field_text("overhead") == f"viewer overhead {shown}"
+    assert all(part in bar.tip_text() for part in in_tip)
     bar.show_frame(FRAME)
-    bar.catch_up()
-    assert (bar.text("overhead"), bar.about()) == ("", "")
+    bar.write_now()
+    assert (bar.field_text("overhead"), bar.tip_text()) == ("", "")
 
 
 def test_frames_that_come_rarely_on_a_busy_machine_are_not_steps_that_are_missing(
@@ -208,8 +208,8 @@ def test_frames_that_come_rarely_on_a_busy_machine_are_not_steps_that_are_missin
             )
         )
         now += 5.0
-        bar.catch_up()
-        assert bar.text("speed") == said
+        bar.write_now()
+        assert bar.field_text("speed") == said
 
 
 def test_what_reads_data_can_be_cancelled_while_it_does(qtbot: QtBot) -> None:
@@ -250,13 +250,13 @@ def test_the_step_is_that_of_the_newest_score_and_is_written_when_a_panel_shows_
     qtbot.addWidget(bar)
     bar.show_state(RunState().after(READY).after(BEGUN))
     written = []
-    bar.was_written.connect(lambda: written.append(bar.text("step")))
+    bar.was_written.connect(lambda: written.append(bar.field_text("step")))
     bar.show_frame(FRAME)
-    bar.catch_up()
+    bar.write_now()
     steps.append(1327)
-    bar.keep_up(1300)  # a panel of an older reading: nothing is written for that
+    bar.ensure_step_shown(1300)  # a panel of an older reading: nothing is written for that
     assert written == ["step 1,300"]
-    bar.keep_up(1320)
+    bar.ensure_step_shown(1320)
     assert written == ["step 1,300", "step 1,327"]
 
 
@@ -295,7 +295,7 @@ def test_an_idle_window_repaints_nothing_and_a_running_one_is_not_laid_out_again
 
     def show(shown: Frame) -> None:
         bar.show_frame(shown)
-        bar.catch_up()
+        bar.write_now()
         settle()
 
     show(frame)
@@ -306,7 +306,7 @@ def test_an_idle_window_repaints_nothing_and_a_running_one_is_not_laid_out_again
     for step in range(1001, 1020):
         show(replace(frame, step=step, steps_per_second=800.0 + step % 7))
     qapp.removeEventFilter(seen)
-    assert bar.text("step") == "step 1,019"
+    assert bar.field_text("step") == "step 1,019"
     assert seen.count["painted"]
     assert not seen.count["laid out"]
     before = seen.count["laid out"]

@@ -54,7 +54,7 @@ def test_the_tour_is_shown_once_and_never_where_nobody_looks(
         viewer = Viewer(options)
         viewer.start()
         qtbot.waitUntil(lambda: viewer.window.history.step > 5)
-        found = viewer.window.guides.tour.place == 0
+        found = viewer.window.guides.tour.step_index == 0
         assert viewer.close(60.0)
         return found
 
@@ -83,13 +83,13 @@ def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
     assert host.drawn.choices == before | {"layer": host.drawn.choices["layer"]}
     assert callout.title.text() == "Overlap"
     callout.act.click()
-    qtbot.waitUntil(lambda: not window.time.cursor.why_not)
-    window.time.cursor.first()
+    qtbot.waitUntil(lambda: not window.time.cursor.reason_not_available)
+    window.time.cursor.go_to_first()
     callout.next.click()  # to a step that needs the run as it is now
     assert window.time.cursor.step is None
     assert callout.note.isVisible()
     assert "FR-II" in callout.title.text()
-    window.time.cursor.first()
+    window.time.cursor.go_to_first()
     callout.act.click()
     assert window.time.cursor.step is None
     qtbot.waitUntil(lambda: window.run_state.regime == "FR-II")
@@ -112,7 +112,7 @@ def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
     assert file.is_file()
     assert not window.files.recent.items
     callout.next.click()
-    assert tour.place == -1
+    assert tour.step_index == -1
     assert not callout.isVisible()
     assert window.inspector.page is None
     assert not file.exists()
@@ -129,10 +129,10 @@ def test_the_tour_can_be_left_at_any_step_and_started_again(
         window.close,
     ):
         tour.start()
-        assert tour.place == 0
-        tour.next()
+        assert tour.step_index == 0
+        tour.go_to_next_step()
         leave()
-        assert tour.place == -1
+        assert tour.step_index == -1
         assert not tour.callout.isVisible()
 
 
@@ -145,15 +145,15 @@ def test_the_callout_follows_its_target_and_stays_in_the_window(viewer: Viewer) 
         for _ in range(6):
             assert window.rect().contains(pointed(window.guides.tour)), (
                 size,
-                window.guides.tour.place,
+                window.guides.tour.step_index,
             )
-            window.guides.tour.next()
+            window.guides.tour.go_to_next_step()
         window.guides.tour.start()
     window.guides.tour.set_theme(DARK)
     window.docks.toggle_panel("gate_maps")  # what is closed cannot be pointed at
-    window.guides.tour.settle()
+    window.guides.tour.reposition_callout()
     assert window.rect().contains(pointed(window.guides.tour))
-    window.guides.tour.skip()
+    window.guides.tour.skip_tour()
 
 
 def any_regime(view: View) -> View:
@@ -193,7 +193,7 @@ def test_every_paper_has_a_step_and_every_step_can_be_done(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
     opened: list[str] = []
-    steps = acts([any_regime(make_view("soft"))], sent, opened, qtbot).steps()
+    steps = acts([any_regime(make_view("soft"))], sent, opened, qtbot).build_steps()
     for step in steps:
         step.act()
     text = " ".join(step.text for step in steps)
@@ -216,7 +216,7 @@ def test_the_accuracies_of_the_runs_so_far_stand_side_by_side(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
     seen = [replace(any_regime(make_view("soft")), series={})]
-    steps = acts(seen, sent, [], qtbot).steps()
+    steps = acts(seen, sent, [], qtbot).build_steps()
     assert steps[0].seen() == ""
     steps[0].act()
     waiting = steps[0].seen()
@@ -237,7 +237,7 @@ def test_a_run_that_no_card_has_begun_gives_no_card_its_accuracy(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
     seen = [replace(any_regime(make_view("soft")), series={})]
-    steps = acts(seen, sent, [], qtbot).steps()
+    steps = acts(seen, sent, [], qtbot).build_steps()
     playground = StartRun(replace(tour_run(), data=DataConfig(name="xor")))
     for place, reached in ((4, 0.4), (5, None)):
         steps[place].act()
@@ -261,7 +261,7 @@ def test_a_swap_by_hand_ends_what_is_counted_for_a_card(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
     seen = [replace(any_regime(make_view("soft")), series={})]
-    steps = acts(seen, sent, [], qtbot).steps()
+    steps = acts(seen, sent, [], qtbot).build_steps()
     steps[0].act()
     seen[0] = with_accuracy(begun(seen[0], sent[-1]), 0.97)
     assert "97.0 % so far" in steps[0].seen()

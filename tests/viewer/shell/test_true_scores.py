@@ -99,10 +99,10 @@ def test_a_second_pause_has_the_scores_of_a_run_that_pauses_there_for_the_first_
     total, count = (late - early for early, late in zip(since, gathered[90], strict=True))
     assert losses.values[-1] == pytest.approx(total / count)
     status = scored.run_views.status
-    status.catch_up()
-    shown = tuple(status.text(name) for name in ("phase", "step", "epoch"))
+    status.write_now()
+    shown = tuple(status.field_text(name) for name in ("phase", "step", "epoch"))
     assert shown == ("paused", "step 90", "epoch 2.0")
-    scored.pages.compare()
+    scored.pages.open_differences()
     page = scored.inspector.page
     assert isinstance(page, ComparePage)
     assert page.origin.chosen_step() is None
@@ -127,9 +127,9 @@ def test_after_an_undo_while_paused_the_scores_say_that_they_are_of_before(
     assert facts(scored)["train loss"].endswith(", before undo")
     assert f"{second[3:]}, before undo" in footer(scored)
     qtbot.waitUntil(lambda: "before" not in footer(scored, "overlap"))  # it is read again
-    scored.run_views.status.catch_up()
-    assert scored.run_views.status.text("regime") == "DL"
-    assert scored.run_views.status.text("speed") == ""
+    scored.run_views.status.write_now()
+    assert scored.run_views.status.field_text("regime") == "DL"
+    assert scored.run_views.status.field_text("speed") == ""
     third = train(scored, qtbot, 3)
     assert facts(scored)["test"].endswith(third)
 
@@ -159,9 +159,9 @@ def test_a_reset_and_a_new_run_on_other_data_begin_without_scores(
     qtbot.waitUntil(lambda: scored.run_state.run is not begun)
     assert facts(scored) == {}
     assert scored.history.view({}).marks == ()
-    scored.run_views.status.catch_up()
-    assert scored.run_views.status.text("step") == "step 0"
-    assert scored.run_views.status.text("epoch") in ("", "epoch 0.0")
+    scored.run_views.status.write_now()
+    assert scored.run_views.status.field_text("step") == "step 0"
+    assert scored.run_views.status.field_text("epoch") in ("", "epoch 0.0")
     train(scored, qtbot)
     facts(scored)
     assert curves.charts.items[
@@ -182,10 +182,12 @@ def test_a_refused_drop_changes_no_number(scored: Window, qtbot: QtBot, tmp_path
     bad.write_bytes(b"nothing" * 99)
     before, line = facts(scored), footer(scored)
     scored.context.send(OpenFile(str(bad), "gates"))
-    qtbot.waitUntil(lambda: any("broken" in notice.text for notice in scored.notices.recent))
+    qtbot.waitUntil(
+        lambda: any("broken" in notice.text for notice in scored.notices.recent_notices)
+    )
     scored.context.send(TakeGates(99))  # of a file that is not there
-    told = len(scored.notices.recent)
-    qtbot.waitUntil(lambda: len(scored.notices.recent) > told)
+    told = len(scored.notices.recent_notices)
+    qtbot.waitUntil(lambda: len(scored.notices.recent_notices) > told)
     assert facts(scored) == before
     assert footer(scored) == line
     assert scored.history.view({}).outdated == {}
@@ -207,9 +209,9 @@ def test_a_recorded_run_shows_its_own_scores_and_nothing_of_the_run_before(
     window.context.send(ShowRun(str(folder)))
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     assert facts(window) == own
-    window.run_views.status.catch_up()
-    assert window.run_views.status.text("speed") == ""
-    assert window.run_views.status.text("step") == at[3:]
+    window.run_views.status.write_now()
+    assert window.run_views.status.field_text("speed") == ""
+    assert window.run_views.status.field_text("step") == at[3:]
 
 
 def test_a_panel_that_was_closed_says_when_it_was_not_measured_also_in_the_recorded_run(

@@ -53,7 +53,7 @@ def test_what_a_drop_did_is_undone_by_ctrl_z_and_redone(
     qtbot.waitUntil(lambda: window.run_state.redo == change)
     assert window.run_state.regime == "DL"
     assert entries(viewer) == [("Undo", False), (f"Redo {change}", True)]
-    assert window.notices.recent[-1].text.startswith(f"Undo {change}")
+    assert window.notices.recent_notices[-1].text.startswith(f"Undo {change}")
     assert [mark.label for mark in window.history.view({}).marks][-1] == "undo"
     QTest.keyClick(window, Qt.Key.Key_Y, CONTROL)
     qtbot.waitUntil(lambda: window.run_state.undo == change)
@@ -103,7 +103,7 @@ def test_a_run_that_diverged_by_a_dial_goes_back_with_it_and_once_more(
         qtbot.waitUntil(lambda: window.run_state.back_to is not None)
         step, back = window.run_state.diverged, window.run_state.back_to
         assert step is not None
-        entry = window.notices.shown()
+        entry = window.notices.notice_on_show()
         assert entry is not None
         assert f"step {step:,}" in entry.notice.text
         qtbot.waitUntil(lambda: opacities() == {DIMMED})
@@ -122,7 +122,7 @@ ALT = Qt.KeyboardModifier.AltModifier
 
 
 def said(viewer: Viewer) -> str:
-    entry = viewer.window.notices.shown()
+    entry = viewer.window.notices.notice_on_show()
     return entry.notice.text if entry is not None else ""
 
 
@@ -140,7 +140,7 @@ def test_every_event_is_reached_by_keyboard_and_said(viewer: Viewer, qtbot: QtBo
         )
     marks = window.history.view({}).marks
     qtbot.waitUntil(lambda: view.charts.shown_keys() != ())
-    listed = len(window.notices.recent)
+    listed = len(window.notices.recent_notices)
     for number, mark in enumerate(marks, start=1):
         QTest.keyClick(window, Qt.Key.Key_PageDown, ALT)
         assert f"Event {number} of 3, step {int(mark.x):,}" in said(viewer)
@@ -152,7 +152,9 @@ def test_every_event_is_reached_by_keyboard_and_said(viewer: Viewer, qtbot: QtBo
     assert "This is the last one." in said(viewer)
     QTest.keyClick(window, Qt.Key.Key_PageUp, ALT)
     assert "Event 2 of 3" in said(viewer)
-    assert len(window.notices.recent) == listed, "what is only said again is not listed again"
+    assert len(window.notices.recent_notices) == listed, (
+        "what is only said again is not listed again"
+    )
     QTest.keyClick(window, Qt.Key.Key_End, ALT)
     assert view.charts.items[view.charts.shown_keys()[0]].following
     QTest.keyClick(window, Qt.Key.Key_PageUp, ALT)

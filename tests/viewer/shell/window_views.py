@@ -34,14 +34,14 @@ def pages(window: Window) -> Iterator[View]:
     first = next(one for one in window.registry if one.startswith("experiment."))
     shown: dict[str, Callable[[], object]] = {
         "runs": inspector.show_runs,
-        "examples": window.pages.examples,
-        "compare": window.pages.compare,
-        "changes": window.pages.changes,
-        "settings": window.pages.settings,
-        "program": window.pages.program,
+        "examples": window.pages.open_examples,
+        "compare": window.pages.open_differences,
+        "changes": window.pages.open_changes,
+        "settings": window.pages.open_settings,
+        "program": window.pages.open_program_page,
         "experiment": window.registry[first].trigger,
     }
-    shown["about"] = partial(window.pages.about, "spectrum")
+    shown["about"] = partial(window.pages.open_about_panel, "spectrum")
     for name, show in shown.items():
         yield f"page {name}", partial(_opened, show, window.columns.page)
 
@@ -49,7 +49,7 @@ def pages(window: Window) -> Iterator[View]:
 def explanations(window: Window) -> Iterator[View]:
     """'What am I seeing?' of every panel."""
     for name in window.docks.hosts:
-        show = partial(window.pages.about, name)
+        show = partial(window.pages.open_about_panel, name)
         yield f"page about {name}", partial(_opened, show, window.columns.page)
 
 
@@ -71,8 +71,8 @@ def windows(window: Window) -> Iterator[View]:
 def tours(window: Window) -> Iterator[View]:
     """Every card of both tours."""
     for name, steps in (
-        ("tour", window.guides.acts.steps()),
-        ("papers", window.guides.claims.steps()),
+        ("tour", window.guides.acts.build_steps()),
+        ("papers", window.guides.claims.build_steps()),
     ):
         for place in range(len(steps)):
             yield (
@@ -86,9 +86,9 @@ def tours(window: Window) -> Iterator[View]:
 def leave(window: Window) -> None:
     """Close whatever a view has opened."""
     window.inspector.close_page()
-    window.guides.tour.skip()
-    window.action_views.palette.leave()
-    window.notice_views.list.leave()
+    window.guides.tour.skip_tour()
+    window.action_views.palette.hide_and_refocus()
+    window.notice_views.list.hide_and_refocus()
     window.action_views.sheet.hide()
     window.experiments.results.hide()
     window.guides.help.close()
@@ -109,7 +109,7 @@ def _maximise(window: Window, name: str) -> None:
 def _card(window: Window, steps: tuple[TourStep, ...], place: int) -> QWidget:
     window.guides.tour.start(steps)
     for _ in range(place):
-        window.guides.tour.next()
+        window.guides.tour.go_to_next_step()
     return window.guides.tour.callout
 
 

@@ -30,10 +30,10 @@ from dgn_viewer.inspector.pages.origin_field import OriginField
 from dgn_viewer.shell.statusbar import ChangingLabel
 from dgn_viewer.style import appearance, stylesheet
 from dgn_viewer.style.chosen_numbers import choose_numbers
-from dgn_viewer.style.stylesheet import plain_tip, tip
+from dgn_viewer.style.stylesheet import plain_tip, wrapping_tip
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.form_fields import ListField, PickBox
-from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button
+from dgn_viewer.widgets.layouts import PlainLabel, make_column, plain_label, push_button
 from dgn_viewer.widgets.number_field import NumberField
 from tests.viewer.seen_charts import colours_in
 
@@ -43,17 +43,17 @@ ICONS = sorted(p.name.removesuffix(".svg") for p in stylesheet._ICONS.iterdir())
 
 @pytest.mark.parametrize("theme", THEMES, ids=lambda t: t.name)
 def test_every_text_is_readable_on_its_ground(theme: Theme) -> None:
-    poor = [pair for pair in stylesheet.text_pairs(theme) if stylesheet.contrast(*pair) < 4.5]
+    poor = [pair for pair in stylesheet.text_pairs(theme) if stylesheet.contrast_ratio(*pair) < 4.5]
     assert not poor
 
 
 def test_contrast_is_that_of_black_on_white() -> None:
-    assert stylesheet.contrast("#000000", "#FFFFFF") == pytest.approx(21.0)
-    assert stylesheet.contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
+    assert stylesheet.contrast_ratio("#000000", "#FFFFFF") == pytest.approx(21.0)
+    assert stylesheet.contrast_ratio("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
 
 
 def test_the_style_sheet_has_no_open_token_and_only_files_that_exist() -> None:
-    sheet = stylesheet.stylesheet()
+    sheet = stylesheet.application_stylesheet()
     assert "@" not in sheet
     paths = re.findall(r'url\("([^"]+)"\)', sheet)
     assert paths
@@ -64,14 +64,16 @@ def test_the_style_sheet_has_no_open_token_and_only_files_that_exist() -> None:
 @pytest.mark.parametrize("name", ICONS)
 def test_an_icon_is_drawn_in_the_colour_of_the_theme(qapp, name: str) -> None:
     for theme in THEMES:
-        colours = colours_in(stylesheet.icon(name, theme, 96).pixmap(QSize(96, 96)).toImage())
+        colours = colours_in(
+            stylesheet.themed_icon(name, theme, 96).pixmap(QSize(96, 96)).toImage()
+        )
         assert colours, "nothing was drawn"
         if "currentColor" in (stylesheet._ICONS / f"{name}.svg").read_text():
             assert theme.text in colours
 
 
 def test_an_icon_is_rendered_for_dense_screens(qapp) -> None:
-    pixmap = stylesheet.icon("run", LIGHT, 16).pixmap(QSize(16, 16), 2.0)
+    pixmap = stylesheet.themed_icon("run", LIGHT, 16).pixmap(QSize(16, 16), 2.0)
     assert pixmap.size() == QSize(32, 32)
 
 
@@ -79,7 +81,7 @@ def test_an_icon_is_rendered_for_dense_screens(qapp) -> None:
 def test_the_text_of_a_check_box_has_as_much_room_with_the_focus(qtbot, checked: bool) -> None:
     box = QCheckBox("with A")
     qtbot.addWidget(box)
-    box.setStyleSheet(stylesheet.stylesheet())
+    box.setStyleSheet(stylesheet.application_stylesheet())
     box.setChecked(checked)
     box.resize(box.sizeHint())
     rooms = []
@@ -102,18 +104,18 @@ def test_another_theme_recolours_what_is_shown_and_what_is_hidden_but_moves_noth
     button.setProperty("role", "primary")
     bar.addWidget(QPushButton("Details"))
     bar.addWidget(said)
-    column(button, bar, into=window)
-    column(later, into=hidden)
+    make_column(button, bar, into=window)
+    make_column(later, into=hidden)
     before = qapp.palette()
     try:
-        appearance.apply(qapp, LIGHT)
+        appearance.style_application(qapp, LIGHT)
         window.show()
         hidden.show()
         hidden.hide()
         places = [part.geometry() for part in window.findChildren(QWidget)]
         events = _EventKinds()
         button.installEventFilter(events)
-        appearance.apply(qapp, DARK)
+        appearance.style_application(qapp, DARK)
         assert colours_in(button) >= {DARK.accent, stylesheet.on_accent(DARK)}
         assert colours_in(later) >= {DARK.panel, DARK.text}
         assert said.palette().windowText().color().name().upper() == DARK.muted
@@ -161,7 +163,7 @@ def test_the_text_of_every_kind_of_field_begins_at_the_same_x(
     qapp: QApplication, qtbot: QtBot
 ) -> None:
     before = qapp.styleSheet()
-    appearance.apply(qapp, LIGHT)
+    appearance.style_application(qapp, LIGHT)
     try:
         window = QWidget()
         qtbot.addWidget(window)
@@ -175,7 +177,7 @@ def test_the_text_of_every_kind_of_field_begins_at_the_same_x(
         origin.setEditText(TEXT)
         number.lineEdit().setText(TEXT)
         fields = (line, listed, origin, number, PickBox([("", TEXT)]))
-        column(*fields, into=window)
+        make_column(*fields, into=window)
         window.resize(300, 300)
         window.show()
         assert len({begins_at(field) for field in fields}) == 1, [begins_at(f) for f in fields]
@@ -223,15 +225,15 @@ def test_several_objects_are_watched_until_it_is_stopped(qtbot: QtBot) -> None:
     owner, first, second = QObject(), QObject(), QObject()
     seen: list[QEvent.Type] = []
     watching = EventFilter(owner, {QEvent.Type.Show: lambda event: seen.append(event.type())})
-    watching.watch(first, second)
+    watching.watch_objects(first, second)
     _send(first, QEvent.Type.Show)
     _send(second, QEvent.Type.Show)
     assert len(seen) == 2
     shiboken6.delete(second)
-    watching.stop()
+    watching.stop_watching()
     _send(first, QEvent.Type.Show)
     assert len(seen) == 2
-    watching.watch(first)
+    watching.watch_objects(first)
     _send(first, QEvent.Type.Show)
     assert len(seen) == 3
 
@@ -265,15 +267,15 @@ def test_every_text_has_the_numbers_that_are_chosen(qapp: QApplication, qtbot: Q
         plain_label(NUMBERED, selectable=True),
     )
     changing.setText(NUMBERED)
-    column(plain, wrapped, elided, changing, copied, into=window)
+    make_column(plain, wrapped, elided, changing, copied, into=window)
 
     def shown() -> set[str]:
-        return {plain.text(), QLabel.text(wrapped), elided.shown(1000), changing.text()}
+        return {plain.text(), QLabel.text(wrapped), elided.elided_text(1000), changing.text()}
 
     assert shown() == {NUMBERED}
     choose_numbers(qapp, NUMBERS[1])  # what is shown is written anew
     assert shown() == {plain_tip(NUMBERED), push_button(NUMBERED, lambda: None).text()} == {SPACED}
-    assert SPACED in tip(NUMBERED)
+    assert SPACED in wrapping_tip(NUMBERED)
     assert QLabel.text(copied) == NUMBERED  # it would be copied so
     plain.setText(f"{NUMBERED} and 9,999")
     assert plain.text() == f"{SPACED} and 9\N{NARROW NO-BREAK SPACE}999"

@@ -70,15 +70,15 @@ def desk(request: pytest.FixtureRequest, qapp: object, qtbot: QtBot) -> Iterator
 
 
 def test_a_run_that_is_not_recorded_is_looked_back_at_in_memory(desk: Desk) -> None:
-    assert "There is no history yet" in desk.cursor.why_not
+    assert "There is no history yet" in desk.cursor.reason_not_available
     for step in (0, 10, 20, 50):
         desk.see(step)
-    assert not desk.cursor.why_not
+    assert not desk.cursor.reason_not_available
     assert desk.cursor.steps == (0, 10, 20, 50)
     assert desk.back_to(27) == 20.0
     assert desk.history.view({}).step == 20
-    assert " 4 steps " in desk.cursor.keeper.words
-    assert " 64 MiB" in desk.cursor.keeper.words
+    assert " 4 steps " in desk.cursor.keeper.memory_text
+    assert " 64 MiB" in desk.cursor.keeper.memory_text
     assert all(seconds >= 0.0 for seconds in desk.charged)
 
 
@@ -87,10 +87,10 @@ def test_another_run_forgets_them_and_a_recorded_one_is_read_from_its_folder(
 ) -> None:
     desk.see(10)
     desk.tell(started())
-    assert "There is no history yet" in desk.cursor.why_not
+    assert "There is no history yet" in desk.cursor.reason_not_available
     record(tmp_path, 0, 30)
     desk.tell(FramesRecorded(str(tmp_path)))
-    assert desk.cursor.keeper.words == ""
+    assert desk.cursor.keeper.memory_text == ""
     desk.history.on_frame(frame(50))
     desk.cursor.keeper.on_frame(frame(50))
     assert desk.back_to(40) == 30.0
@@ -125,5 +125,5 @@ def test_what_thins_out_is_said_once_and_stands_at_the_bar(desk: Desk, qtbot: Qt
         desk.see(step)
     assert held.left_out > 0
     assert len(desk.said) == 1
-    bar.renew()
+    bar.refresh_bar()
     assert f" {held.left_out} " in bar.label.toolTip()

@@ -23,7 +23,7 @@ from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.views.frame_source import FrameSource
 from dgn_engine.views.history import History
 from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_step
-from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest, _moved
+from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest, _shift_step
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
 from dgn_viewer.timeline.time_bar import TimeBar
@@ -88,20 +88,20 @@ def test_it_goes_to_the_recorded_step_before_and_from_one_to_the_next(
     desk.cursor.go_to(27)
     arrives(20)
     assert (desk.seen, desk.cursor.steps) == (20.0, STEPS)
-    desk.cursor.move(1)
+    desk.cursor.move_by(1)
     arrives(40)
     for _ in range(2):
-        desk.cursor.move(-1)  # the second while the first is being read
+        desk.cursor.move_by(-1)  # the second while the first is being read
     arrives(10)
-    desk.cursor.first()
+    desk.cursor.go_to_first()
     arrives(0)
     assert desk.seen == 0.0
 
 
 def test_beyond_the_last_recorded_step_is_live(desk: Desk, arrives: Goes) -> None:
-    desk.cursor.move(-1)
+    desk.cursor.move_by(-1)
     arrives(40)
-    desk.cursor.move(1)
+    desk.cursor.move_by(1)
     arrives(None)
     assert desk.seen == 50.0
     desk.cursor.go_to(30)
@@ -120,7 +120,7 @@ def test_training_goes_on_below_what_is_looked_back_at(desk: Desk, arrives: Goes
     assert desk.seen == 10.0
     assert desk.history.revision("gates") == before
     assert desk.history.state.step == 60
-    desk.cursor.live()
+    desk.cursor.go_live()
     assert desk.seen == 60.0
 
 
@@ -152,10 +152,10 @@ def test_it_plays_to_the_end_and_is_live_again(desk: Desk, arrives: Goes) -> Non
     shown: list[int | None] = []
     desk.cursor.changed.connect(lambda: shown.append(desk.cursor.step))
     desk.cursor.player.set_speed(1000)
-    desk.cursor.player.play()
-    assert desk.cursor.player.playing
+    desk.cursor.player.toggle_playing()
+    assert desk.cursor.player.is_playing
     arrives(None)
-    assert not desk.cursor.player.playing
+    assert not desk.cursor.player.is_playing
     assert 0 in shown
 
 
@@ -164,8 +164,12 @@ def test_without_recorded_frames_it_says_why(desk: Desk, tmp_path: Path, arrives
     desk.history.on_event(started())
     desk.cursor.on_event(started(), desk.history.state)
     assert desk.cursor.reach is None
-    assert "There is no history yet" in desk.cursor.why_not
-    for act in (desk.cursor.first, desk.cursor.player.play, lambda: desk.cursor.go_to(3)):
+    assert "There is no history yet" in desk.cursor.reason_not_available
+    for act in (
+        desk.cursor.go_to_first,
+        desk.cursor.player.toggle_playing,
+        lambda: desk.cursor.go_to(3),
+    ):
         act()
     assert desk.cursor.step is None
     desk.history.on_frame(frame(50))
@@ -195,7 +199,7 @@ def test_what_comes_late_of_an_earlier_run_is_not_shown(desk: Desk, arrives: Goe
     desk.cursor.go_to(10)
     arrives(10)
     desk.cursor.on_event(started(), desk.history.state)
-    desk.cursor._found(found[-1])
+    desk.cursor._on_found(found[-1])
     assert (desk.cursor.steps, desk.cursor.step, desk.history.past) == ((), None, None)
 
 
@@ -214,7 +218,7 @@ def test_a_damaged_frame_is_told_in_every_panel(desk: Desk, tmp_path: Path, arri
     [(10, 0, 10), (15, 1, 20), (10, 1, 20), (15, -1, 10), (10, -1, 0), (0, -9, 0), (20, 9, 40)],
 )
 def test_moves_count_recorded_steps(step: int, by: int, found: int) -> None:
-    assert _moved(STEPS, step, by) == found
+    assert _shift_step(STEPS, step, by) == found
 
 
 # the bar
@@ -231,7 +235,7 @@ def test_the_bar_is_dragged_typed_at_and_says_where_one_is(
     window.show()
     slider = bar.slider
     assert (bar.label.text(), bar.live.isHidden()) == ("live", True)
-    place = QPoint(round(slider.place(24)), 10)
+    place = QPoint(round(slider.x_of_step(24)), 10)
     QTest.mouseClick(slider, Qt.MouseButton.LeftButton, pos=place)
     arrives(20)
     assert bar.label.text() == "looking back · step 20 of 50"
@@ -249,8 +253,8 @@ def test_the_slider_names_the_events_below_the_pointer(qtbot: QtBot) -> None:
     qtbot.addWidget(slider)
     slider.resize(516, 20)
     slider.show_time(None, 1000, STEPS, [Mark(400.0, "FL", sentence="DL → FL at step 400.")])
-    assert slider.words_at(slider.place(400)) == "Step 400\n400: DL → FL at step 400."
-    assert slider.words_at(slider.place(700)) == "Step 700"
+    assert slider.tip_text_at(slider.x_of_step(400)) == "Step 400\n400: DL → FL at step 400."
+    assert slider.tip_text_at(slider.x_of_step(700)) == "Step 700"
     assert [slider.step_at(x) for x in (-50.0, 8.0, 258.0, 900.0)] == [0, 0, 500, 1000]
 
 
@@ -263,7 +267,7 @@ def test_a_drag_with_shift_chooses_steps_and_a_click_with_it_none(desk: Desk, qt
     slider.show_time(None, 50, STEPS, ())
     slider.show()
     shift, left = Qt.KeyboardModifier.ShiftModifier, Qt.MouseButton.LeftButton
-    places = [QPoint(round(slider.place(step)), 10) for step in (40, 10)]
+    places = [QPoint(round(slider.x_of_step(step)), 10) for step in (40, 10)]
     QTest.mousePress(slider, left, shift, places[0])
     QTest.mouseMove(slider, places[1])
     drag = QMouseEvent(
@@ -277,7 +281,7 @@ def test_a_drag_with_shift_chooses_steps_and_a_click_with_it_none(desk: Desk, qt
     slider.mouseMoveEvent(drag)
     QTest.mouseRelease(slider, left, shift, places[1])
     assert desk.cursor.reach == (10, 40)
-    assert "Selected: steps 10 to 40" in slider.words_at(300.0)
+    assert "Selected: steps 10 to 40" in slider.tip_text_at(300.0)
     assert desk.cursor.step is None
     QTest.mouseClick(slider, left, shift, places[0])
     assert desk.cursor.reach is None
@@ -297,7 +301,7 @@ def test_while_a_picture_has_to_wait_the_newest_step_is_read_and_the_others_are_
     assert desk.cursor.step == 10
     assert desk.drawn == 1, "only what was asked for last, once the drag rested"
     desk.cursor.go_to(22)
-    desk.cursor.live()
+    desk.cursor.go_live()
     qtbot.wait(80)  # longer than a drag rests
     assert (desk.cursor.step, desk.history.past, desk.drawn) == (None, None, 2)
     desk.cursor.close()
@@ -312,10 +316,10 @@ def test_actions_hear_of_looking_back_and_not_of_every_step(desk: Desk, arrives:
         desk.cursor.go_to(step)
     arrives(40)
     assert heard == [12]
-    desk.cursor.live()
-    desk.cursor.live()
+    desk.cursor.go_live()
+    desk.cursor.go_live()
     assert heard == [12, None]
-    desk.cursor.player.play()
+    desk.cursor.player.toggle_playing()
     desk.cursor.player.stop()
     assert len(heard) > 2, "that it plays is shown"
 
@@ -339,7 +343,7 @@ def test_a_computer_that_sleeps_during_a_look_sees_new_steps_soon_after(qtbot: Q
     for after, seen in ((0.0, 0), (1.0, 1), (1.0, 1), (5.0, 2)):
         now[0] += after
         with qtbot.waitSignal(reader.found, timeout=60_000):
-            reader.ask(request)
+            reader.submit_request(request)
         assert looks[0] == seen
     reader.close()
 
@@ -359,7 +363,7 @@ def test_steps_of_an_unrecorded_run_are_shown_as_b(
     cursor.on_event(ComparedFrames("this run", "", run, (), 5), RunState())
     qtbot.waitUntil(lambda: cursor.steps == (2, 5, 9))
     assert (cursor.step, cursor.name, cursor.has_network) == (5, "this run", False)
-    cursor.move(1)
+    cursor.move_by(1)
     qtbot.waitUntil(lambda: cursor.step == 9)
     cursor.close()
 

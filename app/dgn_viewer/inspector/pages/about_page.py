@@ -14,7 +14,7 @@ from dgn_engine.scene.theme import Theme
 from dgn_engine.scene.typeset import label_html
 from dgn_viewer.inspector.formula import FormulaView
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.widgets.layouts import column, plain_label, push_button
+from dgn_viewer.widgets.layouts import make_column, plain_label, push_button
 
 _NOT_NOW = "Not possible in the current view, or already set"
 
@@ -59,7 +59,7 @@ class AboutPage(QWidget):
             parts.append(plain_label("What to try next", "heading"))
         for trial, button in self.trials:
             parts += [button, _make_text_label(trial.watch, "small")]
-        column(*parts, 1, into=self, margins=(16, 4, 16, 16), spacing=12)
+        make_column(*parts, 1, into=self, margins=(16, 4, 16, 16), spacing=12)
         self.set_theme(theme)
         self.refresh_trials()
 

@@ -12,8 +12,8 @@ from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import ChangesListed, ListedChange, UndoMany, UndoSetting
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
-from dgn_viewer.style.stylesheet import tip
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.style.stylesheet import wrapping_tip
+from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
 
 _NONE = "No changes yet. Changes of regime, gate order, weights and settings will appear here."
 _PLACE = Qt.ItemDataRole.UserRole
@@ -51,11 +51,11 @@ class ChangesPage(QFrame):
         )
         self._listed: ChangesListed | None = None
         self._diverged = False
-        column(
+        make_column(
             self.nothing,
             (self.list, 1),
-            row(self.back, 1),
-            row(self.only, 1),
+            make_row(self.back, 1),
+            make_row(self.only, 1),
             self.about,
             into=self,
             margins=(16, 8, 16, 12),
@@ -93,7 +93,7 @@ class ChangesPage(QFrame):
         item = QListWidgetItem(text if place > 0 else f"{text} (undone)")
         item.setData(_PLACE, place)
         item.setData(_STEP, one.step)
-        item.setToolTip(tip(item.text()))
+        item.setToolTip(wrapping_tip(item.text()))
         if place < 0:
             font = item.font()
             font.setItalic(True)

@@ -30,7 +30,7 @@ from dgn_viewer.inspector.pages.origin_field import OriginField, origin_in_words
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.widgets.form_fields import ListField, PickBox
 from dgn_viewer.widgets.form_section import Section
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
 from dgn_viewer.widgets.message_line import MessageLine
 
 RENEW = 500  # milliseconds between two updates of the numbers while the page is visible
@@ -106,7 +106,7 @@ class ComparePage(QFrame):
         self.state = state
         match event:
             case Refused(what=what, reason=reason) if what == StartBranch.title:
-                self.message.refuse(reason)
+                self.message.show_refusal(reason)
             case BranchStatus():
                 self.message.end_refusal()
                 if event.phase == "starting":
@@ -152,7 +152,7 @@ class ComparePage(QFrame):
         try:
             changes = self._read_changes()
         except UserError as refusal:
-            self.message.refuse(str(refusal))
+            self.message.show_refusal(str(refusal))
             return
         self.message.end_refusal()
         self._send(StartBranch(changes, self._chosen_step(), self.pace.value() == "full"))
@@ -222,38 +222,38 @@ class ComparePage(QFrame):
         catalogue = self.state.catalogue
         if catalogue is not None and self.regime.count() == 1:
             regimes = catalogue.regimes
-            self.regime.offer(
+            self.regime.set_entries(
                 [("", "unchanged"), *((entry.id, entry.title) for entry in regimes)],
                 ["", *(entry.group for entry in regimes)],
             )
 
     def _lay_out(self) -> None:
         form = Section("New branch")
-        form.add("from", self.origin, "Now, or any earlier step of the run")
-        form.add("", self.origin_words)
-        form.add("regime", self.regime)
-        form.add("gate layers", self.order, "Gate layer of each value layer, counted from 1")
-        form.add("value input", self.value_input)
-        form.add("learning rate", self.rate)
-        form.add(
+        form.add_field("from", self.origin, "Now, or any earlier step of the run")
+        form.add_field("", self.origin_words)
+        form.add_field("regime", self.regime)
+        form.add_field("gate layers", self.order, "Gate layer of each value layer, counted from 1")
+        form.add_field("value input", self.value_input)
+        form.add_field("learning rate", self.rate)
+        form.add_field(
             "seed",
             self.seed,
             "Seed of the batch order and all other random draws from then on; "
             "the probe examples stay the same",
         )
-        form.add(
+        form.add_field(
             "pace",
             self.pace,
             "Steps per second of the branch: at most the run's setting, or as many as possible",
         )
         self.origin.moved.connect(self._show_step)
-        buttons = row(self.start, self.stop, 1, spacing=8)
+        buttons = make_row(self.start, self.stop, 1, spacing=8)
         # One per row, to fit the narrowest column.
         copy, compare, step = (
-            row(button, 1) for button in (self.copy, self.compare, self.compare_step)
+            make_row(button, 1) for button in (self.copy, self.compare, self.compare_step)
         )
         table = Section("Differences")
-        column(
+        make_column(
             form, self.message, buttons, self.status, self.sharing, copy, compare, step, table,
             self.nothing, self.sides, self.table, 1, into=self, margins=(16, 8, 16, 12), spacing=8,
         )  # fmt: skip
@@ -271,7 +271,7 @@ class ComparePage(QFrame):
             refused = False
         except UserError as refusal:
             text, refused = str(refusal), state.has_run
-        self.origin_words.say(text, "refused" if refused else "muted")
+        self.origin_words.show_message(text, "refused" if refused else "muted")
         trains = branch is not None and branch.is_training
         self.start.setEnabled(state.has_run and not trains and not refused)
         if self.isVisible():

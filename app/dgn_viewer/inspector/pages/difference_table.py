@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTab
 
 from dgn_engine.scene.differences import Difference, Differences
 from dgn_engine.scene.theme import Theme
-from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.stylesheet import wrapping_tip
 
 _SETTINGS = "Settings"
 _COLUMNS = ("", "A", "B", "B − A")
@@ -125,7 +125,7 @@ class DifferenceTable(QTableWidget):
         name = f"{one.name}\n{one.where}" if with_step and one.where else one.name
         for column, text in enumerate((name, one.a, one.b, one.change)):
             item = QTableWidgetItem(text)
-            item.setToolTip(tip(about))
+            item.setToolTip(wrapping_tip(about))
             if column:
                 right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
                 item.setTextAlignment(right)

@@ -37,7 +37,7 @@ from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.example_grid import ExampleGrid
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
 
 AT_ONCE = 30  # examples per page of the grid
 _MOST_CLASSES = 24  # maximum number of classes with a button each
@@ -203,7 +203,7 @@ class ExamplesPage(QFrame):
         self.setEnabled(ready)
         for index, button in enumerate(self.classes.values()):
             button.setChecked(str(index) in choice.classes)
-        self.grid.choose(frozenset(self._probe_rows()))
+        self.grid.outline_rows(frozenset(self._probe_rows()))
         last = min(self._first + AT_ONCE, self._total)
         self.place.setText(f"{self._first + 1:,} to {last:,} of {self._total:,}")
         self.before.setEnabled(self._first > 0)
@@ -277,18 +277,18 @@ class ExamplesPage(QFrame):
         grid = QGridLayout(self._class_place)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(4)
-        column(into=self._canvas_place)
-        column(
+        make_column(into=self._canvas_place)
+        make_column(
             self.words,
-            row(balanced, misclassified, 1, spacing=8),
+            make_row(balanced, misclassified, 1, spacing=8),
             plain_label("By class", "title"),
             self._class_place,
             plain_label("Draw an example", "title"),
             self.why,
             self._canvas_place,
-            row(self.clear, 1),
+            make_row(self.clear, 1),
             plain_label("One by one", "title"),
-            row(self.of_class, 1, self.before, self.place, self.after, spacing=4),
+            make_row(self.of_class, 1, self.before, self.place, self.after, spacing=4),
             self.grid,
             1,
             into=self,

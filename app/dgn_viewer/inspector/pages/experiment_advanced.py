@@ -14,7 +14,7 @@ from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import column
+from dgn_viewer.widgets.layouts import make_column
 
 _MANY = 10**9
 _EXECUTORS = (
@@ -41,7 +41,7 @@ class ExperimentAdvanced(Collapsible):
         self.devices.setPlaceholderText("all GPUs")
         self.devices.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
         page = QWidget()
-        column(self._make_rows(entry), into=page)
+        make_column(self._make_rows(entry), into=page)
         super().__init__("Advanced", page)
         self.button.toggled.connect(self._show_changed)
 
@@ -61,22 +61,26 @@ class ExperimentAdvanced(Collapsible):
 
     def _make_rows(self, entry: ExperimentEntry) -> Section:
         rows = Section()
-        rows.add(
+        rows.add_field(
             "learning rates",
             self.steps,
             "Rates to try with SGD; the best one counts. Example: 0.1 0.01",
         )
-        rows.add(
+        rows.add_field(
             "augmentation",
             self.augmentation,
             "Shift, flip and cut out training images at random in each epoch",
         )
-        rows.add("first seed", self.seed_start, "Seeds count up from here")
-        rows.add("training examples", self.train_limit, "Maximum number, balanced over classes")
-        rows.add("test examples", self.test_limit, "Maximum number, balanced over classes")
-        rows.add("device", self.device)
-        rows.add("execution", self.executor, "Packed: train dense networks together in one stack")
-        rows.add("processes on", self.devices, "Devices, such as cuda:0,cuda:1 or cpu")
+        rows.add_field("first seed", self.seed_start, "Seeds count up from here")
+        rows.add_field(
+            "training examples", self.train_limit, "Maximum number, balanced over classes"
+        )
+        rows.add_field("test examples", self.test_limit, "Maximum number, balanced over classes")
+        rows.add_field("device", self.device)
+        rows.add_field(
+            "execution", self.executor, "Packed: train dense networks together in one stack"
+        )
+        rows.add_field("processes on", self.devices, "Devices, such as cuda:0,cuda:1 or cpu")
         rows.show_row(self.devices, "cuda" in self._offered)
         rows.show_row(self.steps, "steps" in entry.asks)
         rows.show_row(self.augmentation, "augmentation" in entry.asks)
@@ -95,7 +99,7 @@ class ExperimentAdvanced(Collapsible):
         }
         names = [name for name, is_changed in changed.items() if is_changed]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        self.say(f"{names[0]}{more}" if names else "")
+        self.set_note(f"{names[0]}{more}" if names else "")
 
 
 class RatesField(QLineEdit):

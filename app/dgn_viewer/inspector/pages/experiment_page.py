@@ -14,7 +14,13 @@ from dgn_viewer.inspector.pages.experiment_advanced import ExperimentAdvanced
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import (
+    make_column,
+    make_row,
+    make_scroll_area,
+    plain_label,
+    push_button,
+)
 from dgn_viewer.widgets.message_line import MessageLine
 from dgn_viewer.widgets.number_entry import NumberEntry
 
@@ -81,7 +87,7 @@ class ExperimentPage(QWidget):
     def show_busy(self, busy: str) -> None:
         """Show why no experiment can start now; '' if one can."""
         self._busy = busy
-        self.message.say(busy, "refused")
+        self.message.show_message(busy, "refused")
         self._update_start_button()
 
     def set_theme(self, theme: Theme) -> None:
@@ -95,21 +101,23 @@ class ExperimentPage(QWidget):
             problem = self._start(self.entry, self.make_request())
         except UserError as refusal:
             problem = str(refusal)
-        self.message.refuse(problem)
+        self.message.show_refusal(problem)
 
     def _lay_out(self) -> None:
         rows = Section("Settings")
-        rows.add("protocol", self.protocol, "As printed in the paper, or as in its authors' code")
-        rows.add("rows", self.rows, "All rows of the table, or a single one")
+        rows.add_field(
+            "protocol", self.protocol, "As printed in the paper, or as in its authors' code"
+        )
+        rows.add_field("rows", self.rows, "All rows of the table, or a single one")
         rows.show_row(self.rows, bool(self.entry.rows))
-        rows.add("seeds", self.seeds, "Number of networks of each kind")
-        rows.add("epochs", self.epochs)
-        rows.add("data set", self.data)
-        rows.add("in parallel", self.workers, "Number of processes")
+        rows.add_field("seeds", self.seeds, "Number of networks of each kind")
+        rows.add_field("epochs", self.epochs)
+        rows.add_field("data set", self.data)
+        rows.add_field("in parallel", self.workers, "Number of processes")
         form = QWidget()
-        column(
+        make_column(
             plain_label(f"{self.entry.paper}. {self.entry.about}"),
-            column(self.quick, self.full, spacing=6),
+            make_column(self.quick, self.full, spacing=6),
             rows,
             self.advanced,
             plain_label(
@@ -124,8 +132,10 @@ class ExperimentPage(QWidget):
             spacing=12,
         )
         # Keep message and button outside of the scrolling form.
-        foot = column(self.message, row(self.begin, 1), margins=(16, 8, 16, 12), spacing=8)
-        column((scrolling(form), 1), foot, into=self, spacing=0)
+        foot = make_column(
+            self.message, make_row(self.begin, 1), margins=(16, 8, 16, 12), spacing=8
+        )
+        make_column((make_scroll_area(form), 1), foot, into=self, spacing=0)
 
 
 def _describe_cost(words: str) -> str:

@@ -39,7 +39,7 @@ from dgn_viewer.inspector.pages.network_data import NetworkData
 from dgn_viewer.inspector.pages.reading_section import ReadingSection
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.elided_label import ElidedLabel
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
 from dgn_viewer.widgets.message_line import MessageLine, set_role
 
 _MOST_LINES = 2000
@@ -216,7 +216,7 @@ class FilePage(QWidget):
         self.hint.setVisible(bool(self.hint.text()))
 
     def _show_verdict(self, verdict: str, fits: bool) -> None:
-        self.verdict.say(verdict, "" if fits else "refused")
+        self.verdict.show_message(verdict, "" if fits else "refused")
 
     def _pick_tensors(self, names: tuple[str, ...]) -> None:
         missing = next((index for index, name in enumerate(names[:-1]) if not name), None)
@@ -258,10 +258,10 @@ class FilePage(QWidget):
         name = ElidedLabel(listed.file_name, mode=Qt.TextElideMode.ElideMiddle, role="heading")
         path = ElidedLabel(listed.path, mode=Qt.TextElideMode.ElideMiddle, role="small")
         count = plain_label(f"Tensors in the file: {len(listed.tensors):,}", "small")
-        buttons = row(self.go, self.with_biases, self.close_file, 1, spacing=8)
+        buttons = make_row(self.go, self.with_biases, self.close_file, 1, spacing=8)
         use = (self.data, self.reading, self.verdict, self.table, self.pick, self.restart_value)
         self.tensors = _tensor_list(listed)
-        layout = column(
+        layout = make_column(
             name,
             path,
             self.warning,

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTab
 from dgn_engine.protocol.files import LayerMatch, TensorInfo
 from dgn_engine.scene.run_text import short_names
 from dgn_engine.scene.theme import Theme
-from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.stylesheet import wrapping_tip
 from dgn_viewer.widgets.form_fields import PickBox
 
 _COLUMNS = ("layer", "needs", "found", "tensor")
@@ -95,8 +95,8 @@ class MatchTable(QTableWidget):
         entries = [("", _NONE), *((name, self._short[name]) for name in names)]
         box = PickBox(entries, Qt.TextElideMode.ElideLeft)  # names differ at their ends
         for index, name in enumerate(names, start=1):
-            box.setItemData(index, tip(name), Qt.ItemDataRole.ToolTipRole)
-        box.pick(match.tensor if match.tensor in names else "")
+            box.setItemData(index, wrapping_tip(name), Qt.ItemDataRole.ToolTipRole)
+        box.pick_value(match.tensor if match.tensor in names else "")
         box.setAccessibleName(f"Tensor for {match.layer}")
         box.activated.connect(lambda _: self.picked.emit(self.picked_names()))
         self.boxes.append(box)
@@ -119,7 +119,7 @@ class MatchTable(QTableWidget):
             about = f"{match.tensor or 'No tensor'}. {match.remark}".rstrip(". ")
             for column, text in enumerate(texts):
                 item = QTableWidgetItem(text)
-                item.setToolTip(tip(about))
+                item.setToolTip(wrapping_tip(about))
                 self.setItem(row, column, item)
 
 

@@ -13,8 +13,8 @@ from dgn_engine.config.setting import Conditions, meets_condition
 from dgn_engine.protocol.catalogue import DataEntry
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.inspector.run_form import DataSection
-from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of
-from dgn_viewer.widgets.layouts import column
+from dgn_viewer.widgets.form_fields import PathField, PickBox, change_signal
+from dgn_viewer.widgets.layouts import make_column
 
 TYPING = 250  # milliseconds without a change before an edit takes effect
 _NORMALISED = [("none", "unchanged, in [0, 1]")] + [
@@ -43,17 +43,17 @@ class NetworkData(QWidget):
         known = dict(_NORMALISED)
         own = [] if now.normalise in known else [(now.normalise, f"normalised by {now.normalise}")]
         self.normalise = PickBox([*_NORMALISED, *own])
-        self.section.add("pixels", self.normalise, "As used to train the network")
+        self.section.add_field("pixels", self.normalise, "As used to train the network")
         self.section.show_values(vars(now))
-        self.normalise.pick(now.normalise)
+        self.normalise.pick_value(now.normalise)
         self._pause = QTimer(self, singleShot=True, interval=TYPING)
         self._pause.timeout.connect(self.changed)
-        column(self.section, into=self)
+        make_column(self.section, into=self)
         self.setAutoFillBackground(False)
         self.section.name.currentIndexChanged.connect(self._on_data_set)
         fields = (*self.section.fields.values(), self.section.folder, self.normalise)
         for field in fields:
-            changes_of(field).connect(self._pause.start)
+            change_signal(field).connect(self._pause.start)
         self._on_data_set()
         self._pause.stop()
         self.set_theme(theme)
@@ -76,7 +76,7 @@ class NetworkData(QWidget):
         """Update rows and options for another data set."""
         self.section.show_rows(self._meets_conditions)
         for field in self.section.options.fields.values():
-            changes_of(field).connect(self._pause.start)
+            change_signal(field).connect(self._pause.start)
         self._pause.start()
 
     def _meets_conditions(self, conditions: Conditions) -> bool:

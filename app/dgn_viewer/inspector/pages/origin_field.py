@@ -81,7 +81,7 @@ class OriginField(PickBox):
         if [self.itemText(index) for index in range(self.count())] != titles:
             text, cursor_position = self.currentText(), self.line.cursorPosition()
             self.blockSignals(True)
-            self.offer([(title, title) for title in titles])
+            self.set_entries([(title, title) for title in titles])
             self.setEditText(text)
             self.line.setCursorPosition(cursor_position)
             self.blockSignals(False)

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from dgn_engine import __version__
 from dgn_engine.experiments.report.papers import PAPERS
 from dgn_engine.scene.theme import Theme
-from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, make_column, make_row, plain_label, push_button
 
 _PACKAGES = ("PySide6-Essentials", "pyqtgraph", "numpy", "scipy", "matplotlib", "safetensors")
 _LICENCES = (
@@ -44,11 +44,11 @@ class ProgramPage(QWidget):
         self.versions = plain_label("\n".join(lines), selectable=True)
         self.copy = push_button("Copy", self._copy_versions, about="Copy these versions")
         papers = "\n\n".join(f"[{key}] {paper.whole}" for key, paper in PAPERS.items())
-        column(
+        make_column(
             plain_label("Train deep gated networks live and see what their gates know."),
             PlainLabel("Versions", role="heading"),
             self.versions,
-            row(self.copy, 1),
+            make_row(self.copy, 1),
             PlainLabel("Papers", role="heading"),
             plain_label(papers, selectable=True),
             PlainLabel("Licences", role="heading"),

@@ -25,10 +25,10 @@ from dgn_engine.protocol.file_reading import (
 )
 from dgn_engine.protocol.files import FileListed
 from dgn_engine.text.printable import printable
-from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.stylesheet import wrapping_tip
 from dgn_viewer.widgets.form_fields import PickBox, WordField
 from dgn_viewer.widgets.form_section import Section
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
 from dgn_viewer.widgets.number_field import NumberField
 
 _OPEN = "Nothing is guessed: fill in what you know, or use a reading that fits."
@@ -100,7 +100,7 @@ class ReadingSection(QWidget):
         self.readings.clear()
         for fitting in readings or ():
             item = QListWidgetItem(printable(fitting_in_words(fitting)))
-            item.setToolTip(tip(fitting.reading.command_options))
+            item.setToolTip(wrapping_tip(fitting.reading.command_options))
             self.readings.addItem(item)
         self._update_fields()
 
@@ -108,9 +108,9 @@ class ReadingSection(QWidget):
         """Show below a field why its value was refused."""
         field = self.fields[about]
         if isinstance(field, WordField):
-            field.refuse(reason)
+            field.set_problem(reason)
         elif self._listed is not None:
-            field.pick(getattr(self._listed.reading, about))
+            field.pick_value(getattr(self._listed.reading, about))
             self.about.setText(reason)
 
     def collect_reading(self) -> FileReading:
@@ -137,7 +137,7 @@ class ReadingSection(QWidget):
         try:
             self.said.emit(self.collect_reading())
         except UserError as refusal:
-            self.norm_eps.refuse(str(refusal))
+            self.norm_eps.set_problem(str(refusal))
 
     def _use_current_reading(self) -> None:
         row_ = self.readings.currentRow()
@@ -152,11 +152,11 @@ class ReadingSection(QWidget):
 
     def _fill_fields(self, reading: FileReading) -> None:
         name, _, number = reading.activation.partition(":")
-        self.activation.pick(name)
+        self.activation.pick_value(name)
         if name:
             self.number.show_value(float(number) if number else ACTIVATIONS[name][2])
         self.convolutions.show_value(reading.geometry)
-        self.batchnorm.pick(reading.batchnorm)
+        self.batchnorm.pick_value(reading.batchnorm)
         self.norm_eps.show_value("" if reading.norm_eps is None else epsilon_text(reading.norm_eps))
         self.order.show_value(",".join(reading.order))
         self.ignored.show_value(",".join(reading.ignored))
@@ -196,7 +196,7 @@ class ReadingSection(QWidget):
         self.clear.setVisible(has_answers)
 
     def _lay_out(self) -> None:
-        add = self.section.add
+        add = self.section.add_field
         add("activation", self.activation, "The activation between layers")
         add("parameter", self.number, "Slope of LeakyReLU, α of ELU and CELU, β of Softplus")
         add("convolutions", self.convolutions, GEOMETRY_ABOUT)
@@ -212,12 +212,12 @@ class ReadingSection(QWidget):
         self.readings.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.readings.setMinimumHeight(_LEAST_HEIGHT)
         self.readings.setMaximumHeight(_LIST_HEIGHT)
-        column(
+        make_column(
             self.section,
             self.about,
             self.readings_about,
             self.readings,
-            row(self.take, self.clear, 1, spacing=8),
+            make_row(self.take, self.clear, 1, spacing=8),
             into=self,
             spacing=6,
         )

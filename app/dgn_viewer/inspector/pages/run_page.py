@@ -17,7 +17,7 @@ from dgn_engine.scene.run_text import use_form_names
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
-from dgn_viewer.widgets.layouts import column, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import make_column, make_row, make_scroll_area, push_button
 from dgn_viewer.widgets.message_line import MessageLine
 
 PAUSE = 300  # milliseconds without an edit before an estimate is requested
@@ -61,14 +61,14 @@ class RunPage(QFrame):
             case Refused(reason=reason) if self.awaiting:
                 self._on_answer(use_form_names(reason))
                 if self.estimate.property("role") == "refused":  # it has the same message
-                    self.estimate.say("")
+                    self.estimate.show_message("")
             case Failed(what=what) if self.awaiting:
                 self._on_answer(f"{what}.")
             case Working() if self.awaiting:
-                self.message.say(event.sentence)
+                self.message.show_message(event.sentence)
             case RunEstimated(config=config) if config is not None and config == self._estimated:
                 role = "refused" if event.refusal else "muted"
-                self.estimate.say(use_form_names(event.sentence), role)
+                self.estimate.show_message(use_form_names(event.sentence), role)
         self._update_buttons()
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
@@ -97,7 +97,7 @@ class RunPage(QFrame):
             self._estimated = self.form.read_run_config()
         except UserError:  # reported by Start, or by the field
             self._estimated = None
-            self.estimate.say("")
+            self.estimate.show_message("")
             return
         if self.state.is_ready:
             self._send(EstimateRun(self._estimated))
@@ -109,23 +109,23 @@ class RunPage(QFrame):
         try:
             config = self.form.read_run_config()
         except UserError as refusal:
-            self.message.refuse(use_form_names(refusal.sentence))
+            self.message.show_refusal(use_form_names(refusal.sentence))
             return
         self.awaiting = True
-        self.message.say("Starting…")
+        self.message.show_message("Starting…")
         self._update_buttons()
         self._send(StartRun(config))
 
     def _on_answer(self, complaint: str) -> None:
         self.awaiting = False
-        self.message.say("")
-        self.message.refuse(complaint)
+        self.message.show_message("")
+        self.message.show_refusal(complaint)
 
     def _fill_from_run(self) -> None:
         config = self.state.current_config()
         if config is not None:
             self.form.show_config(config)
-            self.message.say("")
+            self.message.show_message("")
 
     def _update_buttons(self) -> None:
         self.form.setEnabled(self.state.is_ready)
@@ -133,14 +133,14 @@ class RunPage(QFrame):
         self.start.setEnabled(self.state.is_ready and not self.awaiting and valid)
         self.as_now.setEnabled(self.state.run is not None)
         if not self.state.is_ready:
-            self.message.say("loading torch…" if self.state.phase == "starting" else "")
+            self.message.show_message("loading torch…" if self.state.phase == "starting" else "")
         elif self.message.text() == "loading torch…":
-            self.message.say("")
+            self.message.show_message("")
 
     def _lay_out(self) -> None:
-        buttons = row(self.start, self.as_now, 1, spacing=8)
-        foot = column(self.estimate, self.message, buttons, margins=(16, 8, 16, 12), spacing=8)
-        form = scrolling(self.form)
+        buttons = make_row(self.start, self.as_now, 1, spacing=8)
+        foot = make_column(self.estimate, self.message, buttons, margins=(16, 8, 16, 12), spacing=8)
+        form = make_scroll_area(self.form)
         # Let the form shrink for messages below it, so that Start stays visible.
         form.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
-        column((form, 1), foot, into=self, spacing=0)
+        make_column((form, 1), foot, into=self, spacing=0)

@@ -25,7 +25,7 @@ from dgn_engine.scene.theme import Theme
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.text.printable import printable, printable_name
 from dgn_engine.text.written_numbers import format_duration, format_percent
-from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.stylesheet import wrapping_tip
 
 Index = QModelIndex | QPersistentModelIndex
 NAME, NOTES = 0, 9
@@ -178,7 +178,7 @@ class RunTable(QAbstractTableModel):
                 text = printable_name(text)
             return rewrite_numbers(text, self._theme.numbers) if column.number else text
         if role == Qt.ItemDataRole.ToolTipRole:
-            return tip(self._tooltip_text(run, index.column()))
+            return wrapping_tip(self._tooltip_text(run, index.column()))
         return self._tick_data(run, role) if index.column() == NAME else None
 
     def setData(self, index: Index, value: object, role: int = Qt.ItemDataRole.EditRole) -> bool:

@@ -41,9 +41,9 @@ from dgn_viewer.inspector.pages.run_table import (
     describe_run,
     trouble_in_words,
 )
-from dgn_viewer.style.stylesheet import icon
+from dgn_viewer.style.stylesheet import themed_icon
 from dgn_viewer.widgets.elided_label import ElidedLabel
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
 from dgn_viewer.widgets.message_line import MessageLine
 
 _ROW = 26
@@ -199,7 +199,7 @@ class DeleteQuestion(QWidget):
         self.sentence = plain_label()
         self.yes = push_button("Delete", self._delete_runs)
         self.no = push_button("Cancel", self._dismiss_question)
-        column(self.sentence, row(self.yes, self.no, 1, spacing=8), into=self, spacing=8)
+        make_column(self.sentence, make_row(self.yes, self.no, 1, spacing=8), into=self, spacing=8)
         self.hide()
 
     def ask_deletion(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
@@ -288,14 +288,14 @@ class RunsPage(QWidget):
     def show_work(self, sentence: str) -> None:
         """Show what the engine is busy with before it can list the runs."""
         if self._root is None:
-            self.message.say(f"Runs will be listed when the engine is ready: {sentence}.")
+            self.message.show_message(f"Runs will be listed when the engine is ready: {sentence}.")
         elif self._awaited:
             self._outdated = f"This list will be updated when the engine is ready: {sentence}."
             self._update_buttons()
 
     def set_theme(self, theme: Theme) -> None:
         self.runs.set_theme(theme)
-        self.more.setIcon(icon("more", theme))
+        self.more.setIcon(themed_icon("more", theme))
 
     def ask_to_delete_permanently(self, folders: tuple[str, ...]) -> None:
         """Ask whether to delete these runs permanently, because there is no trash for them."""
@@ -315,7 +315,7 @@ class RunsPage(QWidget):
         self.go_on.setEnabled(is_single and not why)
         self.more.setEnabled(run is not None)
         count = len(self.runs.ticked)
-        self._drawn.say(f"{count} overlaid on the current run")
+        self._drawn.show_text(f"{count} overlaid on the current run")
         for part in (self._drawn, self.untick):
             part.setVisible(bool(count))
         self._show_status(run, many, why)
@@ -325,16 +325,16 @@ class RunsPage(QWidget):
         if self._root is None:
             return
         if self._outdated:
-            self.message.say(self._outdated)
+            self.message.show_message(self._outdated)
         elif not self.runs.runs:
             no_runs = f"There are no runs in {self._root}."
-            self.message.say(no_runs if self._root else "Runs are not recorded.")
+            self.message.show_message(no_runs if self._root else "Runs are not recorded.")
         elif run is None:
-            self.message.say("No run matches the filter.")
+            self.message.show_message("No run matches the filter.")
         elif many:
-            self.message.say(f"{len(self.table.selected_runs())} runs selected.")
+            self.message.show_message(f"{len(self.table.selected_runs())} runs selected.")
         else:
-            self.message.say(why or ", ".join(describe_run(run, time.time())))
+            self.message.show_message(why or ", ".join(describe_run(run, time.time())))
 
     # Actions
 
@@ -365,7 +365,7 @@ class RunsPage(QWidget):
         """Ask about these runs, unless one of them is still being recorded."""
         running = [run for run in runs if run.status == "running"]
         if running:
-            self.message.refuse(
+            self.message.show_refusal(
                 f"{running[0].shown_name} is still being recorded; nothing was deleted."
             )
         elif runs:
@@ -386,7 +386,7 @@ class RunsPage(QWidget):
         self.runs.renamed.connect(
             lambda run, name: self._send(NoteRun(run.folder, name, run.notes))
         )
-        self.runs.refused.connect(self.message.refuse)
+        self.runs.refused.connect(self.message.show_refusal)
         self.deletion.trash_wanted.connect(self.trash_wanted)
         self.deletion.answered.connect(self.table.setFocus)
 
@@ -419,10 +419,10 @@ class RunsPage(QWidget):
         self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.more.setAccessibleName("More actions")
         self.more.setToolTip("Export, rename, delete, overlay curves")
-        buttons = row(self.go_on, self.show_run, self.compare, self.more, 1, spacing=8)
-        drawn = row((self._drawn, 1), self.untick, spacing=8)
+        buttons = make_row(self.go_on, self.show_run, self.compare, self.more, 1, spacing=8)
+        drawn = make_row((self._drawn, 1), self.untick, spacing=8)
         parts = (self.search, (self.table, 1), drawn, self.message, self.deletion, self.notes)
-        column(*parts, buttons, into=self, margins=(16, 4, 16, 12), spacing=8)
+        make_column(*parts, buttons, into=self, margins=(16, 4, 16, 12), spacing=8)
 
 
 def reason_not_continuable(run: RecordedRun) -> str:

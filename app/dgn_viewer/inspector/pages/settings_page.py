@@ -22,11 +22,17 @@ from dgn_engine.scene.theme import Theme
 from dgn_engine.storage.runs import folder_layout
 from dgn_viewer.inspector.pages.storage_section import StorageSection
 from dgn_viewer.settings import BUDGETS, DEFAULT_BUDGET, Settings
-from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.stylesheet import wrapping_tip
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import (
+    PlainLabel,
+    make_column,
+    make_row,
+    make_scroll_area,
+    push_button,
+)
 from dgn_viewer.widgets.message_line import MessageLine
 
 _STARTS = (
@@ -46,10 +52,10 @@ class KeyTable(Protocol):
     def key_rows(self) -> tuple[tuple[str, str, str], ...]:
         """Return (id, text, keys) of every action; keys in the platform's notation, '' for none."""
 
-    def assign(self, name: str, keys: str) -> str:
+    def assign_keys(self, name: str, keys: str) -> str:
         """Assign keys to an action ('' for none); return why that was refused, or ''."""
 
-    def reset(self, name: str) -> str:
+    def reset_keys(self, name: str) -> str:
         """Restore the default keys of an action, or of all ('*'); return a refusal, or ''."""
 
 
@@ -73,13 +79,13 @@ class SettingsPage(QWidget):
         self._keys = keys
         self._set_budget = set_budget
         self.start = PickBox(_STARTS)
-        self.start.pick(settings.start)
+        self.start.pick_value(settings.start)
         self.start.currentIndexChanged.connect(self._keep_start)
         self.theme = PickBox(_THEMES)
-        self.theme.pick(theme_choice)
+        self.theme.pick_value(theme_choice)
         self.theme.currentIndexChanged.connect(lambda _: choose_theme(self.theme.value()))
         self.numbers = PickBox([(style, style) for style in NUMBERS])
-        self.numbers.pick(settings.numbers)
+        self.numbers.pick_value(settings.numbers)
         self.numbers.currentIndexChanged.connect(lambda _: set_numbers(self.numbers.value()))
         self.budget = IntegerField(*BUDGETS, unit="% of the step rate")
         self.budget.setValue(settings.budget or DEFAULT_BUDGET)
@@ -94,14 +100,16 @@ class SettingsPage(QWidget):
         self.keys.setToolTip("Click here, then press the new shortcut")
         self.keys.editingFinished.connect(self._assign_typed_keys)
         self.no_keys = push_button(
-            "Clear", lambda: self._show_key_refusal(self._keys.assign(self._selected_action(), ""))
+            "Clear",
+            lambda: self._show_key_refusal(self._keys.assign_keys(self._selected_action(), "")),
         )
         self.own_keys = push_button(
-            "Default", lambda: self._show_key_refusal(self._keys.reset(self._selected_action()))
+            "Default",
+            lambda: self._show_key_refusal(self._keys.reset_keys(self._selected_action())),
         )
         self.own_keys.setToolTip("Restore the default shortcut of this action")
         self.all_own = push_button(
-            "All defaults", lambda: self._show_key_refusal(self._keys.reset("*"))
+            "All defaults", lambda: self._show_key_refusal(self._keys.reset_keys("*"))
         )
         self.message = MessageLine()
         self.message.end_with(self.table.itemSelectionChanged, self.keys.keySequenceChanged)
@@ -131,7 +139,7 @@ class SettingsPage(QWidget):
             for column_index, cell_text in enumerate((text, keys)):
                 item = QTableWidgetItem(cell_text)
                 item.setData(_ID, name)
-                item.setToolTip(tip(cell_text))
+                item.setToolTip(wrapping_tip(cell_text))
                 self.table.setItem(row_index, column_index, item)
         self.select_action(chosen)
         self._show_chosen()
@@ -154,32 +162,32 @@ class SettingsPage(QWidget):
         portable = QKeySequence.SequenceFormat.PortableText
         keys = self.keys.keySequence().toString(portable)
         if name and keys:
-            self._show_key_refusal(self._keys.assign(name, keys))
+            self._show_key_refusal(self._keys.assign_keys(name, keys))
 
     def _show_key_refusal(self, refusal: str) -> None:
         self._fill_key_table()
-        self.message.refuse(refusal)
+        self.message.show_refusal(refusal)
 
     def _lay_out(self) -> None:
         window = Section("Window")
-        window.add(
+        window.add_field(
             "run at start", self.start, "Unless a configuration is given on the command line"
         )
-        window.add("theme", self.theme)
-        window.add("numbers", self.numbers, "In all text of the window")
+        window.add_field("theme", self.theme)
+        window.add_field("numbers", self.numbers, "In all text of the window")
         overhead = Section("Viewer overhead")
         about = (
             "How much a run may slow down because you watch it: readings, drawing, recording "
             "and the window together. Higher: fresher charts, slower training"
         )
-        overhead.add("at most", self.budget, about)
+        overhead.add_field("at most", self.budget, about)
         heading = PlainLabel("Shortcuts", role="heading")
-        buttons = row((self.keys, 1), self.no_keys, self.own_keys, spacing=8)
+        buttons = make_row((self.keys, 1), self.no_keys, self.own_keys, spacing=8)
         form = QWidget()
         parts = (window, overhead, self.limits, heading, self.table, buttons, self.message)
-        footer = row(self.all_own, 1)
-        column(*parts, footer, 1, into=form, margins=(16, 4, 16, 12), spacing=12)
-        column((scrolling(form), 1), into=self, spacing=0)
+        footer = make_row(self.all_own, 1)
+        make_column(*parts, footer, 1, into=form, margins=(16, 4, 16, 12), spacing=12)
+        make_column((make_scroll_area(form), 1), into=self, spacing=0)
 
 
 def _make_key_table() -> QTableWidget:

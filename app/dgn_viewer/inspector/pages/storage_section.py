@@ -55,7 +55,7 @@ class StorageSection(Section):
             limits = read_limits(self._root)
         except UserError as refusal:
             limits = _USUAL
-            self.message.say(str(refusal), "refused")
+            self.message.show_message(str(refusal), "refused")
         self.run.blockSignals(True)
         self.run.setValue(round(limits.run / _MIB))
         self.run.blockSignals(False)
@@ -66,20 +66,20 @@ class StorageSection(Section):
             write_limits(self._root, replace(limits_that_hold(self._root), **chosen))
         except UserError as refusal:
             self._show_limits()
-            self.message.refuse(f"Nothing was changed: {refusal}")
+            self.message.show_refusal(f"Nothing was changed: {refusal}")
         else:
-            self.message.say("")
+            self.message.show_message("")
             self._changed()
 
     def _lay_out(self) -> None:
         run, everything = binary_size_in_words(_USUAL.run), binary_size_in_words(_USUAL.all)
-        self.add(
+        self.add_field(
             "one run, at most",
             self.run,
             f"Maximum size of a run's folder, by default {run}. Beyond it, old frames and "
             "checkpoints before changes are thinned out: a notice tells you, the log has details",
         )
-        self.add(
+        self.add_field(
             "all runs, at most",
             self.all,
             f"Maximum size of all runs, by default {everything}. Beyond it, a notice offers to "
