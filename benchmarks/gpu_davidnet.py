@@ -179,7 +179,7 @@ def train(run: Training, root: Path, seconds: float, environment: Mapping[str, s
     folder = unit_folder(root, run.id)
     folder.parent.mkdir(parents=True, exist_ok=True)
     config = root / f"{run.id}.toml"
-    config.write_text(run.resolved(root).to_toml(), encoding="utf-8")
+    config.write_text(run.resolve_paths(root).to_toml(), encoding="utf-8")
     command = python_command("-m", "dgn_engine.cli", "train", str(config), "--quiet")
     command += ["--out", str(folder)]
     code, output = run_for(command, max(seconds - GRACE, 1.0), environment, GRACE)

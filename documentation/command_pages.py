@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from dgn_engine.cli import _offered_commands, _own_commands, _parser
+from dgn_engine.cli import _build_parser, _offered_commands, _own_commands
 from dgn_engine.cli._options import PLACES
 from dgn_engine.config import SETTINGS
 from dgn_viewer.__main__ import build_parser as viewer_parser
@@ -16,7 +16,7 @@ FOLDER = "reference/commands"
 
 def generate() -> Iterator[GeneratedPage]:
     offered = {**_offered_commands(), **_own_commands()}
-    whole = _parser({name: load() for name, load in sorted(offered.items())})
+    whole = _build_parser({name: load() for name, load in sorted(offered.items())})
     commands = dict(_verbs(whole))
     yield GeneratedPage(f"{FOLDER}/index.md", "\n".join(_index(commands)))
     for name, parser in commands.items():

@@ -16,13 +16,13 @@ from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.experiments.report.formatting import (
     ROW_HEADS,
-    interval,
-    number,
-    replicates,
+    format_interval,
+    format_number,
+    format_replicates,
+    format_verdict,
     row_cells,
-    verdict,
 )
-from dgn_engine.experiments.report.formatting import table as columns
+from dgn_engine.experiments.report.formatting import drop_empty_columns as columns
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.protocol.experiments import Claim
 from dgn_engine.text.written_numbers import format_duration
@@ -199,9 +199,9 @@ def _verdict_row(claim: Claim, scale: str) -> tuple[str, ...]:
     return (
         f"`{claim.id}`",
         claim.statistic,
-        f"{number(claim.value)} {interval(claim)}",
-        verdict(claim, scale),
-        replicates(claim.n, claim.of),
+        f"{format_number(claim.value)} {format_interval(claim)}",
+        format_verdict(claim, scale),
+        format_replicates(claim.n, claim.of),
     )
 
 

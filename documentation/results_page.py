@@ -29,12 +29,12 @@ from dgn_engine.experiments.report.formatting import (
     ROW_HEADS,
     ROW_NOTE,
     claim_cells,
-    number,
+    drop_empty_columns,
+    format_number,
     row_cells,
-    table,
 )
 from dgn_engine.protocol.experiments import Claim
-from dgn_engine.sweep.statistics import holm
+from dgn_engine.sweep.statistics import adjust_holm
 from dgn_engine.text.written_numbers import format_duration
 
 ROOT = Path(__file__).parents[1]
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if asked.command == "keep":
             for folder in asked.folder:
-                keep(document.read(folder))
+                keep(document.read_document(folder))
         else:
             PAGE.write_text(renewed(PAGE.read_text("utf-8"), kept()), "utf-8")
     except UserError as refusal:
@@ -140,7 +140,7 @@ def _without(command: Sequence[str], options: Sequence[str]) -> Iterator[str]:
 
 
 def kept() -> list[Document]:
-    return [document.read(path) for path in sorted(KEPT.glob("*.json"))]
+    return [document.read_document(path) for path in sorted(KEPT.glob("*.json"))]
 
 
 def renewed(page: str, results: Sequence[Document]) -> str:
@@ -207,9 +207,9 @@ def _differing(results: Sequence[Document]) -> Iterator[str]:
         ]
         if not rows:
             continue
-        adjusted = holm([row.welch_p for row in rows])
+        adjusted = adjust_holm([row.welch_p for row in rows])
         differ = [
-            f"{row.label} ({number(row.difference, row.unit, signed=True)})"
+            f"{row.label} ({format_number(row.difference, row.unit, signed=True)})"
             for row, p in zip(rows, adjusted, strict=True)
             if p <= SIGNIFICANT
         ]
@@ -226,8 +226,8 @@ def _printed_rows(results: Sequence[Document]) -> Iterator[tuple[str, ...]]:
         for name in printed.rows:
             scale, result, rows = _best_run(results, printed, name)
             means = "; ".join(
-                f"{row.place[1] if row.place else ''} {number(row.mean, '%')} / "
-                f"{number(row.printed.value, '%')}".strip()
+                f"{row.place[1] if row.place else ''} {format_number(row.mean, '%')} / "
+                f"{format_number(row.printed.value, '%')}".strip()
                 for row in rows
                 if row.printed is not None
             )
@@ -271,7 +271,9 @@ def _section(result: Document) -> Iterator[str]:
     how = f"{result.protocol.replace('-', ' ')}, {HOW[result.scale]}"
     yield f"\n## {result.paper}: {result.title} ({how})\n"
     yield f"`dgn {shlex.join(result.command)}`: {format_duration(result.seconds)} of computing.\n"
-    yield from _table(*table(ROW_HEADS, [row_cells(result, row) for row in result.rows]))
+    yield from _table(
+        *drop_empty_columns(ROW_HEADS, [row_cells(result, row) for row in result.rows])
+    )
     yield f"\n{ROW_NOTE}"
     if any(row.printed is not None for row in result.rows):
         yield PRINTED_NOTE
@@ -279,7 +281,9 @@ def _section(result: Document) -> Iterator[str]:
     if result.claims:
         yield ""
         yield from _table(
-            *table(CLAIM_HEADS, [claim_cells(claim, result.scale) for claim in result.claims])
+            *drop_empty_columns(
+                CLAIM_HEADS, [claim_cells(claim, result.scale) for claim in result.claims]
+            )
         )
         yield f"\n{CLAIM_NOTE}"
     yield from (f"\n{sentence}" for sentence in result.remarks)

@@ -28,7 +28,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from dgn_engine.cli import _offered_commands, _own_commands, _parser
+from dgn_engine.cli import _build_parser, _offered_commands, _own_commands
 from dgn_engine.cli import main as dgn
 from dgn_viewer.__main__ import build_parser as viewer_parser
 from documentation.stand_ins import StandIns
@@ -245,7 +245,7 @@ def is_complete(line: str) -> bool:
 @cache
 def _dgn_parser() -> argparse.ArgumentParser:
     commands = {name: load() for name, load in {**_offered_commands(), **_own_commands()}.items()}
-    return _parser(commands)
+    return _build_parser(commands)
 
 
 @cache

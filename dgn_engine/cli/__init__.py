@@ -103,9 +103,9 @@ def main(argv: Sequence[str] | None = None, pace: Callable[[], float] = full_spe
 
 def carry_out(words: Sequence[str], pace: Callable[[], float] = full_speed) -> int:
     """Run a command like `main`, but let `UserError` propagate."""
-    commands = _asked_for(words)
-    parser = _parser(commands)
-    arguments = parser.parsed(words)
+    commands = _select_commands(words)
+    parser = _build_parser(commands)
+    arguments = parser.parse_command_line(words)
     if "pace" in arguments:
         arguments.pace = pace
     parser.check_bounds(arguments)
@@ -126,7 +126,7 @@ def _warnings_on_stderr(command: str) -> Iterator[None]:
         warnings.simplefilter("always", LoadingWarning)
         show_others = warnings.showwarning
 
-        def show(
+        def show_warning(
             message: Warning | str,
             category: type[Warning],
             filename: str,
@@ -140,11 +140,11 @@ def _warnings_on_stderr(command: str) -> Iterator[None]:
                 printed.add(str(message))
                 print_error(f"dgn {command}: warning: {message}.")
 
-        warnings.showwarning = show
+        warnings.showwarning = show_warning
         yield
 
 
-def _offered(entry: EntryPoint) -> Subcommand:
+def _load_offered_command(entry: EntryPoint) -> Subcommand:
     """Load a command of another package.
 
     If it cannot be imported, return a stand-in that reports the reason when it is run.
@@ -158,20 +158,20 @@ def _offered(entry: EntryPoint) -> Subcommand:
             return command
         reason = f"{entry.value} is not a command"
 
-    def refuse(_: argparse.Namespace) -> int:
+    def refuse_command(_: argparse.Namespace) -> int:
         raise UserError(f"{reason}.", kind="not-available", value=entry.value)
 
-    return Subcommand(f"Not available: {reason}.", lambda _: None, refuse)
+    return Subcommand(f"Not available: {reason}.", lambda _: None, refuse_command)
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser that reports errors in one sentence, without the usage text."""
 
-    def parsed(self, argv: Sequence[str] | None) -> argparse.Namespace:
+    def parse_command_line(self, argv: Sequence[str] | None) -> argparse.Namespace:
         """Parse `argv`; for an unknown option, exit with a suggestion of the closest one."""
         arguments, unknown = self.parse_known_args(argv)
         if unknown:
-            *_, chosen = self._chosen(arguments)
+            *_, chosen = self._selected_parsers(arguments)
             word = unknown[0].partition("=")[0]
             kind = "option" if word.startswith("-") else "argument"
             nearest = did_you_mean(word, chosen._option_string_actions)
@@ -179,12 +179,12 @@ class _Parser(argparse.ArgumentParser):
         return arguments
 
     def check_bounds(self, arguments: argparse.Namespace) -> None:
-        for parser in self._chosen(arguments):
+        for parser in self._selected_parsers(arguments):
             for action in parser._actions:
                 if isinstance(action, BoundedNumber):
-                    action.check(arguments)
+                    action.check_within_bounds(arguments)
 
-    def _chosen(self, arguments: argparse.Namespace) -> Iterator[argparse.ArgumentParser]:
+    def _selected_parsers(self, arguments: argparse.Namespace) -> Iterator[argparse.ArgumentParser]:
         """Yield this parser, then those of the selected command and of its verb, if any."""
         parser: argparse.ArgumentParser | None = self
         while parser is not None:
@@ -205,7 +205,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(REFUSED, f"{self.prog}: {printable(message)}\n")
 
 
-def _asked_for(typed: Sequence[str]) -> dict[str, Subcommand]:
+def _select_commands(typed: Sequence[str]) -> dict[str, Subcommand]:
     """Load only the command that is called, or all commands if none is recognised."""
     first = typed[0] if typed else ""
     own = _own_commands()
@@ -229,10 +229,12 @@ def _offered_commands() -> dict[str, Callable[[], Subcommand]]:
     """Return a loader for each command of another package; slow, as it scans all packages."""
     from importlib.metadata import entry_points
 
-    return {entry.name: partial(_offered, entry) for entry in entry_points(group=OFFERED)}
+    return {
+        entry.name: partial(_load_offered_command, entry) for entry in entry_points(group=OFFERED)
+    }
 
 
-def _parser(commands: Mapping[str, Subcommand]) -> _Parser:
+def _build_parser(commands: Mapping[str, Subcommand]) -> _Parser:
     parser = _Parser(
         prog="dgn", description="Train deep gated networks and measure what their gates know."
     )

@@ -35,7 +35,7 @@ class WindowPace:
         self.value = 0.0
         self._read = read
 
-    def follow(self) -> None:
+    def read_paces(self) -> None:
         """Read one pace per line until the parent closes the pipe."""
         left = b""
         while new := self._read():
@@ -44,8 +44,8 @@ class WindowPace:
                 self.value = float(line)
 
 
-def _watch(pace: WindowPace) -> None:
-    pace.follow()
+def _watch_parent(pace: WindowPace) -> None:
+    pace.read_paces()
     if signal.getsignal(_ASKED) == signal.SIG_DFL:  # no work to save yet
         os._exit(128 + _ASKED)
     if hasattr(signal, "pthread_kill"):  # also interrupts a blocking call in the main thread
@@ -58,7 +58,7 @@ def attached_main() -> int:
     """Run the command line while watching the parent; return the exit code."""
     end_after_parent()
     pace = WindowPace(lambda: os.read(0, 4096))
-    threading.Thread(target=_watch, args=(pace,), name="dgn-parent", daemon=True).start()
+    threading.Thread(target=_watch_parent, args=(pace,), name="dgn-parent", daemon=True).start()
     return main(pace=lambda: pace.value)
 
 

@@ -42,7 +42,7 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
-        type=model_name,
+        type=parse_model_name,
         metavar=MODEL,
         help="import an nn.Module, or a function returning one, from your code; executes it",
     )
@@ -63,7 +63,7 @@ def add_part(parser: Any) -> None:
 def add_normalise(parser: Any) -> None:
     parser.add_argument(
         "--normalise",
-        type=_normalise,
+        type=_parse_normalisation,
         metavar="HOW",
         help=f"normalise the pixels: {HOW} (default: none)",
     )
@@ -90,9 +90,14 @@ def add_reading(parser: Any) -> None:
     )
     parser.add_argument("--norm-eps", type=float, metavar="ε", help="ε of BatchNorm (torch: 1e-5)")
     parser.add_argument(
-        "--ignore", type=_names, metavar="KEY,…", help="tensors that are not part of the network"
+        "--ignore",
+        type=_parse_names,
+        metavar="KEY,…",
+        help="tensors that are not part of the network",
     )
-    parser.add_argument("--order", type=_names, metavar="KEY,…", help="weight names in layer order")
+    parser.add_argument(
+        "--order", type=_parse_names, metavar="KEY,…", help="weight names in layer order"
+    )
 
 
 def add_named_net(parser: Any) -> None:
@@ -110,7 +115,7 @@ def add_named_net(parser: Any) -> None:
 def add_expected(parser: Any) -> None:
     parser.add_argument(
         "--expect-accuracy",
-        type=_percent,
+        type=_parse_percent,
         metavar="P",
         help="fail unless the test accuracy is P percent",
     )
@@ -165,7 +170,7 @@ def _no_effect(option: str, why: str) -> UserError:
     )
 
 
-def said_reading(arguments: argparse.Namespace) -> FileReading:
+def reading_from_options(arguments: argparse.Namespace) -> FileReading:
     """Return the options that complete a file's description; raises `UserError`."""
     return FileReading(
         activation=arguments.activation or "",
@@ -177,14 +182,14 @@ def said_reading(arguments: argparse.Namespace) -> FileReading:
     )
 
 
-def examples_wanted(text: str) -> str:
+def parse_examples_option(text: str) -> str:
     """Parse --examples: 'probe' or a number."""
     if text == PROBE or (text.isdecimal() and int(text) > 0):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} must be 'probe' or a number of examples")
 
 
-def model_name(text: str) -> str:
+def parse_model_name(text: str) -> str:
     """Parse --model: 'package.module:name'."""
     module, colon, name = text.partition(":")
     dotted = all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
@@ -200,7 +205,7 @@ def model_name(text: str) -> str:
     )
 
 
-def _normalise(text: str) -> str:
+def _parse_normalisation(text: str) -> str:
     from dgn_engine.data._normalisation import normalisation
 
     if text in _SCALES:
@@ -216,11 +221,11 @@ def _normalise(text: str) -> str:
     return text
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(part for part in (part.strip() for part in text.split(",")) if part)
 
 
-def _percent(text: str) -> float:
+def _parse_percent(text: str) -> float:
     """Parse '92.9' to 0.929; reject 0.929, which would mean less than one percent."""
     try:
         value = float(text)

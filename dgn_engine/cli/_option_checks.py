@@ -31,7 +31,7 @@ class NumberBounds:
     finite: bool = False
     counts: str = ""
 
-    def holds(self, value: float) -> bool:
+    def is_within(self, value: float) -> bool:
         return (
             (self.least is None or value >= self.least)
             and (self.most is None or value <= self.most)
@@ -68,10 +68,10 @@ class BoundedNumber(argparse.Action):
     ) -> None:
         setattr(namespace, self.dest, values)
 
-    def check(self, arguments: argparse.Namespace) -> None:
+    def check_within_bounds(self, arguments: argparse.Namespace) -> None:
         """Raise `UserError` if the option was given and is out of bounds."""
         value = getattr(arguments, self.dest)
-        if value is None or self._bounds.holds(value):
+        if value is None or self._bounds.is_within(value):
             return
         shown = f"{value:g}" if isinstance(value, float) else value
         start = f" {shown}: " if self._bounds.counts else f" is {shown}; "
@@ -103,7 +103,7 @@ def given_options(
         yield f"--{name.replace('_', '-')}{shown}"
 
 
-def bounded(kind: type[float], **bounds: Any) -> dict[str, Any]:
+def bounded_number(kind: type[float], **bounds: Any) -> dict[str, Any]:
     """Return keyword arguments of `add_argument` for a number within `NumberBounds(**bounds)`."""
     return {"action": BoundedNumber, "type": kind, "bounds": NumberBounds(**bounds)}
 
@@ -116,10 +116,10 @@ def list_of(kind: type[T], example: str) -> Callable[[str], tuple[T, ...]]:
         example: completes the error message "'x' is …".
     """
 
-    def read(text: str) -> tuple[T, ...]:
+    def parse_list(text: str) -> tuple[T, ...]:
         try:
             return tuple(kind(part) for part in text.split(","))
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is {example}") from None
 
-    return read
+    return parse_list

@@ -23,15 +23,15 @@ numbers = list_of(int, "not a list of whole numbers such as 2,0,1")
 _PAIR: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
 
 
-def _option(setting: Setting) -> str:
+def _option_name(setting: Setting) -> str:
     return setting.name.replace("_", "-") if setting.option is None else setting.option
 
 
 PLACES: dict[str, tuple[str, str]] = {
-    _option(setting).replace("-", "_"): (part, name)
+    _option_name(setting).replace("-", "_"): (part, name)
     for part, settings in SETTINGS.items()
     for name, setting in settings.items()
-    if _option(setting)
+    if _option_name(setting)
 }
 """Maps names in argparse's namespace to (section, key) of the configuration; None if not given."""
 
@@ -48,8 +48,10 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     groups[""] = groups["training"]
     for part, settings in SETTINGS.items():
         for setting in settings.values():
-            if _option(setting):
-                groups[part].add_argument(f"--{_option(setting)}", **_argument(setting))
+            if _option_name(setting):
+                groups[part].add_argument(
+                    f"--{_option_name(setting)}", **_argument_keywords(setting)
+                )
             if (part, setting.name) == ("net", "name"):
                 _add_net_options(groups[part])
         if part == "data":
@@ -62,7 +64,7 @@ def _add_net_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--option", **_PAIR, help="option of the network, such as blocks=2")
 
 
-def _argument(setting: Setting) -> dict[str, Any]:
+def _argument_keywords(setting: Setting) -> dict[str, Any]:
     """Return keyword arguments of `add_argument`; the value is None if the option is not given."""
     if isinstance(setting.default, bool):
         return {"action": "store_true", "default": None, "help": setting.help}
@@ -85,11 +87,13 @@ def run_config(arguments: argparse.Namespace) -> RunConfig:
             (tree[part] if part else tree)[key] = value
     if arguments.data not in (None, base.data.name):
         tree["data"]["options"] = {}
-    tree["data"]["options"].update(value_of(o, "--data-option") for o in arguments.data_option)
+    tree["data"]["options"].update(
+        parse_name_value(o, "--data-option") for o in arguments.data_option
+    )
     if arguments.net not in (None, base.net.name):
         tree["net"]["options"] = {}
     tree["net"]["options"].update(_net_options(arguments))
-    with options_named(arguments):
+    with name_options_in_errors(arguments):
         return RunConfig.from_dict(tree)
 
 
@@ -103,7 +107,7 @@ def typed_places(arguments: argparse.Namespace) -> frozenset[str]:
 
 
 @contextmanager
-def options_named(arguments: argparse.Namespace) -> Iterator[None]:
+def name_options_in_errors(arguments: argparse.Namespace) -> Iterator[None]:
     """Make errors name the options as typed, instead of the settings they stand for."""
     try:
         yield
@@ -121,7 +125,7 @@ def typed_name(arguments: argparse.Namespace, place: str) -> str:
         return _plug_in_option(part, name, arguments) or place
     if name not in SETTINGS.get(part, {}):
         return place
-    option = _option(SETTINGS[part][name])
+    option = _option_name(SETTINGS[part][name])
     may_be_typed = bool(part) and arguments.config is None
     known = option and (may_be_typed or place in typed_places(arguments))
     return f"--{option}" if known else place
@@ -145,10 +149,10 @@ def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, OptionVal
         if value is not None:
             yield name, value
     for text in arguments.option:
-        yield value_of(text)
+        yield parse_name_value(text)
 
 
-def value_of(text: str, option: str = "--option") -> tuple[str, OptionValue]:
+def parse_name_value(text: str, option: str = "--option") -> tuple[str, OptionValue]:
     """Parse the NAME=VALUE of an --option into name and value; raises `UserError`."""
     name, equals, value = text.partition("=")
     if not equals:
@@ -157,10 +161,10 @@ def value_of(text: str, option: str = "--option") -> tuple[str, OptionValue]:
             kind="wrong-form",
             value=text,
         )
-    return name, _value(value)
+    return name, _parse_value(value)
 
 
-def _value(text: str) -> OptionValue:
+def _parse_value(text: str) -> OptionValue:
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

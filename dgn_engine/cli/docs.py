@@ -60,11 +60,11 @@ def run(
             kind="unknown-name",
             value=topic,
         )
-    _show((documents_folder() / f"{topic}.md").read_text(encoding="utf-8"))
+    _print_document((documents_folder() / f"{topic}.md").read_text(encoding="utf-8"))
     return 0
 
 
-def _show(text: str) -> None:
+def _print_document(text: str) -> None:
     """Print a document through a pager, or as plain text if stdout is not a terminal."""
     if not sys.stdout.isatty():
         print_lines(text.rstrip())

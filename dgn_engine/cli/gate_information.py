@@ -7,7 +7,7 @@ import argparse
 from dgn_engine.cli import Subcommand
 from dgn_engine.cli._executor_options import add_reproduction_options
 from dgn_engine.cli._network_options import add_expected, add_network, add_reading, check_network
-from dgn_engine.cli._option_checks import bounded, given_options
+from dgn_engine.cli._option_checks import bounded_number, given_options
 from dgn_engine.cli._options import add_run_options
 from dgn_engine.config import TrainingConfig
 from dgn_engine.errors import UserError, Where
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expected(parser)
     parser.add_argument(
         "--seeds",
-        **bounded(int, least=1),
+        **bounded_number(int, least=1),
         default=SEEDS,
         metavar="K",
         help=f"number of pairs of value networks (default: {SEEDS})",

@@ -14,7 +14,7 @@ from dgn_engine.cli._network_options import (
     add_reading,
     check_network,
 )
-from dgn_engine.cli._option_checks import bounded, given_options
+from dgn_engine.cli._option_checks import bounded_number, given_options
 from dgn_engine.cli._options import numbers
 from dgn_engine.errors import UserError, Where
 from dgn_engine.importing import MODEL
@@ -36,7 +36,7 @@ def _add_inspection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--data-root", metavar="DIR", help="folder with the data sets")
     group.add_argument(
         "--examples",
-        **bounded(int, least=2),
+        **bounded_number(int, least=2),
         metavar="N",
         help="number of training examples (default: 50)",
     )
@@ -44,12 +44,12 @@ def _add_inspection_options(parser: argparse.ArgumentParser) -> None:
         "--layers", type=numbers, metavar="1,3", help="gate layers, counted from 1 (default: all)"
     )
     group.add_argument(
-        "--size", **bounded(int, least=1), metavar="S", help="resize and crop images to S×S"
+        "--size", **bounded_number(int, least=1), metavar="S", help="resize and crop images to S×S"
     )
     add_normalise(group)
     group.add_argument(
         "--split-seed",
-        **bounded(int, least=0),
+        **bounded_number(int, least=0),
         metavar="N",
         help="seed of the test split of the digits (default: 0)",
     )
@@ -65,25 +65,25 @@ def _add_inspection_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--draws",
-        **bounded(int, least=2),
+        **bounded_number(int, least=2),
         metavar="R",
         help="random networks per estimate (default: 100)",
     )
     group.add_argument(
         "--seconds",
-        **bounded(float, least=0),
+        **bounded_number(float, least=0),
         metavar="S",
         help="compute exactly if it takes at most S seconds (default: 60)",
     )
     group.add_argument(
         "--memory",
-        **bounded(float, above=0, finite=True),
+        **bounded_number(float, above=0, finite=True),
         metavar="GiB",
         help="memory limit (default: 4)",
     )
     group.add_argument(
         "--scored",
-        **bounded(int, least=0),
+        **bounded_number(int, least=0),
         metavar="N",
         help=f"test examples for the accuracy (default: {SCORED:,})",
     )

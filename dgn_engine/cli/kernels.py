@@ -14,9 +14,9 @@ from dgn_engine.cli._network_options import (
     add_part,
     add_reading,
     check_model_options,
-    examples_wanted,
+    parse_examples_option,
 )
-from dgn_engine.cli._option_checks import bounded
+from dgn_engine.cli._option_checks import bounded_number
 from dgn_engine.cli._options import numbers
 from dgn_engine.errors import UserError, Where, did_you_mean
 from dgn_engine.kernels.quantities import QUANTITIES
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     examples.add_argument("--inputs", type=Path, metavar="X", help=".npy or .npz file of inputs")
     examples.add_argument(
         "--examples",
-        type=examples_wanted,
+        type=parse_examples_option,
         metavar="probe|N",
         help="use the probe set of the run, or its first N training examples",
     )
@@ -49,11 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gates", type=Path, metavar="OTHER", help="feature network that computes the gates"
     )
-    positive = bounded(float, above=0, finite=True)
+    positive = bounded_number(float, above=0, finite=True)
     parser.add_argument("--beta", **positive, help="use soft gates with this β")
     parser.add_argument(
         "--eps",
-        **bounded(float, least=0, finite=True),
+        **bounded_number(float, least=0, finite=True),
         default=0.0,
         help="ε of the soft gate (default: 0)",
     )
@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--only",
-        type=_quantities,
+        type=_parse_quantities,
         metavar="ntk,gates",
         help=f"compute only these of {', '.join(QUANTITIES)} (default: all that fit)",
     )
@@ -124,7 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
-def _quantities(text: str) -> tuple[str, ...]:
+def _parse_quantities(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in QUANTITIES:

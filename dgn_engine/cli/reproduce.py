@@ -7,13 +7,13 @@ from typing import get_args
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.cli._executor_options import add_reproduction_options
-from dgn_engine.cli._option_checks import bounded, list_of
+from dgn_engine.cli._option_checks import bounded_number, list_of
 from dgn_engine.config import MOST_SEED, Augmentation, Device
 from dgn_engine.errors import UserError, Where
 
 ALL = "all"
 _STEPS = list_of(float, "not a list of numbers such as 0.1,0.01")
-_COUNT = bounded(int, least=1)
+_COUNT = bounded_number(int, least=1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", **_COUNT, metavar="K", help="number of seeds")
     parser.add_argument(
         "--seed-start",
-        **bounded(int, least=0, most=MOST_SEED),
+        **bounded_number(int, least=0, most=MOST_SEED),
         metavar="K",
         help="first seed (default: 0)",
     )

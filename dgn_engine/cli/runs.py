@@ -30,12 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     lister.add_argument("--json", action="store_true", help="print all details as JSON")
     lister.add_argument("--rebuild", action="store_true", help="rebuild the index first")
-    _add(chosen, "show", "show a run or session: configuration, status, scores, checkpoints")
-    _add(chosen, "verify", "list damaged and missing files; exit with 1 if there are any")
-    _add(chosen, "repair", "move damaged files aside and keep the rest")
-    keeper = _add(chosen, "keep", "keep a checkpoint permanently")
+    _add_run_command(
+        chosen, "show", "show a run or session: configuration, status, scores, checkpoints"
+    )
+    _add_run_command(
+        chosen, "verify", "list damaged and missing files; exit with 1 if there are any"
+    )
+    _add_run_command(chosen, "repair", "move damaged files aside and keep the rest")
+    keeper = _add_run_command(chosen, "keep", "keep a checkpoint permanently")
     keeper.add_argument("--step", type=int, metavar="N", help="step (default: the newest)")
-    exporter = _add(chosen, "export", "export a run to one file: .dgn (all) or .csv (scores)")
+    exporter = _add_run_command(
+        chosen, "export", "export a run to one file: .dgn (all) or .csv (scores)"
+    )
     exporter.add_argument("out", type=Path, metavar="FILE", help="output file")
     importer = chosen.add_parser(
         "import",
@@ -54,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "root", nargs="?", type=Path, metavar="DIR", help="folder of runs (default: your runs)"
     )
     thinner.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    deleter = _add(chosen, "delete", "delete a run with all its files")
+    deleter = _add_run_command(chosen, "delete", "delete a run with all its files")
     deleter.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
@@ -62,7 +68,7 @@ def run(arguments: argparse.Namespace) -> str:
     return _VERBS[arguments.verb]
 
 
-def _add(
+def _add_run_command(
     chosen: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str
 ) -> argparse.ArgumentParser:
     parser = chosen.add_parser(name, help=about, description=about)

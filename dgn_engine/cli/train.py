@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from dgn_engine.cli import Subcommand, full_speed
-from dgn_engine.cli._option_checks import bounded, given_options
+from dgn_engine.cli._option_checks import bounded_number, given_options
 from dgn_engine.cli._options import PLACES, SHORT, add_run_options, run_config
 from dgn_engine.errors import UserError, Where
 from dgn_engine.text.printable import print_lines
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_branch_options(parser)
     parser.add_argument(
         "--record",
-        type=_probes,
+        type=_parse_probes,
         metavar="PROBES",
         default=[],
         help="probes to record as frames: gates,overlap,npk,ntk (with --resume: as before); at "
@@ -34,13 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--record-every",
-        **bounded(int, least=1, counts="steps"),
+        **bounded_number(int, least=1, counts="steps"),
         metavar="N",
         help="record a frame every N steps instead, and at the first and the last",
     )
     parser.add_argument(
         "--checkpoint-every",
-        **bounded(float, least=0, finite=True, counts="seconds"),
+        **bounded_number(float, least=0, finite=True, counts="seconds"),
         default=EVERY,
         metavar="SECONDS",
         help=f"time between checkpoints (default: {EVERY:g}; 0: as often as possible)",
@@ -77,7 +77,7 @@ def _add_branch_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--steps",
-        **bounded(int, least=0, counts="steps"),
+        **bounded_number(int, least=0, counts="steps"),
         metavar="N",
         help="train N steps from there (0: until stopped)",
     )
@@ -88,7 +88,7 @@ def _add_branch_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _probes(text: str) -> list[str]:
+def _parse_probes(text: str) -> list[str]:
     """Parse --record: a comma-separated list of probes."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:

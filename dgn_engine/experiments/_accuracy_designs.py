@@ -42,16 +42,18 @@ def of_regimes(expected: float, network: str, *regimes: str) -> Design:
         regimes: the regimes in the contrast.
     """
     terms = [(1.0, number_in(TABLE2, network, COLUMNS_OF[regime])) for regime in regimes]
-    return _design(expected, terms, f"± of [NPF] Table 2, {network}")
+    return _contrast_design(expected, terms, f"± of [NPF] Table 2, {network}")
 
 
 def of_printed(*terms: tuple[float, Printed]) -> Design:
     """Return the design of Σ coefficient · accuracy, for cells printed with a ±."""
     expected = sum(factor * cell.value for factor, cell in terms)
-    return _design(expected, terms, "printed ± of these cells")
+    return _contrast_design(expected, terms, "printed ± of these cells")
 
 
-def _design(expected: float, terms: Sequence[tuple[float, Printed]], source: str) -> Design:
+def _contrast_design(
+    expected: float, terms: Sequence[tuple[float, Printed]], source: str
+) -> Design:
     spread = math.hypot(*(factor * cell.spread for factor, cell in terms))
     if len(terms) == 1:
         ((_, cell),) = terms

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dgn_engine.experiments._grid import TrainedCell, averaged
+from dgn_engine.experiments._grid import TrainedCell, mean_line
 from dgn_engine.protocol.experiments import PRINTED_SPREAD, Figure, PlottedLine, Printed, Row
 from dgn_engine.sweep.statistics import mean_and_half_width
 
 ACCURACY = "test accuracy (%)"
 
 
-def beside_printed(name: str, label: str, rows: Mapping[str, Row]) -> Figure:
+def plot_measured_and_printed(name: str, label: str, rows: Mapping[str, Row]) -> Figure:
     """Plot measured means with 95 % intervals next to the printed means, by column.
 
     Args:
@@ -22,14 +22,14 @@ def beside_printed(name: str, label: str, rows: Mapping[str, Row]) -> Figure:
     """
     positions, means, halves = [], [], []
     for position, row in enumerate(rows.values()):
-        values = _finite(row)
+        values = _finite_values(row)
         if values:
             mean, half = mean_and_half_width(values)
             positions.append(float(position))
             means.append(mean)
             halves.append(half)
     lines = [PlottedLine("measured", tuple(positions), tuple(means), tuple(halves), "points")]
-    note = f"Points: means over n = {_counts(rows)}; bars: 95 % intervals."
+    note = f"Points: means over n = {_format_counts(rows)}; bars: 95 % intervals."
     printed = [row.printed for row in rows.values()]
     if any(printed):
         lines.append(_printed_line(printed))
@@ -62,12 +62,12 @@ def model_boxes(
         for kind in models.values()
         for value in kind.get(regime, ())
     ]
-    lines = [PlottedLine("", *_columns(boxes), style="boxes")]
+    lines = [PlottedLine("", *_split_points(boxes), style="boxes")]
     for kind, of_regime in models.items():
         points = [(float(regimes.index(r)), v) for r, values in of_regime.items() for v in values]
-        lines.append(PlottedLine(kind, *_columns(points), style="cloud"))
+        lines.append(PlottedLine(kind, *_split_points(points), style="cloud"))
     single = [(float(regimes.index(r)), v) for r, values in networks.items() for v in values]
-    lines.append(PlottedLine("one network", *_columns(single), style="cloud"))
+    lines.append(PlottedLine("one network", *_split_points(single), style="cloud"))
     printed_numbers = [printed.get(regime) for regime in regimes]
     note = (
         "Points: models (means over seeds), and for "
@@ -93,7 +93,7 @@ def model_curves(name: str, label: str, models: Mapping[str, Sequence[TrainedCel
         ]
         curves = [TrainedCell(runs).accuracy_line("") for runs in by_seed]
         longest = max(curves, key=lambda curve: len(curve.x))
-        lines.append(averaged(regime, longest.x, [curve.y for curve in curves]))
+        lines.append(mean_line(regime, longest.x, [curve.y for curve in curves]))
     note = (
         "Lines: means over the models of a regime and its seeds; bands: 95 % intervals over the "
         "seeds. Runs that stopped early count as far as they go."
@@ -115,18 +115,18 @@ def _printed_line(found: Sequence[Printed | None]) -> PlottedLine:
     )
 
 
-def _finite(row: Row) -> tuple[float, ...]:
+def _finite_values(row: Row) -> tuple[float, ...]:
     return tuple(value for value in row.values if math.isfinite(value))
 
 
-def _counts(rows: Mapping[str, Row]) -> str:
+def _format_counts(rows: Mapping[str, Row]) -> str:
     """Format the numbers of replicates as '3 seeds', or '3 or 5 seeds' if they differ."""
-    counts = sorted({len(_finite(row)) for row in rows.values()})
+    counts = sorted({len(_finite_values(row)) for row in rows.values()})
     kinds = dict.fromkeys(row.of for row in rows.values())
     return f"{' or '.join(map(str, counts))} {' or '.join(kinds)}"
 
 
-def _columns(
+def _split_points(
     points: Sequence[tuple[float, float]],
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(x for x, _ in points), tuple(y for _, y in points)

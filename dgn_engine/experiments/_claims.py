@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dgn_engine.experiments._experiment import Request
-from dgn_engine.experiments._power import Design, Region, enough, power
+from dgn_engine.experiments._power import Design, Region, claim_power, replicates_needed
 from dgn_engine.experiments._published import claim_ids, published_claim
 from dgn_engine.protocol.experiments import Claim, Verdict
-from dgn_engine.sweep.statistics import Bounds, MeanTest, holm, mean_test
+from dgn_engine.sweep.statistics import Bounds, MeanTest, adjust_holm, mean_test
 
 LEAST = 3  # minimum number of replicates to decide a claim that is not exact
 
@@ -107,8 +107,8 @@ def judge(
         return judged
     return replace(
         judged,
-        power=power(design, test.n, test.region, mean.bounds) if test.n else math.nan,
-        enough=enough(design, test.region, mean.bounds),
+        power=claim_power(design, test.n, test.region, mean.bounds) if test.n else math.nan,
+        enough=replicates_needed(design, test.region, mean.bounds),
         power_from=design.source,
     )
 
@@ -172,7 +172,7 @@ def at_scale(request: Request, claim: Claim) -> Claim:
 
 def with_holm(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """Return the claims of a report with p values adjusted by Holm's method."""
-    adjusted = holm([claim.p for claim in claims])
+    adjusted = adjust_holm([claim.p for claim in claims])
     return tuple(replace(claim, p_holm=p) for claim, p in zip(claims, adjusted, strict=True))
 
 
@@ -188,10 +188,10 @@ def _interval_test(
         inside = region[0] < low and high < region[1]
         outside = high < region[0] or region[1] < low
         verdict = "held" if inside else "not held" if outside else "not decided"
-    return ClaimTest(condition, mean, n, verdict, of, region, _p(mean, region))
+    return ClaimTest(condition, mean, n, verdict, of, region, _smaller_p(mean, region))
 
 
-def _p(found: MeanTest, region: Region) -> float:
+def _smaller_p(found: MeanTest, region: Region) -> float:
     """Return the smaller of the p values for 'held' and 'not held'."""
     over = [found.p_above(end) for end in region if math.isfinite(end)]
     under = [found.p_below(end) for end in region if math.isfinite(end)]

@@ -36,7 +36,7 @@ def data_of(request: Request, paper: str) -> DataConfig:
     )
 
 
-def base(request: Request, net: NetConfig, data: DataConfig, epochs: int) -> RunConfig:
+def paper_config(request: Request, net: NetConfig, data: DataConfig, epochs: int) -> RunConfig:
     """Return the settings of the papers: Adam 3e-4, batch 32, cross entropy, β = 8.
 
     'as-in-code' uses biases, Glorot initialisation and the soft gate 1.1/(1 + exp(−4q)) of the
@@ -55,7 +55,7 @@ def base(request: Request, net: NetConfig, data: DataConfig, epochs: int) -> Run
     )
 
 
-def dense(width: int, depth: int) -> NetConfig:
+def dense_net_config(width: int, depth: int) -> NetConfig:
     return NetConfig("fc", (("width", width), ("depth", depth)))
 
 
@@ -71,9 +71,9 @@ def with_training(config: RunConfig, **training: object) -> RunConfig:
     return replace(config, training=replace(config.training, **training))  # type: ignore[arg-type]
 
 
-def stands_in(request: Request, paper: str) -> tuple[str, ...]:
+def data_substitution(request: Request, paper: str) -> tuple[str, ...]:
     """Return a phrase on what the quick scale uses in place of the paper's data set ('MNIST')."""
-    if _plain(request.data) == _plain(paper):
+    if _compare_key(request.data) == _compare_key(paper):
         return ()
     if request.data in ("", "digits"):
         return (f"{DIGITS} instead of {paper}",)
@@ -98,9 +98,9 @@ def step_remark(label: str, step: float, steps: Sequence[float]) -> tuple[str, .
     )
 
 
-def option(config: RunConfig, name: str) -> OptionValue:
+def net_option(config: RunConfig, name: str) -> OptionValue:
     return dict(config.net.options)[name]
 
 
-def _plain(name: str) -> str:
+def _compare_key(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())

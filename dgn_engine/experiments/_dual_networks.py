@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._configurations import (
-    base,
     data_of,
-    dense,
-    stands_in,
+    data_substitution,
+    dense_net_config,
+    paper_config,
     with_gating,
     with_training,
 )
@@ -47,14 +47,14 @@ class DualNetwork:
     margin: float
     remark: str = ""
 
-    def cell(self, name: str) -> str:
+    def cell_name(self, name: str) -> str:
         """Return the name of a cell, with a prefix for the dense network at full scale."""
         return f"fc-{name}" if self.row == FC else name
 
-    def label(self, words: str) -> str:
+    def prefix_label(self, words: str) -> str:
         return f"{self.row} {words}" if self.row else words
 
-    def statistic(self, words: str) -> str:
+    def prefix_statistic(self, words: str) -> str:
         return f"{self.row}: {words}" if self.row else words
 
 
@@ -63,7 +63,7 @@ def dual_networks(request: Request, quick_epochs: int) -> list[DualNetwork]:
 
     At quick scale a single network replaces the CNN and has its margin.
     """
-    chosen = _chosen(request)
+    chosen = _chosen_rows(request)
     if request.quick:
         config = dual_config(request, quick_epochs, CNN_EPOCHS)
         return [DualNetwork("", config, DESIGNS[CNN], MARGIN[CNN])] if chosen else []
@@ -75,14 +75,14 @@ def dual_networks(request: Request, quick_epochs: int) -> list[DualNetwork]:
     ]
 
 
-def _chosen(request: Request) -> list[str]:
+def _chosen_rows(request: Request) -> list[str]:
     return [row for row in (FC, CNN) if request.only in row]
 
 
 def fc_on_mnist(request: Request) -> RunConfig:
     """Return the dense network of [DUAL] Experiment 1 at full scale (β = 10)."""
     epochs = request.epochs or FC_EPOCHS
-    config = base(request, dense(WIDTH, 5), data_of(request, "mnist"), epochs)
+    config = paper_config(request, dense_net_config(WIDTH, 5), data_of(request, "mnist"), epochs)
     return until_learnt(request, with_gating(config, beta=10.0))
 
 
@@ -98,11 +98,11 @@ def dual_config(request: Request, quick_epochs: int, full_epochs: int) -> RunCon
     with Adam 1e-3; see `dual_scaled_down`.
     """
     if request.quick:
-        net, paper = dense(64, 5), "mnist"
+        net, paper = dense_net_config(64, 5), "mnist"
     else:
         net, paper = NetConfig("cnn4", (("channels", WIDTH),)), "cifar10"
     epochs = request.epochs_or(quick_epochs, full_epochs)
-    config = with_gating(base(request, net, data_of(request, paper), epochs), beta=10.0)
+    config = with_gating(paper_config(request, net, data_of(request, paper), epochs), beta=10.0)
     # with so few steps per epoch, 3e-4 would learn too slowly
     return with_training(config, learning_rate=1e-3) if request.quick else config
 
@@ -112,9 +112,9 @@ def dual_scaled_down(request: Request) -> tuple[str, ...]:
 
     That is the CNN of [DUAL], or its dense network if only that one is requested.
     """
-    if _chosen(request) == [FC]:
-        network = (*stands_in(request, "MNIST"), f"64 units a layer instead of {WIDTH}")
+    if _chosen_rows(request) == [FC]:
+        network = (*data_substitution(request, "MNIST"), f"64 units a layer instead of {WIDTH}")
     else:
         note = f"a dense network of 4 × 64 units instead of the CNN of 4 × {WIDTH} channels"
-        network = (*stands_in(request, "CIFAR-10"), note)
+        network = (*data_substitution(request, "CIFAR-10"), note)
     return (*network, "Adam's learning rate is 1e-3 instead of 3e-4")

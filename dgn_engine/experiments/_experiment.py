@@ -149,10 +149,10 @@ _PROBES: Mapping[str, tuple[Any, Any]] = {
 
 def check_options(name: str, experiment: Experiment, request: Request) -> None:
     """Raise `UserError` for an option that has no effect in combination with the others."""
-    for option in _ineffective(experiment, request):
+    for option in _ineffective_options(experiment, request):
         only = Request(scale=request.scale, protocol=experiment.protocols[0])
         only = replace(only, **{option: getattr(request, option)})
-        alone = option in _ineffective(experiment, only)
+        alone = option in _ineffective_options(experiment, only)
         context = "" if alone else " with the other options"
         text = option.replace("_", "-")
         raise UserError(
@@ -164,11 +164,13 @@ def check_options(name: str, experiment: Experiment, request: Request) -> None:
 
 def effective_request(experiment: Experiment, request: Request) -> Request:
     """Return the request without options that have no effect."""
-    defaults = {name: getattr(Request(), name) for name in _ineffective(experiment, request)}
+    defaults = {
+        name: getattr(Request(), name) for name in _ineffective_options(experiment, request)
+    }
     return replace(request, **defaults)
 
 
-def _ineffective(experiment: Experiment, request: Request) -> Iterator[str]:
+def _ineffective_options(experiment: Experiment, request: Request) -> Iterator[str]:
     """Yield the options of the request on which the plan does not depend."""
     if not experiment.plan(request).units:
         return  # no rows are left, which is reported elsewhere

@@ -14,7 +14,7 @@ from dgn_engine.experiments import Claim
 from dgn_engine.experiments._accuracy_designs import COLUMNS_OF, TABLE2, of_printed
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments._configurations import with_training
-from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, training
+from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, training_unit
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments._published import number_in
 from dgn_engine.protocol.experiments import Printed
@@ -56,40 +56,40 @@ def six_regimes(
         kept: epochs at which to keep weights, by regime.
     """
 
-    def cell(regime: str) -> str:
+    def prefixed_cell(regime: str) -> str:
         return f"{prefix}-{regime}" if prefix else regime
 
-    relu = gate_source(config, seed, cell("ReLU"))
+    relu = gate_source(config, seed, prefixed_cell("ReLU"))
     yield relu
     for regime in REGIMES.values():
         if regime != "ReLU":
             regime_config = with_training(config, keep_epochs=kept.get(regime, ()))
-            yield training(regime_config, regime, seed, cell(regime), gates_of=relu)
+            yield training_unit(regime_config, regime, seed, prefixed_cell(regime), gates_of=relu)
 
 
 def adaptation_cells(grid: Grid, prefix: str = "") -> dict[str, TrainedCell]:
     """Read the cells of `six_regimes`, by label."""
     front = f"{prefix}-" if prefix else ""
-    return {label: grid.trained(f"{front}{regime}") for label, regime in REGIMES.items()}
+    return {label: grid.read_trained(f"{front}{regime}") for label, regime in REGIMES.items()}
 
 
 def printed_designs(network: str) -> dict[Pair, Design]:
     """Return designs from [NPF] Table 2, since the numbers of [DGN] are not available."""
 
-    def cell(label: str) -> Printed:
+    def table_cell(label: str) -> Printed:
         hard = {"FR-II-soft": "FR-II", "soft-ReLU": "ReLU"}.get(REGIMES[label], REGIMES[label])
         return number_in(TABLE2, network, COLUMNS_OF[hard])
 
     source = f"[NPF] Table 2, {network}; the numbers of [DGN] are missing in our copy of the text"
     return {
         (better, worse): replace(
-            of_printed((1.0, cell(better)), (-1.0, cell(worse))), source=source
+            of_printed((1.0, table_cell(better)), (-1.0, table_cell(worse))), source=source
         )
         for better, worse in PAIRS
     }
 
 
-def alone_claim(alone: TrainedCell, both: TrainedCell, classes: int, design: Design) -> Claim:
+def gates_alone_claim(alone: TrainedCell, both: TrainedCell, classes: int, design: Design) -> Claim:
     """Judge that training only the gates, with frozen random values, learns.
 
     'Learns' means at least half way from chance to soft-GaLU, which trains both.

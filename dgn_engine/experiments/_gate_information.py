@@ -25,13 +25,13 @@ from dgn_engine.experiments._gate_share import (
     CurveEnding,
     SeedCurves,
     answer_of,
-    ending,
-    epochs_enough,
+    curve_ending,
     gate_share,
     mean_curve,
+    sufficient_epochs,
     why_not_converged,
 )
-from dgn_engine.experiments._grid import Grid, TrainedCell, calculation, training
+from dgn_engine.experiments._grid import Grid, TrainedCell, calculation_unit, training_unit
 from dgn_engine.importing import saved_network
 from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
@@ -73,15 +73,15 @@ def gate_information(
         UserError: the file cannot be read.
     """
     name = name or file.name
-    digest = _digest(file)
+    digest = _file_digest(file)
     regime = config.gating.regime if config.gating.regime in RANDOM else "FL"
 
     def plan(request: Request) -> Plan:
-        units = tuple(_units(file, digest, data, config, regime, seeds))
-        return Plan(units, choices=tuple(_choices(file, made_from, config)))
+        units = tuple(_training_units(file, digest, data, config, regime, seeds))
+        return Plan(units, choices=tuple(_describe_choices(file, made_from, config)))
 
     def findings(request: Request, results: UnitResults) -> Findings:
-        return _findings(results, name, config, regime, seeds)
+        return _summarise_results(results, name, config, regime, seeds)
 
     return Experiment(
         title=f"Gate information of {name}",
@@ -232,39 +232,39 @@ def _check_gates(listing: CheckpointContents, regime: str) -> None:
         )
 
 
-def _units(
+def _training_units(
     file: Path, digest: str, data: str, config: RunConfig, regime: str, seeds: int
 ) -> Iterator[Unit]:
     settings = {"file": str(file), "sha256": digest, "data": data, "config": config.to_dict()}
-    yield calculation(ITSELF, own_accuracy, **settings)
+    yield calculation_unit(ITSELF, own_accuracy, **settings)
     for seed in range(seeds):
         for name, source in ((regime, str(file)), (RANDOM[regime], "")):
-            yield training(with_gating(config, gates_from=source), name, seed)
+            yield training_unit(with_gating(config, gates_from=source), name, seed)
 
 
-def _findings(
+def _summarise_results(
     results: UnitResults, name: str, config: RunConfig, regime: str, seeds: int
 ) -> Findings:
-    own = results.calculated(ITSELF)
+    own = results.calculation_result(ITSELF)
     grid = Grid(results, range(seeds))
-    cells = {_GATES: grid.trained(regime), _RANDOM_GATES: grid.trained(RANDOM[regime])}
-    kinds = [_curves(label, cell) for label, cell in cells.items()]
-    ends = [ending(kind, own["examples"]) for kind in kinds]
+    cells = {_GATES: grid.read_trained(regime), _RANDOM_GATES: grid.read_trained(RANDOM[regime])}
+    kinds = [_seed_curves(label, cell) for label, cell in cells.items()]
+    ends = [curve_ending(kind, own["examples"]) for kind in kinds]
     share = gate_share(100 * own["accuracy"], *(kind.last for kind in kinds))
     converged = all(end.converged for end in ends)
     left_out = _left_out(kinds)
-    chance = _chance(own["commonest"], own["examples"])
+    chance = _chance_accuracy(own["commonest"], own["examples"])
     answer = answer_of(share, left_out, chance, converged)
-    more = _longer(list(cells.values()), ends, config, own["examples"])
+    more = _suggest_more_epochs(list(cells.values()), ends, config, own["examples"])
     also = "" if converged else f"Not converged. {why_not_converged(kinds, ends)} {more}"
     itself = Row(f"{name} itself ({own['regime']})", (share.own,), remark="as trained")
     rows = [
-        _row(f"value networks with {label} ({regime_})", cells[label], kind)
+        _kind_row(f"value networks with {label} ({regime_})", cells[label], kind)
         for label, kind, regime_ in zip(cells, kinds, (regime, RANDOM[regime]), strict=True)
     ]
     details = {
         "own": {"percent": share.own, "regime": own["regime"], "test_examples": own["examples"]},
-        "share": {**asdict(share), "defined": share.bounded, "interval": INTERVAL},
+        "share": {**asdict(share), "defined": share.has_interval, "interval": INTERVAL},
         "verdict": answer.kind,
         "left_out": left_out,
         "converged": converged,
@@ -276,14 +276,14 @@ def _findings(
     }
     return Findings(
         (itself, *rows),
-        figures=(_figure(kinds, share.own, name),),
-        remarks=tuple(_remarks(name, config, own)),
+        figures=(_learning_figure(kinds, share.own, name),),
+        remarks=tuple(_describe_measurement(name, config, own)),
         answer=tuple(filter(None, (answer.sentence, also))),
         details=details,
     )
 
 
-def _curves(name: str, cell: TrainedCell) -> SeedCurves:
+def _seed_curves(name: str, cell: TrainedCell) -> SeedCurves:
     trouble = {}
     for seed, run in enumerate(cell.runs):
         if run.diverged_at is not None:
@@ -301,14 +301,14 @@ def _left_out(kinds: list[SeedCurves]) -> list[str]:
     ]
 
 
-def _chance(commonest: float, examples: int) -> float:
+def _chance_accuracy(commonest: float, examples: int) -> float:
     """Return the accuracy (percent) of always guessing the most frequent class, plus two standard
     errors.
     """
     return 100 * (commonest + 2 * math.sqrt(commonest * (1 - commonest) / examples))
 
 
-def _longer(
+def _suggest_more_epochs(
     cells: list[TrainedCell], ends: list[CurveEnding], config: RunConfig, examples: int
 ) -> str:
     """Return a sentence on what to do about curves that have not converged."""
@@ -322,17 +322,17 @@ def _longer(
     if early:
         return f"The share is not final; try --patience {2 * patience} instead of {patience}."
     change = max(abs(worst.mean), abs(worst.most) / 2)
-    enough = epochs_enough(change, epochs, examples)
+    enough = sufficient_epochs(change, epochs, examples)
     return f"The share is not final; try {enough:,} epochs instead of {epochs:,}."
 
 
-def _row(label: str, cell: TrainedCell, curves: SeedCurves) -> Row:
+def _kind_row(label: str, cell: TrainedCell, curves: SeedCurves) -> Row:
     best = [100 * run.best for run in cell.runs if math.isfinite(run.best)]
     remark = f"best epoch: {sum(best) / len(best):.2f} %" if best else ""
     return cell.row(label, remark=remark, values=curves.last)
 
 
-def _figure(kinds: list[SeedCurves], own: float, name: str) -> Figure:
+def _learning_figure(kinds: list[SeedCurves], own: float, name: str) -> Figure:
     lines = [mean_curve(kind) for kind in kinds]
     title = "Value networks: mean over seeds, 95 % interval"
     across = PlottedLine(f"{name} itself", (), (own,))
@@ -354,7 +354,7 @@ def _kind_details(kind: SeedCurves, cell: TrainedCell, end: CurveEnding) -> dict
     }
 
 
-def _remarks(name: str, config: RunConfig, own: Mapping[str, Any]) -> Iterator[str]:
+def _describe_measurement(name: str, config: RunConfig, own: Mapping[str, Any]) -> Iterator[str]:
     yield (
         "Accuracies are those after the last epoch on the "
         f"{own['examples']:,} test examples of {config.data.name}, which were not used to choose "
@@ -372,11 +372,11 @@ def _remarks(name: str, config: RunConfig, own: Mapping[str, Any]) -> Iterator[s
         yield str(own["assumption"])
 
 
-def _choices(file: Path, made_from: str, config: RunConfig) -> Iterator[str]:
+def _describe_choices(file: Path, made_from: str, config: RunConfig) -> Iterator[str]:
     if made_from:
         yield f"the network: {made_from}"
     yield f"the file: {file}"
-    changed = _changed(config.data)
+    changed = _changed_data_settings(config.data)
     if changed:
         yield f"the data: {changed}"
     gating = config.gating
@@ -384,7 +384,7 @@ def _choices(file: Path, made_from: str, config: RunConfig) -> Iterator[str]:
     placed = [
         f"{setting} {', '.join(str(n) for n in given[setting])}"
         for setting in ("wiring", "rotation", "shift", "tiling")
-        if given[setting] and not _straight(setting, given[setting])
+        if given[setting] and not _is_default_routing(setting, given[setting])
     ]
     if placed:
         yield f"gates are routed to the value networks as in the file: {'; '.join(placed)}"
@@ -392,14 +392,14 @@ def _choices(file: Path, made_from: str, config: RunConfig) -> Iterator[str]:
         yield f"value networks get {gating.value_input} as input, not the image"
 
 
-def _straight(setting: str, numbers: tuple[int, ...]) -> bool:
+def _is_default_routing(setting: str, numbers: tuple[int, ...]) -> bool:
     """Return whether a routing setting is the identity."""
     if setting == "wiring":
         return numbers == tuple(range(len(numbers)))
     return set(numbers) == {1 if setting == "tiling" else 0}
 
 
-def _changed(data: DataConfig) -> str:
+def _changed_data_settings(data: DataConfig) -> str:
     """Format the data settings that differ from the defaults."""
     usual = DataConfig()
     names = [f.name for f in fields(data) if f.name not in ("name", "root", "download", "options")]
@@ -424,7 +424,7 @@ def _dense_net(architecture: Architecture) -> NetConfig | None:
     return net if same else None
 
 
-def _digest(file: Path) -> str:
+def _file_digest(file: Path) -> str:
     try:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()

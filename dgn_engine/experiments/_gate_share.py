@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dgn_engine.experiments._claims import LEAST
-from dgn_engine.experiments._grid import averaged
+from dgn_engine.experiments._grid import mean_line
 from dgn_engine.protocol.experiments import PlottedLine
 from dgn_engine.sweep.statistics import ratio_of_means
 
@@ -79,7 +79,7 @@ class GateShare:
     by_seed: tuple[float, ...]
 
     @property
-    def bounded(self) -> bool:
+    def has_interval(self) -> bool:
         """True if the network is significantly better than random gates, as the share needs."""
         return math.isfinite(self.low) and self.own > self.random
 
@@ -125,7 +125,7 @@ def gate_share(own: float, gates: Sequence[float], random: Sequence[float]) -> G
     return GateShare(own, mean, mean_random, share, low, high, len(pairs), by_seed)
 
 
-def ending(curves: SeedCurves, test_examples: int) -> CurveEnding:
+def curve_ending(curves: SeedCurves, test_examples: int) -> CurveEnding:
     """Judge whether training has converged.
 
     The mean over the last quarter of the epochs is compared with that over the quarter before,
@@ -138,7 +138,7 @@ def ending(curves: SeedCurves, test_examples: int) -> CurveEnding:
         test_examples: number of test examples.
     """
     changes = {
-        seed: _change(curve)
+        seed: _last_quarter_change(curve)
         for seed, curve in enumerate(curves.test)
         if len(curve) > 1 and seed not in curves.trouble
     }
@@ -151,7 +151,7 @@ def ending(curves: SeedCurves, test_examples: int) -> CurveEnding:
     return CurveEnding(mean, changes[seed], seed, close)
 
 
-def epochs_enough(change: float, epochs: int, test_examples: int) -> int:
+def sufficient_epochs(change: float, epochs: int, test_examples: int) -> int:
     """Estimate how many epochs are needed: doubled as often as the change must be halved.
 
     If errors shrink as 1/epochs, so does the change in the last quarter.
@@ -172,13 +172,17 @@ def answer_of(
         chance: accuracy (percent) above which a network has learnt something.
         converged: whether training has converged.
     """
-    why = _why_not(share, left_out, chance)
+    why = _reason_no_answer(share, left_out, chance)
     if why:
-        rest = f" {_beyond(share, left_out, converged)}".rstrip()
+        rest = f" {_describe_partial_result(share, left_out, converged)}".rstrip()
         return GateAnswer("none", f"No conclusion: {why}.{rest}")
     so_far = "" if converged else "So far (training has not converged), "
     the = "the" if so_far else "The"
-    number, gap, interval = percent(share.percent), _gap(share), _interval(share)
+    number, gap, interval = (
+        whole_percent(share.percent),
+        _describe_gap(share),
+        _describe_interval(share),
+    )
     if share.low > 0:
         sentence = f"{so_far}{the} gates recover {number} of {gap}, {interval}."
         return GateAnswer("recovered", sentence)
@@ -192,7 +196,7 @@ def answer_of(
     )
 
 
-def _why_not(share: GateShare, left_out: Sequence[str], chance: float) -> str:
+def _reason_no_answer(share: GateShare, left_out: Sequence[str], chance: float) -> str:
     """Return why there is no conclusion, '' if there is one."""
     random, own = f"random gates ({share.random:.1f} %)", f"the network ({share.own:.1f} %)"
     if left_out:
@@ -209,7 +213,7 @@ def _why_not(share: GateShare, left_out: Sequence[str], chance: float) -> str:
     if share.n < LEAST:
         few = "1 seed is" if share.n == 1 else f"{share.n} seeds are"
         return f"{few} not enough; use at least {LEAST}"
-    if not share.bounded:
+    if not share.has_interval:
         if all(value == share.by_seed[0] for value in share.by_seed):
             return "all seeds have the same accuracies, so there are too few test examples"
         return (
@@ -219,33 +223,35 @@ def _why_not(share: GateShare, left_out: Sequence[str], chance: float) -> str:
     return ""
 
 
-def _beyond(share: GateShare, left_out: Sequence[str], converged: bool) -> str:
+def _describe_partial_result(share: GateShare, left_out: Sequence[str], converged: bool) -> str:
     """Return a sentence on what was measured despite the lack of a conclusion, or ''."""
     if not (share.n and share.own > share.random and math.isfinite(share.percent)):
         return ""
-    number = percent(share.percent) + ("" if converged else " (not converged)")
-    if left_out and share.n >= LEAST and share.bounded:
+    number = whole_percent(share.percent) + ("" if converged else " (not converged)")
+    if left_out and share.n >= LEAST and share.has_interval:
         those = "that one" if len(left_out) == 1 else "those"
-        return f"Without {those} it is {number} of {_gap(share)}, {_interval(share)}."
+        return f"Without {those} it is {number} of {_describe_gap(share)}, {_describe_interval(share)}."
     if share.n >= LEAST:
         return ""
     seeds = f"{share.n} seed{'s' * (share.n > 1)}"
-    interval = _interval(share) if share.bounded else f"without an interval, over {seeds}"
-    return f"The estimate is {number} of {_gap(share)}, {interval}."
+    interval = (
+        _describe_interval(share) if share.has_interval else f"without an interval, over {seeds}"
+    )
+    return f"The estimate is {number} of {_describe_gap(share)}, {interval}."
 
 
-def _gap(share: GateShare) -> str:
+def _describe_gap(share: GateShare) -> str:
     return (
         f"the gap between random gates ({share.random:.1f} %) and the network ({share.own:.1f} %)"
     )
 
 
-def _interval(share: GateShare) -> str:
-    ends = f"[{percent(share.low)}, {percent(share.high)}]"
+def _describe_interval(share: GateShare) -> str:
+    ends = f"[{whole_percent(share.low)}, {whole_percent(share.high)}]"
     return f"95 % interval {ends} over {share.n} seeds"
 
 
-def percent(value: float) -> str:
+def whole_percent(value: float) -> str:
     """Format as '79 %' or '−4 %', never '−0 %'."""
     return f"{round(value) + 0:,} %".replace("-", MINUS)
 
@@ -280,10 +286,10 @@ def mean_curve(curves: SeedCurves) -> PlottedLine:
         [*curve, *list(curve[-1:]) * (0 if seed in curves.trouble else longest - len(curve))]
         for seed, curve in enumerate(curves.test)
     ]
-    return averaged(curves.name, range(1, longest + 1), extended)
+    return mean_line(curves.name, range(1, longest + 1), extended)
 
 
-def _change(curve: Sequence[float]) -> float:
+def _last_quarter_change(curve: Sequence[float]) -> float:
     """Return the change from the third to the last quarter of a curve, in points."""
     quarter = max(1, len(curve) // 4)
     last, before = curve[-quarter:], curve[-2 * quarter : -quarter]

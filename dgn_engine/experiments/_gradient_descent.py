@@ -32,7 +32,7 @@ class Descent:
     errors: list[float]
 
 
-def train(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
+def train_full_batch(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
     """Train the value network by full-batch descent with α = 0.1/ρ_max(K_0).
 
     Args:
@@ -43,7 +43,7 @@ def train(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
     """
     kernel = tangent_kernels(network, x, trains=("value",)).total_kernel
     values = torch.linalg.eigvalsh(kernel)
-    descent = descend(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
+    descent = iterate_descent(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
     squares = [float(step.error.square().sum()) for step in descent]
     return Descent(kernel, values, [square / squares[0] for square in squares])
 
@@ -64,7 +64,7 @@ def log_remainder(share: float) -> float:
     return math.log10(max(share, 1e-30))
 
 
-def descend(
+def iterate_descent(
     network: GatedNetwork, x: Tensor, y: Tensor, rate: float, steps: int, kernels: bool = True
 ) -> Iterator[DescentStep]:
     """Train the value network with rate α and yield the state before each step 0 … `steps`.

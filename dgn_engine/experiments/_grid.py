@@ -31,7 +31,7 @@ from dgn_engine.training.weight_keeper import BEST, KEPT
 BAND = "Lines: means over seeds; bands: 95 % intervals."
 
 
-def training(
+def training_unit(
     config: RunConfig,
     regime: str,
     seed: int,
@@ -62,7 +62,7 @@ def training(
 
 def gate_source(config: RunConfig, seed: int, cell: str = "", regime: str = "ReLU") -> Training:
     """Return a run that keeps the weights at its best test score, for others to copy its gates."""
-    return training(with_training(config, keep_best=True), regime, seed, cell)
+    return training_unit(with_training(config, keep_best=True), regime, seed, cell)
 
 
 def five_regimes(config: RunConfig, seed: int, prefix: str) -> Iterator[Training]:
@@ -73,10 +73,10 @@ def five_regimes(config: RunConfig, seed: int, prefix: str) -> Iterator[Training
     relu = gate_source(config, seed, f"{prefix}-ReLU")
     yield relu
     for regime in ("FR-II", "FR-DI", "DL", "FL"):
-        yield training(config, regime, seed, f"{prefix}-{regime}", gates_of=relu)
+        yield training_unit(config, regime, seed, f"{prefix}-{regime}", gates_of=relu)
 
 
-def calculation(
+def calculation_unit(
     unit_id: str,
     function: Callable[[CalculationInputs], Any],
     *needs: Training,
@@ -110,7 +110,7 @@ class TrainedCell:
         """Last test accuracies in percent."""
         return [100 * run.last for run in self.runs]
 
-    def answers(self, at: Literal["best", "last"]) -> list[Mask] | None:
+    def correct_answers(self, at: Literal["best", "last"]) -> list[Mask] | None:
         """Return the correct test examples of each run; None if a run has no record of them.
 
         Args:
@@ -162,13 +162,15 @@ class TrainedCell:
         return Row(label, numbers, printed, unit, self.last_epoch, self.seconds, remark, of, place)
 
     def accuracy_line(self, label: str) -> PlottedLine:
-        return averaged(label, self._epochs, [[100 * s for s in run.test] for run in self.runs])
+        return mean_line(
+            label, self._longest_epochs, [[100 * s for s in run.test] for run in self.runs]
+        )
 
     def loss_line(self, label: str) -> PlottedLine:
-        return averaged(label, self._epochs, [run.train_loss for run in self.runs])
+        return mean_line(label, self._longest_epochs, [run.train_loss for run in self.runs])
 
     @property
-    def _epochs(self) -> tuple[float, ...]:
+    def _longest_epochs(self) -> tuple[float, ...]:
         return max((run.epochs for run in self.runs), key=len)
 
 
@@ -205,14 +207,14 @@ class Grid:
     results: UnitResults
     seeds: range
 
-    def trained(self, cell: str) -> TrainedCell:
+    def read_trained(self, cell: str) -> TrainedCell:
         """Read the runs of a cell; raises `UserError` if one is not done."""
-        return TrainedCell([self.results.trained(unit_id) for unit_id in self._ids(cell)])
+        return TrainedCell([self.results.trained_run(unit_id) for unit_id in self._unit_ids(cell)])
 
-    def calculated(self, cell: str) -> CalculatedCell:
+    def read_calculated(self, cell: str) -> CalculatedCell:
         """Read the calculations of a cell; raises `UserError` if one is not done."""
-        values = [self.results.calculated(unit_id) for unit_id in self._ids(cell)]
-        return CalculatedCell(values, self.results.seconds_of(*self._ids(cell)))
+        values = [self.results.calculation_result(unit_id) for unit_id in self._unit_ids(cell)]
+        return CalculatedCell(values, self.results.seconds_of(*self._unit_ids(cell)))
 
     def best_step(
         self, prefix: str, steps: Sequence[float], cells: Sequence[str]
@@ -228,22 +230,22 @@ class Grid:
             cells: the cells.
         """
 
-        def total(found: tuple[float, dict[str, TrainedCell]]) -> float:
+        def total_accuracy(found: tuple[float, dict[str, TrainedCell]]) -> float:
             """Sum the accuracies, which suffices as all cells have the same seeds."""
             runs = [run for cell in found[1].values() for run in cell.runs]
             return sum(0.0 if math.isnan(run.best) else run.best for run in runs)
 
         rows = [
-            (step, {cell: self.trained(f"{prefix}-{step:g}-{cell}") for cell in cells})
+            (step, {cell: self.read_trained(f"{prefix}-{step:g}-{cell}") for cell in cells})
             for step in steps
         ]
-        return max(rows, key=total)
+        return max(rows, key=total_accuracy)
 
-    def _ids(self, cell: str) -> list[str]:
+    def _unit_ids(self, cell: str) -> list[str]:
         return [f"{cell}-s{seed}" for seed in self.seeds]
 
 
-def minus(one: Sequence[float], other: Sequence[float]) -> list[float]:
+def pairwise_difference(one: Sequence[float], other: Sequence[float]) -> list[float]:
     return [a - b for a, b in zip(one, other, strict=True)]
 
 
@@ -286,7 +288,7 @@ class _Scored(NamedTuple):
 
 def _test_variance(terms: Sequence[_Scored], size: int, at: Literal["best", "last"]) -> float:
     """Return the test-set variance of terms that share a test set of `size` examples."""
-    answers = [term.cell.answers(at) for term in terms]
+    answers = [term.cell.correct_answers(at) for term in terms]
     known = [masks for masks in answers if masks is not None]
     if len(known) == len(terms):
         return paired_variance(
@@ -300,7 +302,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) -> PlottedLine:
+def mean_line(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) -> PlottedLine:
     """Return the mean of the curves at each x with the half-width of its 95 % interval.
 
     Shorter curves count as far as they go.

@@ -17,21 +17,23 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.random_streams import random_stream
 
 
-def dense(inputs: int, width: int, depth: int, logits: int = 1) -> arch.Architecture:
+def dense_architecture(inputs: int, width: int, depth: int, logits: int = 1) -> arch.Architecture:
     """Return a dense architecture of d weight layers, d − 1 of them gated, with `width` units."""
     sizes = (inputs, *[width] * (depth - 1))
     nodes: list[arch.Node] = [arch.Dense(a, b) for a, b in pairwise(sizes)]
     return arch.Architecture((inputs,), (*nodes, arch.Dense(sizes[-1], logits, gated=False)))
 
 
-def convolutional(channels: int, side: int) -> arch.Architecture:
+def conv_architecture(channels: int, side: int) -> arch.Architecture:
     """Return three circular 3×3 convolutions on one channel, global pooling and one logit."""
     convs = [arch.Conv(1 if not layer else channels, channels, circular=True) for layer in range(3)]
     head = (arch.GlobalAveragePool(), arch.Dense(channels, 1, gated=False))
     return arch.Architecture((1, side, side), (*convs, *head))
 
 
-def residual(inputs: int, width: int, blocks: int, block_depth: int) -> arch.Architecture:
+def residual_architecture(
+    inputs: int, width: int, blocks: int, block_depth: int
+) -> arch.Architecture:
     """Return the dense ResNet of THEORY §3: b skips, d_blk layers in each of b + 2 blocks."""
     nodes: list[arch.Node] = [
         arch.Dense(inputs if not i else width, width) for i in range(block_depth)
@@ -46,7 +48,7 @@ def residual(inputs: int, width: int, blocks: int, block_depth: int) -> arch.Arc
     return arch.Architecture((inputs,), (*nodes, arch.Dense(width, 1, gated=False)))
 
 
-def gated(
+def draw_network(
     architecture: arch.Architecture,
     seed: int,
     *,
@@ -72,10 +74,12 @@ def gated(
     return network.requires_grad_(False)
 
 
-def normal(inputs: int, width: int, depth: int, seed: int, *, own: bool) -> GatedNetwork:
+def draw_normal_network(
+    inputs: int, width: int, depth: int, seed: int, *, own: bool
+) -> GatedNetwork:
     """Draw a dense ReLU (`own`) or GaLU network with weights N(0, 2/w) and one logit."""
-    architecture = dense(inputs, width, depth)
-    return gated(architecture, seed, own=own, init="kaiming", sigma=math.sqrt(2 / width))
+    architecture = dense_architecture(inputs, width, depth)
+    return draw_network(architecture, seed, own=own, init="kaiming", sigma=math.sqrt(2 / width))
 
 
 def unit_inputs(n: int, shape: Sequence[int], seed: int, correlation: float = 0.0) -> Tensor:
@@ -90,7 +94,7 @@ def unit_inputs(n: int, shape: Sequence[int], seed: int, correlation: float = 0.
     return x.reshape(n, *shape)
 
 
-def targets(n: int, seed: int) -> Tensor:
+def draw_targets(n: int, seed: int) -> Tensor:
     """Draw targets y ~ U[−1, 1], (n,)."""
     return 2 * torch.rand(n, generator=random_stream("targets", seed), dtype=torch.float64) - 1
 
@@ -104,7 +108,9 @@ def bernoulli_gates(
 
 def random_gate_kernel(n: int, width: int, depth: int, p: float, seed: int) -> Tensor:
     """Return K_0/d (n, n) for identical unit inputs, FRG gates, weights ±√(1/(pw)) ([DGN])."""
-    network = gated(dense(10, width, depth), seed, sigma=(1 / (p * width)) ** 0.5)
+    network = draw_network(
+        dense_architecture(10, width, depth), seed, sigma=(1 / (p * width)) ** 0.5
+    )
     gates = bernoulli_gates(n, width, depth, p, random_stream("coins", seed))
     x = unit_inputs(1, (10,), seed).expand(n, -1)
     kernel = tangent_kernels(network.with_gates(gates), x, trains=("value",)).total_kernel

@@ -56,10 +56,10 @@ class KeptNetworks:
         for path in self._files:
             match = _EPOCH.fullmatch(path.name)
             if match is not None:
-                self._load(path)
+                self._load_epoch(path)
                 yield int(match[1]), self._network
 
-    def _load(self, path: InnerPath) -> None:
+    def _load_epoch(self, path: InnerPath) -> None:
         content = read_regular(path, FILE)
         head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         tensors = {name: tensor.double() for name, tensor in load(content).items()}
@@ -75,7 +75,7 @@ def nu_of(kernel: Tensor, targets: Tensor) -> dict[str, float]:
     return {"nu": nu, "rank": eigen.rank, "cutoff": eigen.cutoff, "outside": outside}
 
 
-def left_out_of_nu(
+def nu_remarks(
     kernel: str, calculated: Sequence[Mapping[str, Sequence[float]]], examples: int
 ) -> tuple[str, ...]:
     """Return a remark on ν: the smallest `rank` and largest `outside` of all calculations.

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cache
 
-from dgn_engine.sweep.statistics import Bounds, opened, stretch
+from dgn_engine.sweep.statistics import Bounds, open_scale_slope, to_open_scale
 
 Region = tuple[float, float]  # claimed region of the mean; ends may be infinite
 GOAL = 0.8
@@ -35,7 +35,7 @@ class Design:
     test_variance: float = 0.0
 
 
-def power(design: Design, n: int, region: Region, bounds: Bounds | None = None) -> float:
+def claim_power(design: Design, n: int, region: Region, bounds: Bounds | None = None) -> float:
     """Return the probability that the 95 % interval of n replicates lies within the region.
 
     It is 0 below three replicates, which decide nothing.
@@ -44,17 +44,17 @@ def power(design: Design, n: int, region: Region, bounds: Bounds | None = None) 
         return 0.0
     if bounds is not None:
         design, region = _on_open_scale(design, region, bounds)
-    return _power(design, n, region)
+    return _integrate_power(design, n, region)
 
 
-def enough(design: Design, region: Region, bounds: Bounds | None = None) -> int:
+def replicates_needed(design: Design, region: Region, bounds: Bounds | None = None) -> int:
     """Return the smallest n with a power of 80 %; 0 if 200 replicates are not enough."""
-    if power(design, MOST, region, bounds) < GOAL:
+    if claim_power(design, MOST, region, bounds) < GOAL:
         return 0
     low, high = 2, MOST  # bisection: the power grows with n
     while high - low > 1:
         middle = (low + high) // 2
-        if power(design, middle, region, bounds) < GOAL:
+        if claim_power(design, middle, region, bounds) < GOAL:
             low = middle
         else:
             high = middle
@@ -62,7 +62,7 @@ def enough(design: Design, region: Region, bounds: Bounds | None = None) -> int:
 
 
 @cache
-def _power(design: Design, n: int, region: Region) -> float:
+def _integrate_power(design: Design, n: int, region: Region) -> float:
     import numpy as np
     from scipy.stats import chi2, norm, t
 
@@ -80,11 +80,11 @@ def _power(design: Design, n: int, region: Region) -> float:
 
 
 def _on_open_scale(design: Design, region: Region, bounds: Bounds) -> tuple[Design, Region]:
-    longer = stretch(design.expected, bounds)
-    low, high = (end if math.isinf(end) else opened(end, bounds) for end in region)
+    longer = open_scale_slope(design.expected, bounds)
+    low, high = (end if math.isinf(end) else to_open_scale(end, bounds) for end in region)
     return replace(
         design,
-        expected=opened(design.expected, bounds),
+        expected=to_open_scale(design.expected, bounds),
         spread=design.spread * longer,
         test_variance=design.test_variance * longer**2,
     ), (low, high)

@@ -12,15 +12,15 @@ from dgn_engine.protocol.experiments import Printed
 
 
 @cache
-def _papers() -> dict[str, Any]:
+def _published_tables() -> dict[str, Any]:
     path = files("dgn_resources") / "papers" / "published.json"
     tree: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return tree
 
 
-def printed(table: str, row: str, column: str) -> Printed | None:
+def find_printed(table: str, row: str, column: str) -> Printed | None:
     """Return a cell of a table; None if the paper prints nothing there."""
-    published = _papers()[table]
+    published = _published_tables()[table]
     value = published["rows"][row][published["columns"].index(column)]
     if value is None:
         return None
@@ -31,7 +31,7 @@ def printed(table: str, row: str, column: str) -> Printed | None:
 
 def number_in(table: str, row: str, column: str) -> Printed:
     """Return a cell of a table; raises `LookupError` if the paper prints nothing there."""
-    number = printed(table, row, column)
+    number = find_printed(table, row, column)
     if number is None:
         raise LookupError(f"{table} prints nothing in '{row}', '{column}'")
     return number
@@ -39,13 +39,15 @@ def number_in(table: str, row: str, column: str) -> Printed:
 
 def table_rows(table: str) -> tuple[str, ...]:
     """Return the row names of a table, or the names of the numbers given for a figure."""
-    published = _papers()[table]
+    published = _published_tables()[table]
     if "rows" in published:
         return tuple(published["rows"])
     return tuple(name for name, value in published.items() if isinstance(value, (int, float)))
 
 
-def comparable(request: Request, found: Printed | None, of: str) -> tuple[Printed | None, str]:
+def comparable_number(
+    request: Request, found: Printed | None, of: str
+) -> tuple[Printed | None, str]:
     """Return the number for the 'printed' column and a remark for the row.
 
     At quick scale a different network is trained, so that the column is empty and the remark gives
@@ -65,11 +67,11 @@ def comparable(request: Request, found: Printed | None, of: str) -> tuple[Printe
 
 
 def published_claim(claim_id: str) -> tuple[str, str]:
-    for entry in _papers()["claims"]:
+    for entry in _published_tables()["claims"]:
         if entry["id"] == claim_id:
             return claim_id, str(entry["statement"])
     raise LookupError(f"published.json has no claim '{claim_id}'")
 
 
 def claim_ids() -> tuple[str, ...]:
-    return tuple(entry["id"] for entry in _papers()["claims"])
+    return tuple(entry["id"] for entry in _published_tables()["claims"])

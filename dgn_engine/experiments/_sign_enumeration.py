@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from dgn_engine.experiments._initial_networks import (
-    dense,
-    gated,
+    dense_architecture,
+    draw_network,
     relative_distance,
     unit_inputs,
 )
@@ -33,7 +33,7 @@ TINY = {
 
 def value_kernel_error(name: str, seed: int) -> float:
     """Return the relative distance of the mean of K^V over all sign patterns from βH."""
-    network = gated(TINY[name], seed, soft=True, sigma=SIGMA)
+    network = draw_network(TINY[name], seed, soft=True, sigma=SIGMA)
     x = unit_inputs(3, TINY[name].input_shape, seed)
     mean = torch.stack(
         [
@@ -51,21 +51,21 @@ def feature_kernel_error(seed: int) -> float:
 
     This is [DGN] Lemma 3.1.
     """
-    network = gated(dense(2, 2, 3), seed, soft=True, sigma=SIGMA)
+    network = draw_network(dense_architecture(2, 2, 3), seed, soft=True, sigma=SIGMA)
     x = unit_inputs(3, (2,), seed)
     means = []
     for _ in _sign_patterns(network):
         feature = tangent_kernels(network, x).feature
         assert feature is not None
         means.append(feature)
-    expected = SIGMA**6 * (x @ x.T) * _delta(network, x)
+    expected = SIGMA**6 * (x @ x.T) * _enumerate_delta(network, x)
     return relative_distance(torch.stack(means).mean(0), expected)
 
 
-def _delta(network: GatedNetwork, x: Tensor) -> Tensor:
+def _enumerate_delta(network: GatedNetwork, x: Tensor) -> Tensor:
     """Return δ(s,s') = Σ_θ Σ_p ∂_θA(x_s,p) ∂_θA(x_s',p) by enumerating the hidden paths p."""
 
-    def activities(first: Tensor, second: Tensor) -> Tensor:
+    def path_activities(first: Tensor, second: Tensor) -> Tensor:
         q = x @ first.T
         hidden = network.gate(q)
         other = network.gate(torch.relu(q) @ second.T)
@@ -73,7 +73,7 @@ def _delta(network: GatedNetwork, x: Tensor) -> Tensor:
 
     weights = [weight.detach() for weight in network.feature.weights][:2]
     total = torch.zeros(len(x), len(x), dtype=x.dtype)
-    for slopes in torch.func.jacrev(activities, argnums=(0, 1))(*weights):
+    for slopes in torch.func.jacrev(path_activities, argnums=(0, 1))(*weights):
         flat = slopes.flatten(1)
         total += flat @ flat.T
     return total

@@ -6,13 +6,13 @@ from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments._configurations import (
-    base,
     data_of,
-    stands_in,
+    data_substitution,
+    paper_config,
     with_gating,
     with_training,
 )
-from dgn_engine.experiments._grid import Grid, contrast, gate_source, learning_curves, training
+from dgn_engine.experiments._grid import Grid, contrast, gate_source, learning_curves, training_unit
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -32,13 +32,13 @@ AUGMENTED = {
 
 def plan(request: Request) -> Plan:
     """Plan the published network, and each regime with both value inputs."""
-    config = _config(request)
+    config = _build_config(request)
     units: list[Training] = []
     for seed in request.seed_range(*SEEDS):
         relu = gate_source(config, seed)
         units.append(relu)
         units += [
-            training(
+            training_unit(
                 config,
                 regime,
                 seed,
@@ -46,12 +46,12 @@ def plan(request: Request) -> Plan:
                 gates_of=relu,
                 value_input=value_input,
             )
-            for regime, value_input in _cells(request)
+            for regime, value_input in _cell_keys(request)
         ]
     return Plan(
         tuple(units),
         (
-            *stands_in(request, "CIFAR-10"),
+            *data_substitution(request, "CIFAR-10"),
             "width 4 instead of 64",
             "FR-II and FL only, with the image as the value input",
         ),
@@ -67,9 +67,9 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _config(request: Request) -> RunConfig:
+def _build_config(request: Request) -> RunConfig:
     net = NetConfig("davidnet", (("width", 4 if request.quick else 64),))
-    config = base(request, net, data_of(request, "cifar10"), request.epochs_or(10, 24))
+    config = paper_config(request, net, data_of(request, "cifar10"), request.epochs_or(10, 24))
     config = with_training(
         config,
         optimiser="sgd",
@@ -80,7 +80,7 @@ def _config(request: Request) -> RunConfig:
     return with_gating(config, beta=10.0)
 
 
-def _cells(request: Request) -> list[tuple[str, str]]:
+def _cell_keys(request: Request) -> list[tuple[str, str]]:
     if request.quick:
         return [("FR-II", "image"), ("FL", "image")]
     return [(regime, value_input) for regime in REGIMES for value_input in INPUTS]
@@ -88,9 +88,11 @@ def _cells(request: Request) -> list[tuple[str, str]]:
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    cells = {"ReLU (published network)": grid.trained("ReLU")}
-    for regime, value_input in _cells(request):
-        cells[f"{regime}, x^v = {INPUTS[value_input]}"] = grid.trained(f"{regime}-{value_input}")
+    cells = {"ReLU (published network)": grid.read_trained("ReLU")}
+    for regime, value_input in _cell_keys(request):
+        cells[f"{regime}, x^v = {INPUTS[value_input]}"] = grid.read_trained(
+            f"{regime}-{value_input}"
+        )
     frozen = [cell for label, cell in cells.items() if label.startswith("FR")]
     mean = contrast(*((1 / len(frozen), cell) for cell in frozen))
     remark = (

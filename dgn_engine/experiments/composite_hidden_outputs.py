@@ -13,19 +13,19 @@ from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._claims import judge, within
 from dgn_engine.experiments._configurations import (
-    base,
     data_of,
-    stands_in,
+    data_substitution,
+    paper_config,
     with_gating,
     with_training,
 )
 from dgn_engine.experiments._grid import (
     Grid,
-    calculation,
+    calculation_unit,
     contrast,
     gate_source,
     learning_curves,
-    training,
+    training_unit,
 )
 from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.sweep.unit import CalculationInputs, Training
@@ -42,17 +42,17 @@ FILTER_ROWS = tuple(f"{name}, filter {place + 1}" for name in NETWORKS for place
 
 def plan(request: Request) -> Plan:
     """Plan the ReLU network, and a value network with its gates in reverse order of layers."""
-    config = _config(request)
+    config = _build_config(request)
     runs: list[Training] = []
     for seed in request.seed_range(*SEEDS):
         relu = gate_source(config, seed)
-        other = training(
+        other = training_unit(
             config, "FL", seed, "reversed", gates_of=relu, wiring=REVERSED, value_input="random"
         )
         runs += [relu, other]
     return Plan(
-        (*runs, calculation(_pictures(request), pictures, *runs[:2])),
-        (*stands_in(request, "CIFAR-10"), "8 channels instead of 128, Adam 3e-3"),
+        (*runs, calculation_unit(_pictures_id(request), pictures, *runs[:2])),
+        (*data_substitution(request, "CIFAR-10"), "8 channels instead of 128, Adam 3e-3"),
         (
             f"'about as well' means a mean difference within ±{SAME:g} points",
             f"one image shows the first {FILTERS} filters of each layer, as in the paper, another "
@@ -62,15 +62,15 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _pictures(request: Request) -> str:
+def _pictures_id(request: Request) -> str:
     """Return the id of the calculation of the images, for the first seed."""
     return f"pictures-s{request.seed_range(*SEEDS).start}"
 
 
-def _config(request: Request) -> RunConfig:
+def _build_config(request: Request) -> RunConfig:
     net = NetConfig("cnn4", (("channels", 8 if request.quick else 128),))
     epochs = request.epochs_or(20, 100)
-    config = base(request, net, data_of(request, "cifar10"), epochs)
+    config = paper_config(request, net, data_of(request, "cifar10"), epochs)
     config = with_training(config, keep_epochs=(epochs,))
     if request.quick:
         config = with_training(config, learning_rate=3e-3)
@@ -87,13 +87,13 @@ def pictures(work: CalculationInputs) -> dict[str, Picture]:
     filters. The first column is the value input. Tiles show |z| for the first training image,
     scaled to their maximum.
     """
-    above, below = (_outputs(folder) for folder in work.needs.values())
+    above, below = (_hidden_outputs(folder) for folder in work.needs.values())
     by_filter = [_first_filters(maps, index) for maps in (above, below) for index in range(FILTERS)]
-    means = [[_tile(layer.mean(0)) for layer in maps] for maps in (above, below)]
-    return {"filters": _montage(by_filter), "means": _montage(means)}
+    means = [[_scale_tile(layer.mean(0)) for layer in maps] for maps in (above, below)]
+    return {"filters": _make_montage(by_filter), "means": _make_montage(means)}
 
 
-def _outputs(folder: Path) -> list[Tensor]:
+def _hidden_outputs(folder: Path) -> list[Tensor]:
     """Return the value input and z of every layer, each (channels, rows, columns)."""
     networks = KeptNetworks(folder, 1)
     x = networks.x[:1]
@@ -108,17 +108,17 @@ def _first_filters(maps: list[Tensor], place: int) -> list[Tensor | None]:
     """Return the tiles of one filter of each layer, preceded by the input in the first row."""
     value_input, *layers = maps
     return [
-        None if place else _tile(value_input.mean(0)),
-        *(_tile(layer[place]) for layer in layers),
+        None if place else _scale_tile(value_input.mean(0)),
+        *(_scale_tile(layer[place]) for layer in layers),
     ]
 
 
-def _tile(values: Tensor) -> Tensor:
+def _scale_tile(values: Tensor) -> Tensor:
     sizes = values.abs()
     return sizes / sizes.max().clamp(min=1e-12)
 
 
-def _montage(rows: Sequence[Sequence[Tensor | None]]) -> Picture:
+def _make_montage(rows: Sequence[Sequence[Tensor | None]]) -> Picture:
     """Join tiles of equal size (rows, columns) into an image, separated by empty lines."""
     height, width = next(tile.shape for tile in rows[0] if tile is not None)
     picture: Picture = []
@@ -134,8 +134,8 @@ def _montage(rows: Sequence[Sequence[Tensor | None]]) -> Picture:
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    relu, other = grid.trained("ReLU"), grid.trained("reversed")
-    pictures: dict[str, Picture] = results.calculated(_pictures(request))
+    relu, other = grid.read_trained("ReLU"), grid.read_trained("reversed")
+    pictures: dict[str, Picture] = results.calculation_result(_pictures_id(request))
     cells = {"ReLU": relu, "gates reversed, random input": other}
     judged = judge(
         "comp-2",
@@ -148,13 +148,15 @@ def findings(request: Request, results: UnitResults) -> Findings:
         (judged,),
         (
             learning_curves("Reversed gates on a random input", cells),
-            _figure("outputs", pictures["filters"], FILTER_ROWS, f"the first {FILTERS} filters"),
-            _figure("output-means", pictures["means"], NETWORKS, "means over the filters"),
+            _outputs_figure(
+                "outputs", pictures["filters"], FILTER_ROWS, f"the first {FILTERS} filters"
+            ),
+            _outputs_figure("output-means", pictures["means"], NETWORKS, "means over the filters"),
         ),
     )
 
 
-def _figure(name: str, picture: Picture, rows: Sequence[str], title: str) -> Figure:
+def _outputs_figure(name: str, picture: Picture, rows: Sequence[str], title: str) -> Figure:
     image = tuple(tuple(math.nan if value is None else value for value in row) for row in picture)
     layers = tuple(str(layer) for layer in range(1, LAYERS + 1))
     return Figure(

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._claims import at_most, judge
-from dgn_engine.experiments._grid import CalculatedCell, Grid, averaged, calculation
+from dgn_engine.experiments._grid import CalculatedCell, Grid, calculation_unit, mean_line
 from dgn_engine.experiments._initial_networks import (
-    gated,
+    draw_network,
     relative_distance,
-    residual,
+    residual_architecture,
     unit_inputs,
 )
 from dgn_engine.experiments._power import Design
@@ -53,7 +53,7 @@ KINDS = {"": "γ = 1", "gamma-": "γ drawn"}  # prefix of unit ids → label
 def plan(request: Request) -> Plan:
     """Plan one network per seed and width, without and with factors γ."""
     units = tuple(
-        _unit(prefix, width, seed)
+        _shares_unit(prefix, width, seed)
         for prefix, width, seed in product(KINDS, _widths(request), request.seed_range(*SEEDS))
     )
     return Plan(
@@ -73,22 +73,22 @@ def _widths(request: Request) -> tuple[int, ...]:
     return (32, 64, 128, 256) if request.quick else (32, 64, 128, 256, 512)
 
 
-def _unit(prefix: str, width: int, seed: int) -> Calculation:
+def _shares_unit(prefix: str, width: int, seed: int) -> Calculation:
     draw = random.Random(f"gamma {seed}")
     pre, post = (
         [round(2 ** draw.uniform(-1, 1), 3) if prefix else 1.0 for _ in range(BLOCKS)]
         for _ in range(2)
     )
     unit_id = f"{prefix}w{width}-s{seed}"
-    return calculation(unit_id, shares, width=width, seed=seed, pre=pre, post=post)
+    return calculation_unit(unit_id, shares, width=width, seed=seed, pre=pre, post=post)
 
 
 def shares(work: CalculationInputs) -> dict[str, Any]:
     """Return shares of H and βH by the number of blocks kept, and the errors of their sums."""
     width, seed = work.arguments["width"], work.arguments["seed"]
     pre, post = work.arguments["pre"], work.arguments["post"]
-    architecture = _normalised(residual(10, width, BLOCKS, BLOCK_DEPTH), pre, post)
-    network = gated(architecture, seed)
+    architecture = _with_factors(residual_architecture(10, width, BLOCKS, BLOCK_DEPTH), pre, post)
+    network = draw_network(architecture, seed)
     x = unit_inputs(8, (10,), seed)
     gates = network.trace(x).value.gates
     sigmas = weight_sigmas(network.value.folded_tensors()[0])
@@ -110,12 +110,12 @@ def shares(work: CalculationInputs) -> dict[str, Any]:
         "weighted": weighted,
         "sum": relative_distance(sums, total),
         "weighted_sum": relative_distance(sums_weighted, expected),
-        "product": relative_distance(_product(gates, x, pre, post), total),
+        "product": relative_distance(_product_kernel(gates, x, pre, post), total),
         "distance": mean_square_distance(network, x, seed, DRAWS),
     }
 
 
-def _normalised(
+def _with_factors(
     architecture: arch.Architecture, pre: Sequence[float], post: Sequence[float]
 ) -> arch.Architecture:
     factors = zip(pre, post, strict=True)
@@ -126,7 +126,7 @@ def _normalised(
     return arch.Architecture(architecture.input_shape, tuple(nodes))
 
 
-def _product(
+def _product_kernel(
     gates: Sequence[Tensor], x: Tensor, pre: Sequence[float], post: Sequence[float]
 ) -> Tensor:
     """Return H = Σ ⊙ B_0 ⊙ Π_i γ^post_i² (1 + γ^pre_i² B_i) ⊙ B_{b+1} (THEORY §3).
@@ -152,7 +152,7 @@ Cells = dict[int, CalculatedCell]  # by width
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     cells_by_kind: dict[str, Cells] = {
-        kind: {width: grid.calculated(f"{prefix}w{width}") for width in _widths(request)}
+        kind: {width: grid.read_calculated(f"{prefix}w{width}") for width in _widths(request)}
         for prefix, kind in KINDS.items()
     }
     rows = [
@@ -170,11 +170,13 @@ def findings(request: Request, results: UnitResults) -> Findings:
         for kind, cells in cells_by_kind.items()
         for width, cell in cells.items()
     ]
-    judged = tuple(claim for kind, cells in cells_by_kind.items() for claim in _claims(kind, cells))
-    return Findings(tuple(rows), judged, _figures(cells_by_kind))
+    judged = tuple(
+        claim for kind, cells in cells_by_kind.items() for claim in _judge_claims(kind, cells)
+    )
+    return Findings(tuple(rows), judged, _make_figures(cells_by_kind))
 
 
-def _claims(kind: str, cells: Cells) -> Iterator[Claim]:
+def _judge_claims(kind: str, cells: Cells) -> Iterator[Claim]:
     exact = {
         "sum": f"H against the sum of 2^{BLOCKS} kernels",
         "weighted_sum": f"βH against the weighted sum of 2^{BLOCKS}",
@@ -189,9 +191,9 @@ def _claims(kind: str, cells: Cells) -> Iterator[Claim]:
     yield rate_claim(f"resnet, {kind}", tuple(cells), by_seed, SLOPE, of="seeds")
 
 
-def _figures(found: dict[str, Cells]) -> tuple[Figure, ...]:
+def _make_figures(found: dict[str, Cells]) -> tuple[Figure, ...]:
     lines = tuple(
-        averaged(
+        mean_line(
             f"{kind}, w = {width}",
             range(BLOCKS + 1),
             [[100 * share for share in shares] for shares in cell["weighted"]],
@@ -201,7 +203,7 @@ def _figures(found: dict[str, Cells]) -> tuple[Figure, ...]:
         if width in (min(cells), max(cells))
     )
     distances = tuple(
-        averaged(
+        mean_line(
             kind, tuple(cells), list(zip(*(c["distance"] for c in cells.values()), strict=True))
         )
         for kind, cells in found.items()

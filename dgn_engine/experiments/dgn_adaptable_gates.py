@@ -12,7 +12,12 @@ from torch import Tensor
 from dgn_engine.config import RunConfig, TrainingConfig
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import below, judge
-from dgn_engine.experiments._configurations import base, data_of, dense, stands_in
+from dgn_engine.experiments._configurations import (
+    data_of,
+    data_substitution,
+    dense_net_config,
+    paper_config,
+)
 from dgn_engine.experiments._gate_adaptation import (
     ADAPTIVE,
     FROZEN,
@@ -20,11 +25,17 @@ from dgn_engine.experiments._gate_adaptation import (
     SOFT_FROZEN,
     adaptation_cells,
     adaptation_claims,
-    alone_claim,
+    gates_alone_claim,
     six_regimes,
 )
-from dgn_engine.experiments._grid import CalculatedCell, Grid, averaged, calculation, training
-from dgn_engine.experiments._kept_networks import KeptNetworks, left_out_of_nu, nu_of
+from dgn_engine.experiments._grid import (
+    CalculatedCell,
+    Grid,
+    calculation_unit,
+    mean_line,
+    training_unit,
+)
+from dgn_engine.experiments._kept_networks import KeptNetworks, nu_of, nu_remarks
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments.npf_nu import KERAS_RHO
 from dgn_engine.kernels import class_targets, neural_path_kernel, tangent_kernels
@@ -57,16 +68,16 @@ LEARNT_ALONE = Design(49.9, 0.15, _PILOT, _SHARED)
 
 def plan(request: Request) -> Plan:
     """Plan seven kinds of gates, and kernels of soft-GaLU with frozen and adaptive gates."""
-    config, kept_epochs = _config(request)
+    config, kept_epochs = _build_config(request)
     units: list[Unit] = []
     for seed in request.seed_range(*SEEDS):
         runs = list(six_regimes(config, seed, kept=dict.fromkeys(WATCHED, kept_epochs)))
         watched = [run for run in runs if run.config.gating.regime in WATCHED]
-        units += [*runs, training(config, "gates-only", seed)]
-        units += [calculation(f"grams-{run.id}", nus_of_stages, run) for run in watched]
+        units += [*runs, training_unit(config, "gates-only", seed)]
+        units += [calculation_unit(f"grams-{run.id}", nus_of_stages, run) for run in watched]
     return Plan(
         tuple(units),
-        (*stands_in(request, "MNIST"), "50 units a layer instead of 100"),
+        (*data_substitution(request, "MNIST"), "50 units a layer instead of 100"),
         (
             "squared loss, RMSprop 1e-4 with Keras' ρ = 0.9, batch 64, width 100, d = 5: "
             "taken from the authors' notebook on the same two digits, since the numbers are "
@@ -81,11 +92,11 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _config(request: Request) -> tuple[RunConfig, tuple[int, ...]]:
+def _build_config(request: Request) -> tuple[RunConfig, tuple[int, ...]]:
     """Return the configuration, and the epochs whose weights are kept."""
     epochs = request.epochs_or(60, 50)
     data = replace(data_of(request, "mnist"), binary=(4, 7))
-    config = base(request, dense(50 if request.quick else 100, 5), data, epochs)
+    config = paper_config(request, dense_net_config(50 if request.quick else 100, 5), data, epochs)
     settings = TrainingConfig(
         "squared", "rmsprop", 1e-4, batch=64, epochs=epochs, smoothing=KERAS_RHO
     )
@@ -101,14 +112,14 @@ def nus_of_stages(work: CalculationInputs) -> dict[str, Any]:
     curves: dict[str, Any] = {"epochs": []}
     for epoch, network in networks:
         curves["epochs"].append(epoch)
-        for name, gram in _grams(network, networks.x).items():
+        for name, gram in _compute_grams(network, networks.x).items():
             of_name = curves.setdefault(name, {})
             for key, number in nu_of(gram, targets).items():
                 of_name.setdefault(key, []).append(number)
     return curves
 
 
-def _grams(network: GatedNetwork, x: Tensor) -> dict[str, Tensor]:
+def _compute_grams(network: GatedNetwork, x: Tensor) -> dict[str, Tensor]:
     """Return K^V, K^F, K^V + K^F and H (n, n), whether or not the gates are trained."""
     trace = network.trace(x)
     kernels = tangent_kernels(network, x, trains=("value", "feature"), trace=trace)
@@ -123,47 +134,47 @@ def _grams(network: GatedNetwork, x: Tensor) -> dict[str, Tensor]:
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = adaptation_cells(grid)
-    nus = {regime: grid.calculated(f"grams-{regime}") for regime in WATCHED}
+    nus = {regime: grid.read_calculated(f"grams-{regime}") for regime in WATCHED}
     rows = [cell.row(label) for label, cell in cells.items()]
-    alone = grid.trained("gates-only")
+    alone = grid.read_trained("gates-only")
     rows.append(alone.row(ALONE))
-    rows += [row for name in GRAMS for row in _rows(name, nus)]
-    judged = [*adaptation_claims(cells, ACCURACIES), *(_bounded(name, nus) for name in GRAMS)]
-    judged.append(alone_claim(alone, cells[ADAPTIVE], 2, LEARNT_ALONE))
+    rows += [row for name in GRAMS for row in _nu_rows(name, nus)]
+    judged = [*adaptation_claims(cells, ACCURACIES), *(_judge_nu(name, nus) for name in GRAMS)]
+    judged.append(gates_alone_claim(alone, cells[ADAPTIVE], 2, LEARNT_ALONE))
     remarks = [
         sentence
         for name in GRAMS
-        for sentence in left_out_of_nu(
+        for sentence in nu_remarks(
             name, [result[name] for cell in nus.values() for result in cell.results], 2 * PER_CLASS
         )
     ]
-    figures = tuple(_figure(name, nus) for name in GRAMS)
+    figures = tuple(_nu_figure(name, nus) for name in GRAMS)
     return Findings(tuple(rows), tuple(judged), figures, tuple(remarks))
 
 
-def _nus(name: str, cell: CalculatedCell) -> list[Sequence[float]]:
+def _nu_curves(name: str, cell: CalculatedCell) -> list[Sequence[float]]:
     """Return ν of a kernel at the kept epochs, per seed."""
     return [result[name]["nu"] for result in cell.results]
 
 
-def _rows(name: str, nus: Mapping[str, CalculatedCell]) -> list[Row]:
+def _nu_rows(name: str, nus: Mapping[str, CalculatedCell]) -> list[Row]:
     return [
         replace(
             cell.row(f"ν of {name} at the end, {WATCHED[regime]}", [nu[-1] for nu in curves]),
             epochs=cell["epochs"][0][-1],
         )
         for regime, cell in nus.items()
-        for curves in (_nus(name, cell),)
+        for curves in (_nu_curves(name, cell),)
     ]
 
 
-def _bounded(name: str, nus: Mapping[str, CalculatedCell]) -> Claim:
+def _judge_nu(name: str, nus: Mapping[str, CalculatedCell]) -> Claim:
     """Judge that ν is lower with adaptive gates than with frozen ones, on average over training.
 
     All kept epochs after the start have equal weight. The largest ratio would instead be dominated
     by the first epochs, at which both are still close to their common initial weights.
     """
-    pairs = zip(_nus(name, nus["DL"]), _nus(name, nus["FR-II-soft"]), strict=True)
+    pairs = zip(_nu_curves(name, nus["DL"]), _nu_curves(name, nus["FR-II-soft"]), strict=True)
     means = [
         sum(math.log10(a / f) for a, f in zip(adaptive[1:], frozen[1:], strict=True))
         / (len(adaptive) - 1)
@@ -173,9 +184,9 @@ def _bounded(name: str, nus: Mapping[str, CalculatedCell]) -> Claim:
     return judge("dgn-6", statistic, below(means), design=NUS[name])
 
 
-def _figure(name: str, nus: Mapping[str, CalculatedCell]) -> Figure:
+def _nu_figure(name: str, nus: Mapping[str, CalculatedCell]) -> Figure:
     lines = tuple(
-        averaged(WATCHED[regime], cell["epochs"][0], _nus(name, cell))
+        mean_line(WATCHED[regime], cell["epochs"][0], _nu_curves(name, cell))
         for regime, cell in nus.items()
     )
     kernels = {"K^V": "nu-value", "K^F": "nu-feature", "K": "nu", "H": "nu-paths"}

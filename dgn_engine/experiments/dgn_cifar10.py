@@ -5,7 +5,13 @@ from __future__ import annotations
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
 from dgn_engine.experiments._accuracy_designs import CNN
-from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
+from dgn_engine.experiments._configurations import (
+    data_of,
+    data_substitution,
+    dense_net_config,
+    paper_config,
+    with_training,
+)
 from dgn_engine.experiments._gate_adaptation import (
     adaptation_cells,
     adaptation_claims,
@@ -22,7 +28,7 @@ SEEDS = (3, 5)
 
 def plan(request: Request) -> Plan:
     """Plan dense and convolutional networks with six kinds of gates."""
-    chosen = _chosen(request)
+    chosen = _chosen_configs(request)
     units: list[Unit] = []
     for seed in request.seed_range(*SEEDS):
         for row, config in chosen.items():
@@ -30,7 +36,7 @@ def plan(request: Request) -> Plan:
     return Plan(
         tuple(units),
         (
-            *stands_in(request, "CIFAR-10"),
+            *data_substitution(request, "CIFAR-10"),
             "dense: 64 units a layer instead of 256; convolutional: 8 channels instead of 32",
             "Adam's learning rate is 1e-3 (dense) and 3e-3 (convolutional) instead of 3e-4",
         ),
@@ -45,18 +51,18 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _chosen(request: Request) -> dict[str, RunConfig]:
+def _chosen_configs(request: Request) -> dict[str, RunConfig]:
     """Return the configurations of the rows whose label contains the request's `only`."""
-    return {row: _config(request, row) for row in ROWS if request.only in ROWS[row]}
+    return {row: _build_config(request, row) for row in ROWS if request.only in ROWS[row]}
 
 
-def _config(request: Request, row: str) -> RunConfig:
+def _build_config(request: Request, row: str) -> RunConfig:
     data = data_of(request, "cifar10")
     if row == "dense":
-        net, step, epochs = dense(64 if request.quick else 256, 5), 1e-3, 30
+        net, step, epochs = dense_net_config(64 if request.quick else 256, 5), 1e-3, 30
     else:
         net, step, epochs = NetConfig("cnn4", (("channels", 8 if request.quick else 32),)), 3e-3, 20
-    config = base(request, net, data, request.epochs_or(epochs, 50))
+    config = paper_config(request, net, data, request.epochs_or(epochs, 50))
     return with_training(config, learning_rate=step) if request.quick else config
 
 
@@ -64,7 +70,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     rows, judged, figures = [], [], []
     designs = printed_designs(CNN)
-    for row in _chosen(request):
+    for row in _chosen_configs(request):
         name, cells = ROWS[row], adaptation_cells(grid, row)
         rows += [cell.row(f"{name}: {label}") for label, cell in cells.items()]
         judged += list(adaptation_claims(cells, designs, name))

@@ -9,8 +9,8 @@ from typing import Any
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._depth_curves import ABOUT, ends_against_middle
 from dgn_engine.experiments._gradient_descent import descend_with_kernel
-from dgn_engine.experiments._grid import Grid, averaged, calculation
-from dgn_engine.experiments._initial_networks import random_gate_kernel, targets
+from dgn_engine.experiments._grid import Grid, calculation_unit, mean_line
+from dgn_engine.experiments._initial_networks import draw_targets, random_gate_kernel
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments.dgn_frg_spectrum import DEPTHS, P
 from dgn_engine.sweep.unit import CalculationInputs
@@ -26,7 +26,7 @@ def plan(request: Request) -> Plan:
     """Plan one kernel per seed, width and depth."""
     n, widths = 100 if request.quick else 200, _widths(request)
     units = tuple(
-        calculation(
+        calculation_unit(
             f"w{width}-d{depth}-s{seed}", convergence, n=n, width=width, depth=depth, seed=seed
         )
         for width, depth, seed in product(widths, DEPTHS, request.seed_range(*SEEDS))
@@ -50,7 +50,7 @@ def convergence(work: CalculationInputs) -> dict[str, Any]:
     """Return ‖e_t‖²/‖e_0‖² over the steps."""
     given = work.arguments
     kernel = random_gate_kernel(given["n"], given["width"], given["depth"], P, given["seed"])
-    return {"errors": descend_with_kernel(kernel, targets(given["n"], given["seed"]), STEPS)}
+    return {"errors": descend_with_kernel(kernel, draw_targets(given["n"], given["seed"]), STEPS)}
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
@@ -58,7 +58,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     ends: dict[tuple[int, int], list[float]] = {}
     rows = []
     for width, depth in product(widths, DEPTHS):
-        cell = grid.calculated(f"w{width}-d{depth}")
+        cell = grid.read_calculated(f"w{width}-d{depth}")
         ends[width, depth] = [math.log10(errors[-1]) for errors in cell["errors"]]
         label = f"w = {width}, d = {depth}: log10 ‖e‖²/‖e_0‖² after {STEPS} steps"
         rows.append(cell.row(label, ends[width, depth], of="draws"))
@@ -72,7 +72,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "Convergence by depth with fixed random gates",
         "depth d",
         "log10 of the error's square",
-        tuple(averaged(f"w = {width}", DEPTHS, curves[width]) for width in widths),
+        tuple(mean_line(f"w = {width}", DEPTHS, curves[width]) for width in widths),
     )
     return Findings(tuple(rows), judged, (figure,))
 

@@ -19,7 +19,7 @@ from dgn_engine.experiments import (
     Request,
 )
 from dgn_engine.experiments._claims import Sample, below, judge
-from dgn_engine.experiments._grid import Grid, averaged, calculation, minus
+from dgn_engine.experiments._grid import Grid, calculation_unit, mean_line, pairwise_difference
 from dgn_engine.experiments._initial_networks import eigenvalue_distribution, random_gate_kernel
 from dgn_engine.experiments._power import Design
 from dgn_engine.kernels import random_gating_eigenvalues
@@ -37,9 +37,9 @@ AT_WIDE = Design(NEAR / 2, 0.002, f"{_PILOT}; 'exactly right' means half of the 
 
 def plan(request: Request) -> Plan:
     """Plan one kernel per seed, width and depth."""
-    n = _examples(request)
+    n = _example_count(request)
     units = tuple(
-        calculation(
+        calculation_unit(
             f"w{width}-d{depth}-s{seed}", spectrum_of, n=n, width=width, depth=depth, seed=seed
         )
         for width, depth, seed in product(WIDTHS, DEPTHS, request.seed_range(*SEEDS))
@@ -56,7 +56,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _examples(request: Request) -> int:
+def _example_count(request: Request) -> int:
     return 100 if request.quick else 200
 
 
@@ -72,15 +72,15 @@ def spectrum_of(work: CalculationInputs) -> dict[str, Any]:
     }
 
 
-def _ideal(n: int, depth: int) -> list[float]:
+def _ideal_distribution(n: int, depth: int) -> list[float]:
     values = random_gating_eigenvalues(n, P, depth).flip(0)
     curve: list[float] = (values / values.sum()).cumsum(0).tolist()
     return curve
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    grid, n = Grid(results, request.seed_range(*SEEDS)), _examples(request)
-    cells = {(w, d): grid.calculated(f"w{w}-d{d}") for w, d in product(WIDTHS, DEPTHS)}
+    grid, n = Grid(results, request.seed_range(*SEEDS)), _example_count(request)
+    cells = {(w, d): grid.read_calculated(f"w{w}-d{d}") for w, d in product(WIDTHS, DEPTHS)}
     rows = [
         cell.row(
             f"w = {width}, d = {depth}: {word} of K_0/d", cell[key], Printed(ideal), of="draws"
@@ -95,12 +95,12 @@ def findings(request: Request, results: UnitResults) -> Findings:
     for width in WIDTHS:
         by_depth = []
         for depth in DEPTHS:
-            cell, ideal = cells[width, depth], _ideal(n, depth)
-            by_depth.append([_distance(curve, ideal) for curve in cell["distribution"]])
+            cell, ideal = cells[width, depth], _ideal_distribution(n, depth)
+            by_depth.append([_largest_distance(curve, ideal) for curve in cell["distribution"]])
             label = f"w = {width}, d = {depth}: largest e.c.d.f. distance from the ideal"
             rows.append(cell.row(label, by_depth[-1], of="draws"))
         far[width] = [sum(distances) / len(DEPTHS) for distances in zip(*by_depth, strict=True)]
-    judged = tuple(_claims(far))
+    judged = tuple(_judge_claims(far))
     figures = tuple(
         Figure(
             f"w{width}",
@@ -110,7 +110,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             tuple(
                 line
                 for depth in DEPTHS
-                for line in _lines(n, depth, cells[width, depth]["distribution"])
+                for line in _spectrum_lines(n, depth, cells[width, depth]["distribution"])
             ),
         )
         for width in WIDTHS
@@ -119,11 +119,13 @@ def findings(request: Request, results: UnitResults) -> Findings:
     return Findings(tuple(rows), judged, figures, (remark,))
 
 
-def _claims(far: Mapping[int, Sequence[float]]) -> Iterator[Claim]:
+def _judge_claims(far: Mapping[int, Sequence[float]]) -> Iterator[Claim]:
     """Judge the distances, averaged over depths, at the narrow and the wide width."""
     narrow, wide = WIDTHS
     quantity = "largest e.c.d.f. distance, mean over depths"
-    halved = Sample(tuple(minus(far[wide], [distance / 2 for distance in far[narrow]])), "draws")
+    halved = Sample(
+        tuple(pairwise_difference(far[wide], [distance / 2 for distance in far[narrow]])), "draws"
+    )
     statistic = f"{quantity}: w = {wide} − half of w = {narrow}"
     yield judge("dgn-1", statistic, below(halved), design=NEARER)
     near = below(Sample(tuple(far[wide]), "draws"), NEAR, SHARE)
@@ -131,15 +133,17 @@ def _claims(far: Mapping[int, Sequence[float]]) -> Iterator[Claim]:
     yield judge("dgn-1", f"{quantity}: w = {wide}", near, remark, AT_WIDE)
 
 
-def _lines(
+def _spectrum_lines(
     n: int, depth: int, curves: Sequence[Sequence[float]]
 ) -> tuple[PlottedLine, PlottedLine]:
     numbers = tuple(float(i) for i in range(1, n + 1))
-    ideal = PlottedLine(f"ideal, d = {depth}", numbers, tuple(_ideal(n, depth)), style="printed")
-    return averaged(f"d = {depth}", numbers, curves), ideal
+    ideal = PlottedLine(
+        f"ideal, d = {depth}", numbers, tuple(_ideal_distribution(n, depth)), style="printed"
+    )
+    return mean_line(f"d = {depth}", numbers, curves), ideal
 
 
-def _distance(one: Sequence[float], other: Sequence[float]) -> float:
+def _largest_distance(one: Sequence[float], other: Sequence[float]) -> float:
     return float((torch.tensor(one) - torch.tensor(other)).abs().max())
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._claims import Sample, above, judge
-from dgn_engine.experiments._gradient_descent import log_remainder, train
-from dgn_engine.experiments._grid import Grid, averaged, calculation, minus
+from dgn_engine.experiments._gradient_descent import log_remainder, train_full_batch
+from dgn_engine.experiments._grid import Grid, calculation_unit, mean_line, pairwise_difference
 from dgn_engine.experiments._initial_networks import (
+    draw_normal_network,
+    draw_targets,
     eigenvalue_distribution,
-    normal,
-    targets,
     unit_inputs,
 )
 from dgn_engine.experiments._power import Design
@@ -36,7 +36,9 @@ def plan(request: Request) -> Plan:
     n, width, steps = (50, 100, 200) if request.quick else (200, 500, 1000)
     size = {"n": n, "width": width, "steps": steps}
     units = tuple(
-        calculation(f"{kind}-d{depth}-s{seed}", trained, kind=kind, depth=depth, seed=seed, **size)
+        calculation_unit(
+            f"{kind}-d{depth}-s{seed}", trained, kind=kind, depth=depth, seed=seed, **size
+        )
         for kind, depth, seed in product(KINDS, DEPTHS, request.seed_range(*SEEDS))
     )
     return Plan(
@@ -55,9 +57,11 @@ def trained(work: CalculationInputs) -> dict[str, Any]:
     """Train, and return the eigenvalue distribution of K_0 and ‖e_t‖²/‖e_0‖² over the steps."""
     given = work.arguments
     n, seed, steps = given["n"], given["seed"], given["steps"]
-    network = normal(100, given["width"], given["depth"], seed, own=given["kind"] == "relu")
+    network = draw_normal_network(
+        100, given["width"], given["depth"], seed, own=given["kind"] == "relu"
+    )
     x = unit_inputs(n, (100,), seed, CORRELATION)
-    descent = train(network, x, targets(n, seed), steps)
+    descent = train_full_batch(network, x, draw_targets(n, seed), steps)
     every = max(1, steps // 100)
     return {
         "distribution": eigenvalue_distribution(descent.kernel),
@@ -71,19 +75,23 @@ def findings(request: Request, results: UnitResults) -> Findings:
     rows, errors, spectra = [], [], []
     left: dict[tuple[str, int], list[float]] = {}
     for kind, depth in product(KINDS, DEPTHS):
-        cell, label = grid.calculated(f"{kind}-d{depth}"), f"{KINDS[kind]}, d = {depth}"
+        cell, label = grid.read_calculated(f"{kind}-d{depth}"), f"{KINDS[kind]}, d = {depth}"
         left[kind, depth] = [log_remainder(curve[-1]) for curve in cell["errors"]]
         rows.append(
             cell.row(f"{label}: log10 ‖e‖²/‖e_0‖² at the end", left[kind, depth], of="draws")
         )
-        errors.append(averaged(label, cell["steps"][0], cell["errors"]))
+        errors.append(mean_line(label, cell["steps"][0], cell["errors"]))
         numbers = range(len(cell["distribution"][0]))
-        spectra.append(averaged(label, numbers, cell["distribution"]))
+        spectra.append(mean_line(label, numbers, cell["distribution"]))
     judged = tuple(
         judge(
             "dgn-3",
             f"d = {depth}: log10 error left, ReLU − GaLU",
-            above(Sample(tuple(minus(left["relu", depth], left["galu", depth])), "draws")),
+            above(
+                Sample(
+                    tuple(pairwise_difference(left["relu", depth], left["galu", depth])), "draws"
+                )
+            ),
             design=DESIGNS[depth],
         )
         for depth in DEPTHS

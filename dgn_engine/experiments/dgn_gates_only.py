@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
-from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
-from dgn_engine.experiments._gate_adaptation import alone_claim
-from dgn_engine.experiments._grid import Grid, learning_curves, training
+from dgn_engine.experiments._configurations import (
+    data_of,
+    data_substitution,
+    dense_net_config,
+    paper_config,
+    with_training,
+)
+from dgn_engine.experiments._gate_adaptation import gates_alone_claim
+from dgn_engine.experiments._grid import Grid, learning_curves, training_unit
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments.npf_nu import KERAS_RHO
 from dgn_engine.sweep.unit_results import UnitResults
@@ -23,20 +29,22 @@ EXPECTED = Design(47.0, 1.0, "one run of each at the quick scale, 2026-11", 0.03
 
 def plan(request: Request) -> Plan:
     """Plan training of gates alone, values alone, and both."""
-    net = dense(64 if request.quick else 128, 5)
+    net = dense_net_config(64 if request.quick else 128, 5)
     epochs = request.epochs_or(40, 50)
-    config = base(request, net, data_of(request, "mnist"), epochs)
+    config = paper_config(request, net, data_of(request, "mnist"), epochs)
     step = 1e-3 if request.quick else 1e-4
     config = with_training(
         config, optimiser="rmsprop", learning_rate=step, batch=64, smoothing=KERAS_RHO
     )
     units = tuple(
-        training(config, regime, seed) for seed in request.seed_range(*SEEDS) for regime in REGIMES
+        training_unit(config, regime, seed)
+        for seed in request.seed_range(*SEEDS)
+        for regime in REGIMES
     )
     return Plan(
         units,
         (
-            *stands_in(request, "MNIST"),
+            *data_substitution(request, "MNIST"),
             "64 units a layer instead of 128",
             "RMSprop's learning rate is 1e-3 instead of 1e-4",
         ),
@@ -50,11 +58,11 @@ def plan(request: Request) -> Plan:
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    cells = {label: grid.trained(regime) for regime, label in REGIMES.items()}
+    cells = {label: grid.read_trained(regime) for regime, label in REGIMES.items()}
     alone, both = cells[REGIMES["gates-only"]], cells[REGIMES["DL"]]
     return Findings(
         tuple(cell.row(label) for label, cell in cells.items()),
-        (alone_claim(alone, both, CLASSES, EXPECTED),),
+        (gates_alone_claim(alone, both, CLASSES, EXPECTED),),
         (learning_curves("Training gates, values or both", cells),),
     )
 

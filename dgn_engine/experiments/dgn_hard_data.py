@@ -7,8 +7,8 @@ import math
 from dgn_engine.config import DataConfig
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._claims import at_most, judge
-from dgn_engine.experiments._configurations import base, dense, with_training
-from dgn_engine.experiments._grid import Grid, training
+from dgn_engine.experiments._configurations import dense_net_config, paper_config, with_training
+from dgn_engine.experiments._grid import Grid, training_unit
 from dgn_engine.sweep.unit_results import UnitResults
 
 REGIMES = ("ReLU", "FRG")
@@ -23,10 +23,14 @@ REACHED, FITTED = 0.005, FLOOR / 10
 def plan(request: Request) -> Plan:
     """Plan bias-free ReLU, and gates drawn per example (FRG), on (x, 1), (x/2, −1)."""
     epochs = request.epochs_or(3000, 20000)
-    config = base(request, dense(32 if request.quick else 128, 4), DataConfig("hard"), epochs)
+    config = paper_config(
+        request, dense_net_config(32 if request.quick else 128, 4), DataConfig("hard"), epochs
+    )
     config = with_training(config, loss="squared", learning_rate=1e-3, batch=2)
     units = tuple(
-        training(config, regime, seed) for seed in request.seed_range(*SEEDS) for regime in REGIMES
+        training_unit(config, regime, seed)
+        for seed in request.seed_range(*SEEDS)
+        for regime in REGIMES
     )
     return Plan(
         units,
@@ -43,7 +47,7 @@ def plan(request: Request) -> Plan:
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    cells = {regime: grid.trained(regime) for regime in REGIMES}
+    cells = {regime: grid.read_trained(regime) for regime in REGIMES}
     ends = {
         name: [run.train_loss[-1] if run.train_loss else math.nan for run in cell.runs]
         for name, cell in cells.items()

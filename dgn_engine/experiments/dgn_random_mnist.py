@@ -9,8 +9,19 @@ from itertools import product
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._accuracy_designs import FC, of_regimes
 from dgn_engine.experiments._claims import above, judge
-from dgn_engine.experiments._configurations import base, data_of, dense, stands_in
-from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, minus, training
+from dgn_engine.experiments._configurations import (
+    data_of,
+    data_substitution,
+    dense_net_config,
+    paper_config,
+)
+from dgn_engine.experiments._grid import (
+    Grid,
+    TrainedCell,
+    contrast,
+    pairwise_difference,
+    training_unit,
+)
 from dgn_engine.experiments._power import Design
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -32,18 +43,18 @@ BETTER = of_regimes(2.12, FC, "ReLU", "FR-II")
 
 def plan(request: Request) -> Plan:
     """Plan both kinds of gates on the three variants of the data."""
-    net = dense(64 if request.quick else 256, 5)
-    config = base(request, net, data_of(request, "mnist"), request.epochs_or(60, 100))
+    net = dense_net_config(64 if request.quick else 256, 5)
+    config = paper_config(request, net, data_of(request, "mnist"), request.epochs_or(60, 100))
     units = []
     for seed, variant in product(request.seed_range(*SEEDS), VARIANTS):
         data = replace(config.data, variant_seed=seed, **VARIANTS[variant])  # type: ignore[arg-type]
         units += [
-            training(replace(config, data=data), regime, seed, _cell(variant, name))
+            training_unit(replace(config, data=data), regime, seed, _cell_name(variant, name))
             for name, regime in REGIMES.items()
         ]
     return Plan(
         tuple(units),
-        (*stands_in(request, "MNIST"), "64 units a layer instead of 256"),
+        (*data_substitution(request, "MNIST"), "64 units a layer instead of 256"),
         (
             "the numbers of this experiment are missing in our copy of the text; width 256, d = 5 "
             "and Adam 3e-4 were chosen here; 'GaLU' is FR-II",
@@ -55,19 +66,24 @@ def plan(request: Request) -> Plan:
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = {
-        (variant, name): grid.trained(_cell(variant, name))
+        (variant, name): grid.read_trained(_cell_name(variant, name))
         for variant, name in product(VARIANTS, REGIMES)
     }
     rows: list[Row] = []
     for (variant, name), cell in cells.items():
         rows.append(cell.row(f"{variant}, {name}: test accuracy"))
         label = f"{variant}, {name}: mean log10 of the training loss"
-        rows.append(Row(label, _speeds(cell), unit="", epochs=cell.last_epoch))
+        rows.append(Row(label, _mean_log_losses(cell), unit="", epochs=cell.last_epoch))
     judged = [
         judge(
             "dgn-4",
             f"{variant}: mean log10 loss over the epochs, ReLU − GaLU",
-            above(minus(_speeds(cells[variant, "ReLU"]), _speeds(cells[variant, "GaLU"]))),
+            above(
+                pairwise_difference(
+                    _mean_log_losses(cells[variant, "ReLU"]),
+                    _mean_log_losses(cells[variant, "GaLU"]),
+                )
+            ),
             design=FASTER[variant],
         )
         for variant in VARIANTS
@@ -88,7 +104,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     return Findings(tuple(rows), tuple(judged), figures)
 
 
-def _speeds(cell: TrainedCell) -> tuple[float, ...]:
+def _mean_log_losses(cell: TrainedCell) -> tuple[float, ...]:
     """Return the mean over epochs of log10 of the training loss, per run; lower is faster."""
     return tuple(
         sum(math.log10(max(loss, 1e-12)) for loss in run.train_loss) / len(run.train_loss)
@@ -98,7 +114,7 @@ def _speeds(cell: TrainedCell) -> tuple[float, ...]:
     )
 
 
-def _cell(variant: str, name: str) -> str:
+def _cell_name(variant: str, name: str) -> str:
     return f"{variant.replace(' ', '-')}-{name}"
 
 

@@ -21,11 +21,11 @@ from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._accuracy_figures import model_boxes, model_curves
 from dgn_engine.experiments._claims import UNMEASURED, Sample, above, below, judge, within
 from dgn_engine.experiments._configurations import (
-    base,
     data_of,
-    dense,
-    option,
-    stands_in,
+    data_substitution,
+    dense_net_config,
+    net_option,
+    paper_config,
     with_gating,
     with_training,
 )
@@ -40,9 +40,16 @@ from dgn_engine.experiments._dual_networks import (
     fc_on_mnist,
     until_learnt,
 )
-from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, minus, training
+from dgn_engine.experiments._grid import (
+    Grid,
+    TrainedCell,
+    contrast,
+    gate_source,
+    pairwise_difference,
+    training_unit,
+)
 from dgn_engine.experiments._power import Design
-from dgn_engine.experiments._published import comparable, number_in, printed
+from dgn_engine.experiments._published import comparable_number, find_printed, number_in
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -75,27 +82,27 @@ Cells = dict[tuple[str, str, Order], TrainedCell]  # by regime, value input and 
 def plan(request: Request) -> Plan:
     """Plan, per seed, a ReLU network, whose gates FL copies, and 4 × 24 × 2 gated ones."""
     units: list[Training] = []
-    for row in _rows(request):
-        config, prefix = _config(request, row), _prefix(row)
+    for row in _chosen_rows(request):
+        config, prefix = _build_config(request, row), _cell_prefix(row)
         for seed in request.seed_range(*SEEDS):
             relu = gate_source(config, seed, f"{prefix}-ReLU")
             units.append(relu)
             units += [
-                training(
+                training_unit(
                     config,
                     regime,
                     seed,
-                    _cell(prefix, regime, value_input, order),
+                    _cell_name(prefix, regime, value_input, order),
                     gates_of=relu,
                     wiring=order,
                     value_input=value_input,
                 )
-                for regime, value_input, order in product(REGIMES, INPUTS, _orders(request))
+                for regime, value_input, order in product(REGIMES, INPUTS, _gate_orders(request))
             ]
     return Plan(
         tuple(units),
         (
-            *stands_in(request, "MNIST"),
+            *data_substitution(request, "MNIST"),
             "four gate layers of 32 units instead of 128, not trained to 100 % train accuracy",
             "8 orders of the gates instead of 24: the cyclic ones, forwards and backwards, so 16 "
             "models per regime",
@@ -116,7 +123,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _orders(request: Request) -> tuple[Order, ...]:
+def _gate_orders(request: Request) -> tuple[Order, ...]:
     return EIGHT if request.quick else ORDERS
 
 
@@ -124,51 +131,51 @@ def findings(request: Request, results: UnitResults) -> Findings:
     rows: list[Row] = []
     judged: list[Claim] = []
     figures: list[Figure] = []
-    for name in _rows(request):
-        prefix = _prefix(name)
+    for name in _chosen_rows(request):
+        prefix = _cell_prefix(name)
         grid = Grid(results, request.seed_range(*SEEDS))
-        relu = grid.trained(f"{prefix}-ReLU")
-        keys = product(REGIMES, INPUTS, _orders(request))
-        cells = {key: grid.trained(_cell(prefix, *key)) for key in keys}
-        rows += _table(request, name, cells, relu)
-        figures += _figures(request, name, cells, relu)
-        judged += _claims(request, name, cells, relu)
+        relu = grid.read_trained(f"{prefix}-ReLU")
+        keys = product(REGIMES, INPUTS, _gate_orders(request))
+        cells = {key: grid.read_trained(_cell_name(prefix, *key)) for key in keys}
+        rows += _report_rows(request, name, cells, relu)
+        figures += _make_figures(request, name, cells, relu)
+        judged += _judge_claims(request, name, cells, relu)
         if name == CNN:
             judged += _against_cntk(cells, relu)
-    if CNN not in _rows(request):
+    if CNN not in _chosen_rows(request):
         remark = "refers to networks on CIFAR-10; use --full --only CNN to train them"
         statistic = f"FR below {CNTK:g}; ReLU, FL, DL above"
         judged.append(judge("dual-4", statistic, UNMEASURED, remark))
     return Findings(tuple(rows), tuple(judged), tuple(figures), columns=COLUMNS)
 
 
-def _label(request: Request, name: str) -> str:
+def _row_label(request: Request, name: str) -> str:
     if not request.quick:
         return name
-    config = _config(request, name)
-    return f"FC(w={option(config, 'width')},d={option(config, 'depth')})/{config.data.name}"
+    config = _build_config(request, name)
+    return f"FC(w={net_option(config, 'width')},d={net_option(config, 'depth')})/{config.data.name}"
 
 
-def _table(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Row]:
-    label = _label(request, name)
+def _report_rows(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Row]:
+    label = _row_label(request, name)
 
-    def number(regime: str) -> tuple[Printed | None, str]:
-        return comparable(request, printed(TABLE, name, regime), name)
+    def printed_number(regime: str) -> tuple[Printed | None, str]:
+        return comparable_number(request, find_printed(TABLE, name, regime), name)
 
     for regime in REGIMES:
-        models = _of(cells, regime)
+        models = _select_models(cells, regime)
         words = f"{label} {regime} ({len(models)} models)"
-        yield _mean_row(words, models, *number(regime), place=(label, regime))
+        yield _mean_row(words, models, *printed_number(regime), place=(label, regime))
         for value_input, word in INPUTS.items():
             place = (f"{label}, x^v = {word}", regime)
             words = f"{label} {regime}, x^v = {word}"
-            yield _mean_row(words, _of(cells, regime, value_input), place=place)
-    value, remark = number("ReLU")
-    words = "; ".join(part for part in (remark, _least([relu])) if part)
+            yield _mean_row(words, _select_models(cells, regime, value_input), place=place)
+    value, remark = printed_number("ReLU")
+    words = "; ".join(part for part in (remark, _lowest_train_accuracy([relu])) if part)
     yield relu.row(f"{label} ReLU", value, words, place=(label, "ReLU"))
 
 
-def _of(cells: Cells, *start: str) -> list[TrainedCell]:
+def _select_models(cells: Cells, *start: str) -> list[TrainedCell]:
     """Return the models of a regime, or of a regime and a value input."""
     return [cell for key, cell in cells.items() if key[: len(start)] == start]
 
@@ -183,45 +190,48 @@ def _mean_row(
 ) -> Row:
     """Return the row of means over the models, one value per seed."""
     means = [sum(of_seed) / len(models) for of_seed in zip(*(m.best for m in models), strict=True)]
-    spread = _spread([sum(model.best) / len(model.best) for model in models])
+    spread = _standard_deviation([sum(model.best) / len(model.best) for model in models])
     over = f"means over {len(models)} models (standard deviation {spread:.2f})"
-    note = "; ".join(part for part in (remark, over, _least(models)) if part)
+    note = "; ".join(part for part in (remark, over, _lowest_train_accuracy(models)) if part)
     joined = TrainedCell([run for model in models for run in model.runs])
     return joined.row(label, value, note, values=means, place=place)
 
 
-def _spread(values: list[float]) -> float:
+def _standard_deviation(values: list[float]) -> float:
     """Return the standard deviation; NaN if a value is NaN."""
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def _least(models: list[TrainedCell]) -> str:
+def _lowest_train_accuracy(models: list[TrainedCell]) -> str:
     least = min(run.train_accuracy for model in models for run in model.runs)
     return f"train accuracy at least {100 * least:.1f} %"
 
 
-def _figures(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Figure]:
+def _make_figures(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Figure]:
     """Yield the models of each regime as box plots and points, and learning curves."""
-    label, prefix, best = _label(request, name), _prefix(name), _means(cells)
+    label, prefix, best = _row_label(request, name), _cell_prefix(name), _mean_accuracies(cells)
     inputs = {
         f"x^v = {word}": {
-            regime: [best[regime, value_input, order] for order in _orders(request)]
+            regime: [best[regime, value_input, order] for order in _gate_orders(request)]
             for regime in REGIMES
         }
         for value_input, word in INPUTS.items()
     }
     printed_numbers = {
-        regime: comparable(request, printed(TABLE, name, regime), name)[0] for regime in COLUMNS
+        regime: comparable_number(request, find_printed(TABLE, name, regime), name)[0]
+        for regime in COLUMNS
     }
     yield model_boxes(
         f"models-{prefix}", label, COLUMNS, inputs, {"ReLU": relu.best}, printed_numbers
     )
-    models: dict[str, list[TrainedCell]] = {regime: _of(cells, regime) for regime in REGIMES}
+    models: dict[str, list[TrainedCell]] = {
+        regime: _select_models(cells, regime) for regime in REGIMES
+    }
     yield model_curves(f"learning-{prefix}", label, {**models, "ReLU": [relu]})
 
 
-def _means(cells: Cells) -> dict[tuple[str, str, Order], float]:
+def _mean_accuracies(cells: Cells) -> dict[tuple[str, str, Order], float]:
     """Return the mean accuracy of each model over seeds, in percent."""
     return {
         key: 100 * sum(run.best for run in cell.runs) / len(cell.runs)
@@ -232,16 +242,18 @@ def _means(cells: Cells) -> dict[tuple[str, str, Order], float]:
 Term = tuple[float, TrainedCell]
 
 
-def _mean(models: list[TrainedCell], sign: float = 1.0) -> list[Term]:
+def _mean_terms(models: list[TrainedCell], sign: float = 1.0) -> list[Term]:
     return [(sign / len(models), model) for model in models]
 
 
-def _claims(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
-    label = _label(request, name)
-    yield from _differences(request, name, cells, relu)
+def _judge_claims(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
+    label = _row_label(request, name)
+    yield from _judge_differences(request, name, cells, relu)
     frozen = ("FR-II", "FR-DI")
-    far = contrast(*_mean([model for regime in frozen for model in _of(cells, regime)]))
-    number = _printed(name, "FR-II")
+    far = contrast(
+        *_mean_terms([model for regime in frozen for model in _select_models(cells, regime)])
+    )
+    number = _printed_value(name, "FR-II")
     yield judge(
         "comp-1",
         f"{label}: FR",
@@ -252,11 +264,13 @@ def _claims(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Ite
     margin = MARGIN[name]
     for regime, (value_input, word) in product(REGIMES, INPUTS.items()):
         identity = cells[regime, value_input, IDENTITY]
-        others = [model for model in _of(cells, regime, value_input) if model is not identity]
+        others = [
+            model for model in _select_models(cells, regime, value_input) if model is not identity
+        ]
         yield judge(
             "dual-5",
             f"{label}: {regime}, x^v = {word}: mean of {len(others)} orders − identity",
-            within(contrast(*_mean(others), (-1.0, identity)), margin),
+            within(contrast(*_mean_terms(others), (-1.0, identity)), margin),
             design=designs.of_regimes(0.0, DESIGNS[name], regime, regime),
         )
     for regime in REGIMES:
@@ -265,18 +279,20 @@ def _claims(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Ite
             yield judge("dual-5", statistic, UNMEASURED, UNSEEN)
         else:
             design = designs.of_regimes(0.0, DESIGNS[name], regime, regime)
-            yield judge("dual-5", statistic, above(_worst(cells, regime), -margin), design=design)
+            yield judge(
+                "dual-5", statistic, above(_worst_order_gap(cells, regime), -margin), design=design
+            )
     for regime in REGIMES:
-        image, ones = (_of(cells, regime, value_input) for value_input in INPUTS)
+        image, ones = (_select_models(cells, regime, value_input) for value_input in INPUTS)
         yield judge(
             "dual-6",
             f"{label}: {regime}, x − 1, mean over {len(ones)} orders",
-            within(contrast(*_mean(image), *_mean(ones, -1.0)), margin),
+            within(contrast(*_mean_terms(image), *_mean_terms(ones, -1.0)), margin),
             design=designs.of_regimes(0.0, DESIGNS[name], regime, regime),
         )
 
 
-def _worst(cells: Cells, regime: str) -> Sample:
+def _worst_order_gap(cells: Cells, regime: str) -> Sample:
     """Return the accuracy of the worst order of a regime minus that of identity.
 
     The order and input are chosen for each seed by the mean of the other seeds; the worst one on
@@ -287,7 +303,7 @@ def _worst(cells: Cells, regime: str) -> Sample:
         for value_input, order in ((key[1], key[2]) for key in cells if key[0] == regime)
         if order != IDENTITY
     ]
-    gaps = [minus(order.best, identity.best) for order, identity in pairs]
+    gaps = [pairwise_difference(order.best, identity.best) for order, identity in pairs]
     chosen = [
         min(range(len(pairs)), key=lambda pair: sum(gaps[pair]) - gaps[pair][seed])
         for seed in range(len(gaps[0]))
@@ -299,75 +315,88 @@ def _worst(cells: Cells, regime: str) -> Sample:
     return contrast((1.0, order), (-1.0, identity))
 
 
-def _differences(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
+def _judge_differences(
+    request: Request, name: str, cells: Cells, relu: TrainedCell
+) -> Iterator[Claim]:
     """Judge the differences between the means of two regimes."""
-    label, network = _label(request, name), DESIGNS[name]
+    label, network = _row_label(request, name), DESIGNS[name]
 
-    def design(one: str, other: str) -> Design:
-        expected = _printed(name, one) - _printed(name, other)
+    def difference_design(one: str, other: str) -> Design:
+        expected = _printed_value(name, one) - _printed_value(name, other)
         return designs.of_regimes(expected, network, one, other)
 
-    frozen = contrast(*_mean(_of(cells, "FR-II")), *_mean(_of(cells, "FR-DI"), -1.0))
+    frozen = contrast(
+        *_mean_terms(_select_models(cells, "FR-II")),
+        *_mean_terms(_select_models(cells, "FR-DI"), -1.0),
+    )
     yield judge(
         "dual-1",
         f"{label}: FR-II − FR-DI",
         within(frozen, MARGIN[name]),
-        design=design("FR-II", "FR-DI"),
+        design=difference_design("FR-II", "FR-DI"),
     )
-    learnt = contrast((1.0, relu), *_mean(_of(cells, "DL"), -1.0))
-    yield judge("dual-2", f"{label}: ReLU − DL", below(learnt, 3.0), design=design("ReLU", "DL"))
-    copied = contrast((1.0, relu), *_mean(_of(cells, "FL"), -1.0))
-    gap = 0.0 if request.quick else round(_printed(name, "ReLU") - _printed(name, "FL"), 1)
+    learnt = contrast((1.0, relu), *_mean_terms(_select_models(cells, "DL"), -1.0))
+    yield judge(
+        "dual-2", f"{label}: ReLU − DL", below(learnt, 3.0), design=difference_design("ReLU", "DL")
+    )
+    copied = contrast((1.0, relu), *_mean_terms(_select_models(cells, "FL"), -1.0))
+    gap = (
+        0.0
+        if request.quick
+        else round(_printed_value(name, "ReLU") - _printed_value(name, "FL"), 1)
+    )
     yield judge(
         "dual-3",
         f"{label}: ReLU − FL",
         within(copied, NEAR, gap),
         "" if request.quick else f"the printed difference is {gap:g}",
-        design("ReLU", "FL"),
+        difference_design("ReLU", "FL"),
     )
 
 
-def _printed(name: str, regime: str) -> float:
+def _printed_value(name: str, regime: str) -> float:
     return number_in(TABLE, name, regime).value
 
 
 def _against_cntk(cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
     """Judge that FR is below the accuracy of the CNTK, and the others above."""
-    models = {regime: _of(cells, regime) for regime in REGIMES} | {"ReLU": [relu]}
+    models = {regime: _select_models(cells, regime) for regime in REGIMES} | {"ReLU": [relu]}
     for regimes, test in (
         (("FR-II", "FR-DI"), below),
         (("FL",), above),
         (("DL",), above),
         (("ReLU",), above),
     ):
-        accuracy = contrast(*_mean([model for regime in regimes for model in models[regime]]))
+        accuracy = contrast(*_mean_terms([model for regime in regimes for model in models[regime]]))
         yield judge(
             "dual-4",
             f"{CNN}: {' and '.join(regimes)}",
             test(accuracy, CNTK),
-            design=designs.of_regimes(_printed(CNN, regimes[0]), designs.CNN, regimes[0]),
+            design=designs.of_regimes(_printed_value(CNN, regimes[0]), designs.CNN, regimes[0]),
         )
 
 
-def _rows(request: Request) -> list[str]:
+def _chosen_rows(request: Request) -> list[str]:
     offered = (FC,) if request.quick else (FC, CNN)
     return [row for row in offered if request.only in row]
 
 
-def _prefix(row: str) -> str:
+def _cell_prefix(row: str) -> str:
     return row[:3].strip("/ ").lower()
 
 
-def _cell(prefix: str, regime: str, value_input: str, order: Order) -> str:
+def _cell_name(prefix: str, regime: str, value_input: str, order: Order) -> str:
     return f"{prefix}-{regime}-{value_input}-{''.join(str(layer) for layer in order)}"
 
 
-def _config(request: Request, row: str) -> RunConfig:
+def _build_config(request: Request, row: str) -> RunConfig:
     if row == CNN:
         return until_learnt(request, dual_config(request, 0, CNN_EPOCHS))
     if not request.quick:
         return fc_on_mnist(request)
-    config = base(request, dense(32, 5), data_of(request, "mnist"), request.epochs or 20)
+    config = paper_config(
+        request, dense_net_config(32, 5), data_of(request, "mnist"), request.epochs or 20
+    )
     # fewer steps per epoch need a larger learning rate
     return with_training(with_gating(config, beta=10.0), learning_rate=1e-3)
 

@@ -16,7 +16,7 @@ from dgn_engine.experiments._dual_networks import (
     dual_networks,
     dual_scaled_down,
 )
-from dgn_engine.experiments._grid import Grid, contrast, gate_source, training
+from dgn_engine.experiments._grid import Grid, contrast, gate_source, training_unit
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -34,7 +34,7 @@ def plan(request: Request) -> Plan:
         unit
         for network in dual_networks(request, QUICK_EPOCHS)
         for seed in request.seed_range(*SEEDS)
-        for unit in _runs(network, seed)
+        for unit in _seed_runs(network, seed)
     ]
     return Plan(
         tuple(units),
@@ -47,16 +47,16 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _runs(network: DualNetwork, seed: int) -> Iterator[Training]:
-    config, cell = network.config, network.cell
+def _seed_runs(network: DualNetwork, seed: int) -> Iterator[Training]:
+    config, cell = network.config, network.cell_name
     relu = gate_source(config, seed, cell("ReLU"))
     linear = gate_source(config, seed, cell("DL-linear"), "DL-linear")
     yield relu
     yield linear
     for regime in ("FR-II", "FR-linear", "DL"):
-        yield training(config, regime, seed, cell(regime))
-    yield training(config, "FL", seed, cell("FL"), gates_of=relu)
-    yield training(config, "FL-linear", seed, cell("FL-linear"), gates_of=linear)
+        yield training_unit(config, regime, seed, cell(regime))
+    yield training_unit(config, "FL", seed, cell("FL"), gates_of=relu)
+    yield training_unit(config, "FL-linear", seed, cell("FL-linear"), gates_of=linear)
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
@@ -64,12 +64,12 @@ def findings(request: Request, results: UnitResults) -> Findings:
     rows: list[Row] = []
     judged: list[Claim] = []
     for network in dual_networks(request, QUICK_EPOCHS):
-        cells = {name: grid.trained(network.cell(name)) for name in NAMES}
-        rows += [cell.row(network.label(name)) for name, cell in cells.items()]
+        cells = {name: grid.read_trained(network.cell_name(name)) for name in NAMES}
+        rows += [cell.row(network.prefix_label(name)) for name, cell in cells.items()]
         judged += [
             judge(
                 "dual-8",
-                network.statistic(f"{usual} − {linear}"),
+                network.prefix_statistic(f"{usual} − {linear}"),
                 within(contrast((1.0, cells[usual]), (-1.0, cells[linear])), network.margin),
                 network.remark,
                 designs.of_regimes(0.0, network.design, usual, usual),

@@ -26,10 +26,10 @@ from dgn_engine.experiments._grid import (
     TrainedCell,
     contrast,
     learning_curves,
-    training,
+    training_unit,
 )
 from dgn_engine.experiments._power import Design
-from dgn_engine.experiments._published import comparable, number_in, printed
+from dgn_engine.experiments._published import comparable_number, find_printed, number_in
 from dgn_engine.experiments._test_set_error import binomial_variance, one_image
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.sweep.unit import Training, UnitFile
@@ -60,7 +60,7 @@ def plan(request: Request) -> Plan:
         unit
         for level in LEVELS
         for seed in request.seed_range(*SEEDS)
-        for unit in _models(config, level, seed)
+        for unit in _model_runs(config, level, seed)
     ]
     return Plan(
         tuple(units),
@@ -83,50 +83,52 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _models(config: RunConfig, level: int, seed: int) -> Iterator[Training]:
-    def noisy(gamma: float, salt: int) -> RunConfig:
+def _model_runs(config: RunConfig, level: int, seed: int) -> Iterator[Training]:
+    def noisy_config(gamma: float, salt: int) -> RunConfig:
         data = replace(config.data, label_noise=gamma, variant_seed=salt)
         return replace(config, data=data)
 
-    def last(unit: Training) -> UnitFile:
+    def final_weights(unit: Training) -> UnitFile:
         return UnitFile(unit.id, WEIGHTS)
 
-    m1 = training(noisy(level / 100, seed), "ReLU", seed, f"m1-{level}")
-    gates = last(m1)
+    m1 = training_unit(noisy_config(level / 100, seed), "ReLU", seed, f"m1-{level}")
+    gates = final_weights(m1)
     yield m1
-    yield training(config, "FL", seed, f"m2-{level}", gates_from=gates)
-    random_labels = noisy(1.0, 1000 + seed)
-    upstream = training(random_labels, "FL", seed, f"m3-upstream-{level}", gates_from=gates)
+    yield training_unit(config, "FL", seed, f"m2-{level}", gates_from=gates)
+    random_labels = noisy_config(1.0, 1000 + seed)
+    upstream = training_unit(random_labels, "FL", seed, f"m3-upstream-{level}", gates_from=gates)
     yield upstream
-    yield training(config, "FL", seed, f"m3-{level}", gates_from=gates, weights_from=last(upstream))
+    yield training_unit(
+        config, "FL", seed, f"m3-{level}", gates_from=gates, weights_from=final_weights(upstream)
+    )
     if level:
-        m4 = training(config, "ReLU", seed, f"m4-{level}", weights_from=gates)
+        m4 = training_unit(config, "ReLU", seed, f"m4-{level}", weights_from=gates)
         yield m4
-        yield training(config, "FL", seed, f"m5-{level}", gates_from=last(m4))
+        yield training_unit(config, "FL", seed, f"m5-{level}", gates_from=final_weights(m4))
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = {
-        (model, level): grid.trained(f"{model}-{level}")
+        (model, level): grid.read_trained(f"{model}-{level}")
         for level in LEVELS
         for model in ("m1", "m2", "m3", *(("m4", "m5") if level else ()))
     }
     rows = tuple(
-        _row(request, level, column, cells[model, level])
+        _accuracy_row(request, level, column, cells[model, level])
         for level in LEVELS
         for column, model in COLUMNS.items()
         if (model, level) in cells
     )
     return Findings(
         rows,
-        tuple(claim for level in LEVELS for claim in _claims(request, cells, level)),
-        (_upstream(cells), *(_downstream(cells, level) for level in LEVELS)),
+        tuple(claim for level in LEVELS for claim in _judge_claims(request, cells, level)),
+        (_upstream_figure(cells), *(_downstream_figure(cells, level) for level in LEVELS)),
         columns=tuple(COLUMNS),
     )
 
 
-def _upstream(cells: Cells) -> Figure:
+def _upstream_figure(cells: Cells) -> Figure:
     """Plot the upper half of figure 5."""
     return Figure(
         "upstream",
@@ -138,7 +140,7 @@ def _upstream(cells: Cells) -> Figure:
     )
 
 
-def _downstream(cells: Cells, level: int) -> Figure:
+def _downstream_figure(cells: Cells, level: int) -> Figure:
     """Plot the lower half of figure 5 for one noise level."""
     models = {
         name.upper(): cells[name, level]
@@ -152,46 +154,46 @@ def _downstream(cells: Cells, level: int) -> Figure:
     return replace(figure, lines=(*figure.lines, across))
 
 
-def _row(request: Request, level: int, column: str, cell: TrainedCell) -> Row:
-    printed_and_remark = comparable(
-        request, printed(TABLE, str(level), column), "the CNN on CIFAR-10"
+def _accuracy_row(request: Request, level: int, column: str, cell: TrainedCell) -> Row:
+    printed_and_remark = comparable_number(
+        request, find_printed(TABLE, str(level), column), "the CNN on CIFAR-10"
     )
     values = cell.last if column.endswith("end") else cell.best
     noise = f"γ = {level} %"
     return cell.row(f"{noise}: {column}", *printed_and_remark, values=values, place=(noise, column))
 
 
-def _claims(request: Request, cells: Cells, level: int) -> Iterator[Claim]:
+def _judge_claims(request: Request, cells: Cells, level: int) -> Iterator[Claim]:
     if not level:
         difference = contrast((1.0, cells["m3", 0]), (-1.0, cells["m2", 0]))
-        design = _design((1, M3, 0), (-1, M2, 0))
+        design = _printed_design((1, M3, 0), (-1, M2, 0))
         yield judge("dual-9", "M3(0) − M2(0)", above(difference, -MARGIN), design=design)
         return
-    yield _fall(request, cells, level)
+    yield _judge_fall(request, cells, level)
     same = contrast((1.0, cells["m4", level]), (-1.0, cells["m5", level]))
-    design = _design((1, M4, level), (-1, M5, level))
+    design = _printed_design((1, M4, level), (-1, M5, level))
     remark = "with 10,000 test images, 0.5 points cannot be distinguished from zero"
     test = within(same, MARGIN)
     yield judge("dual-11", f"M4({level}) − M5({level})", test, remark, design)
-    rise, fall = turn(cells["m1", level])
+    rise, fall = peak_heights(cells["m1", level])
     yield judge("dual-12", f"M1({level}): peak − first epoch", above(rise, TURN))
-    design = _design((1, M1, level), (-1, END, level))
+    design = _printed_design((1, M1, level), (-1, END, level))
     yield judge("dual-12", f"M1({level}): peak − end", above(fall, TURN), design=design)
-    yield _nearer(cells, level)
+    yield _judge_nearer(cells, level)
 
 
-def _fall(request: Request, cells: Cells, level: int) -> Claim:
+def _judge_fall(request: Request, cells: Cells, level: int) -> Claim:
     """Judge the drop from M1(0) to M4, which was printed for the CNN on CIFAR-10."""
     statistic, fall = f"M1(0) − M4({level})", FALLS[level]
     if request.quick:
         remark = f"printed as {fall:g} for the CNN on CIFAR-10; use --full to train it"
         return judge("dual-10", statistic, UNMEASURED, remark)
     difference = contrast((1.0, cells["m1", 0]), (-1.0, cells["m4", level]))
-    design = _design((1, M1, 0), (-1, M4, level))
+    design = _printed_design((1, M1, 0), (-1, M4, level))
     return judge("dual-10", statistic, within(difference, MARGIN, fall), design=design)
 
 
-def _nearer(cells: Cells, level: int) -> Claim:
+def _judge_nearer(cells: Cells, level: int) -> Claim:
     """Judge |M4 − M2| < M4 − M1's end by two inequalities that are linear in the accuracies.
 
     |M4 − M2| itself is not a contrast. If both inequalities must hold, the weaker of the two tests
@@ -202,20 +204,20 @@ def _nearer(cells: Cells, level: int) -> Claim:
     sides = (
         (
             f"M2({level}) − M1({level})'s end",
-            above(_plus(contrast((1.0, m2)), end)),
-            _design((1, M2, level), (-1, END, level)),
+            above(_add_contrasts(contrast((1.0, m2)), end)),
+            _printed_design((1, M2, level), (-1, END, level)),
         ),
         (
             f"2 M4({level}) − M2({level}) − M1({level})'s end",
-            above(_plus(contrast((2.0, m4), (-1.0, m2)), end)),
-            _design((2, M4, level), (-1, M2, level), (-1, END, level)),
+            above(_add_contrasts(contrast((2.0, m4), (-1.0, m2)), end)),
+            _printed_design((2, M4, level), (-1, M2, level), (-1, END, level)),
         ),
     )
     statistic, test, design = min(sides, key=lambda side: side[1].found.interval()[0])
     return judge("dual-12", f"{statistic}, the weaker of two sides", test, design=design)
 
 
-def turn(cell: TrainedCell) -> tuple[Sample, Sample]:
+def peak_heights(cell: TrainedCell) -> tuple[Sample, Sample]:
     """Return the peak test accuracy minus that of the first and of the last epoch, in points.
 
     The epoch of the peak is chosen for each seed by the mean curve of the others, whose noise is
@@ -232,23 +234,23 @@ def turn(cell: TrainedCell) -> tuple[Sample, Sample]:
         triples.append((curve[0], curve[peak], curve[-1]))
     examples = cell.test_examples
 
-    def compared(end: int) -> Sample:
+    def height_above(end: int) -> Sample:
         values = tuple(triple[1] - triple[end] for triple in triples)
         peak, other = (sum(triple[at] for triple in triples) / len(triples) for at in (1, end))
         bound = binomial_variance([(1.0, peak / 100), (-1.0, other / 100)], examples)
         return Sample(values, test_variance=max(bound, one_image(examples)))
 
-    return compared(0), compared(2)
+    return height_above(0), height_above(2)
 
 
-def _plus(one: Sample, other: Sample) -> Sample:
+def _add_contrasts(one: Sample, other: Sample) -> Sample:
     """Add two contrasts of the same seeds, assuming fully correlated test-set errors."""
     values = tuple(a + b for a, b in zip(one.values, other.values, strict=True))
     both = math.sqrt(one.test_variance) + math.sqrt(other.test_variance)
     return Sample(values, one.of, both**2)
 
 
-def _design(*terms: tuple[int, str, int]) -> Design:
+def _printed_design(*terms: tuple[int, str, int]) -> Design:
     """Return the design of Σ coefficient · printed cell, by column and noise level."""
     return designs.of_printed(
         *((factor, number_in(TABLE, str(level), column)) for factor, column, level in terms)

@@ -20,7 +20,7 @@ from dgn_engine.experiments._dual_networks import (
     dual_networks,
     dual_scaled_down,
 )
-from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, training
+from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, training_unit
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -53,7 +53,7 @@ def plan(request: Request) -> Plan:
         unit
         for network in dual_networks(request, QUICK_EPOCHS)
         for seed in request.seed_range(*SEEDS)
-        for unit in _runs(request, network, seed)
+        for unit in _seed_runs(request, network, seed)
     ]
     return Plan(
         tuple(units),
@@ -70,17 +70,17 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _runs(request: Request, network: DualNetwork, seed: int) -> Iterator[Training]:
+def _seed_runs(request: Request, network: DualNetwork, seed: int) -> Iterator[Training]:
     maps = network.row == CNN
-    relu = gate_source(network.config, seed, network.cell("ReLU"))
+    relu = gate_source(network.config, seed, network.cell_name("ReLU"))
     yield relu
     for wiring, regime in product(WIRINGS, REGIMES):
-        cell = network.cell(f"{regime}-{wiring.name}")
-        gating = _gating(wiring, seed, maps)
-        yield training(network.config, regime, seed, cell, gates_of=relu, **gating)
+        cell = network.cell_name(f"{regime}-{wiring.name}")
+        gating = _gating_settings(wiring, seed, maps)
+        yield training_unit(network.config, regime, seed, cell, gates_of=relu, **gating)
 
 
-def _gating(wiring: _Wiring, seed: int, maps: bool) -> dict[str, Any]:
+def _gating_settings(wiring: _Wiring, seed: int, maps: bool) -> dict[str, Any]:
     """Return the gate settings of a wiring, including a shift of rows and columns for maps."""
     gating: dict[str, Any] = {"tiling": wiring.tiling}
     if wiring.turns:
@@ -97,24 +97,27 @@ def findings(request: Request, results: UnitResults) -> Findings:
     judged: list[Claim] = []
     for network in dual_networks(request, QUICK_EPOCHS):
         cells = {
-            (regime, wiring.name): grid.trained(network.cell(f"{regime}-{wiring.name}"))
+            (regime, wiring.name): grid.read_trained(network.cell_name(f"{regime}-{wiring.name}"))
             for regime, wiring in product(REGIMES, WIRINGS)
         }
-        rows.append(grid.trained(network.cell("ReLU")).row(network.label("ReLU")))
+        rows.append(grid.read_trained(network.cell_name("ReLU")).row(network.prefix_label("ReLU")))
         rows += [
-            cell.row(network.label(f"{regime} {name}")) for (regime, name), cell in cells.items()
+            cell.row(network.prefix_label(f"{regime} {name}"))
+            for (regime, name), cell in cells.items()
         ]
-        judged += _claims(network, cells)
+        judged += _judge_claims(network, cells)
     return Findings(tuple(rows), tuple(judged))
 
 
-def _claims(network: DualNetwork, cells: dict[tuple[str, str], TrainedCell]) -> Iterator[Claim]:
+def _judge_claims(
+    network: DualNetwork, cells: dict[tuple[str, str], TrainedCell]
+) -> Iterator[Claim]:
     identity, *others = (wiring.name for wiring in WIRINGS)
     for regime, name in product(REGIMES, others):
         gap = contrast((1.0, cells[regime, name]), (-1.0, cells[regime, identity]))
         yield judge(
             "dual-7",
-            network.statistic(f"{regime}: {name} − {identity}"),
+            network.prefix_statistic(f"{regime}: {name} − {identity}"),
             within(gap, network.margin),
             network.remark,
             designs.of_regimes(0.0, network.design, regime, regime),

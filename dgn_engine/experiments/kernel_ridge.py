@@ -6,8 +6,14 @@ import torch
 from torch import Tensor
 
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
-from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
-from dgn_engine.experiments._grid import Grid, calculation, training
+from dgn_engine.experiments._configurations import (
+    data_of,
+    data_substitution,
+    dense_net_config,
+    paper_config,
+    with_training,
+)
+from dgn_engine.experiments._grid import Grid, calculation_unit, training_unit
 from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.kernels import (
     class_targets,
@@ -38,22 +44,22 @@ _KERNELS = {
 def plan(request: Request) -> Plan:
     """Plan a ReLU network per seed, and regressions with its initial and final kernels."""
     epochs = request.epochs_or(30, 20)
-    net = dense(64 if request.quick else 128, DEPTH)
-    config = base(request, net, data_of(request, "mnist"), epochs)
+    net = dense_net_config(64 if request.quick else 128, DEPTH)
+    config = paper_config(request, net, data_of(request, "mnist"), epochs)
     config = with_training(config, keep_epochs=(0, epochs))
     few, images = (60, 20) if request.quick else (200, 40)
     units: list[Unit] = []
     for seed in request.seed_range(*SEEDS):
-        run = training(config, "ReLU", seed, "relu")
+        run = training_unit(config, "ReLU", seed, "relu")
         units += [
             run,
-            calculation(f"ridge-s{seed}", regressions, run, seed=seed, per_class=few),
-            calculation(f"cntk-s{seed}", convolutional, run, seed=seed, per_class=images),
+            calculation_unit(f"ridge-s{seed}", regressions, run, seed=seed, per_class=few),
+            calculation_unit(f"cntk-s{seed}", convolutional, run, seed=seed, per_class=images),
         ]
     return Plan(
         tuple(units),
         (
-            *stands_in(request, "MNIST"),
+            *data_substitution(request, "MNIST"),
             f"{few} examples per class ({images} for the CNTK) instead of 200 (40)",
         ),
         (
@@ -76,7 +82,7 @@ def regressions(work: CalculationInputs) -> dict[str, float]:
         kernels[f"npk_{when}"] = neural_path_kernel(network.architecture, gates, x)
         kernels[f"ntk_{when}"] = tangent_kernels(network, x).total_kernel
     kernels["limit"] = relu_limit(x, DEPTH).average_kernel
-    return {name: _accuracy(kernel, networks.y, seed) for name, kernel in kernels.items()}
+    return {name: _held_out_accuracy(kernel, networks.y, seed) for name, kernel in kernels.items()}
 
 
 def convolutional(work: CalculationInputs) -> dict[str, float]:
@@ -91,12 +97,14 @@ def convolutional(work: CalculationInputs) -> dict[str, float]:
     )
     seed = work.arguments["seed"]
     return {
-        "cntk": _accuracy(convolutional_limit(architecture, images).tangent, networks.y, seed),
-        "limit": _accuracy(relu_limit(networks.x, DEPTH).average_kernel, networks.y, seed),
+        "cntk": _held_out_accuracy(
+            convolutional_limit(architecture, images).tangent, networks.y, seed
+        ),
+        "limit": _held_out_accuracy(relu_limit(networks.x, DEPTH).average_kernel, networks.y, seed),
     }
 
 
-def _accuracy(kernel: Tensor, labels: Tensor, seed: int) -> float:
+def _held_out_accuracy(kernel: Tensor, labels: Tensor, seed: int) -> float:
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     cut = int(SHARE * len(labels))
     targets = class_targets(labels, int(labels.max()) + 1)
@@ -106,8 +114,8 @@ def _accuracy(kernel: Tensor, labels: Tensor, seed: int) -> float:
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    fitted, mapped = grid.calculated("ridge"), grid.calculated("cntk")
-    rows = [grid.trained("relu").row("ReLU network, all training examples")]
+    fitted, mapped = grid.read_calculated("ridge"), grid.read_calculated("cntk")
+    rows = [grid.read_trained("relu").row("ReLU network, all training examples")]
     for name, label in _KERNELS.items():
         cell = mapped if name == "cntk" else fitted
         rows.append(cell.row(label, [100 * value for value in cell[name]], unit="%"))

@@ -15,9 +15,14 @@ from torch import Tensor
 
 from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import at_most, judge
-from dgn_engine.experiments._gradient_descent import descend
-from dgn_engine.experiments._grid import Grid, calculation
-from dgn_engine.experiments._initial_networks import dense, gated, targets, unit_inputs
+from dgn_engine.experiments._gradient_descent import iterate_descent
+from dgn_engine.experiments._grid import Grid, calculation_unit
+from dgn_engine.experiments._initial_networks import (
+    dense_architecture,
+    draw_network,
+    draw_targets,
+    unit_inputs,
+)
 from dgn_engine.kernels import neural_path_kernel, tangent_kernels
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.sweep.unit import CalculationInputs
@@ -32,9 +37,9 @@ SEEDS = (3, 5)
 
 def plan(request: Request) -> Plan:
     """Plan the evaluation of the bound at the start and during training."""
-    networks = _networks(request)
+    networks = _network_count(request)
     units = tuple(
-        calculation(f"bound-s{seed}", bound_while_training, seed=seed, networks=networks)
+        calculation_unit(f"bound-s{seed}", bound_while_training, seed=seed, networks=networks)
         for seed in request.seed_range(*SEEDS)
     )
     return Plan(
@@ -50,7 +55,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _networks(request: Request) -> int:
+def _network_count(request: Request) -> int:
     return 5 if request.quick else 20
 
 
@@ -61,11 +66,13 @@ def bound_while_training(work: CalculationInputs) -> dict[str, Any]:
     for width, depth in SIZES:
         for draw in range(count):
             draw_seed = 1000 * seed + draw
-            network = gated(dense(INPUTS, width, depth), draw_seed, own=True, init="kaiming")
-            x, y = unit_inputs(N, (INPUTS,), draw_seed), targets(N, draw_seed)
+            network = draw_network(
+                dense_architecture(INPUTS, width, depth), draw_seed, own=True, init="kaiming"
+            )
+            x, y = unit_inputs(N, (INPUTS,), draw_seed), draw_targets(N, draw_seed)
             largest = tangent_kernels(network, x, trains=("value",)).total_kernel
             rate = 0.1 / max(float(torch.linalg.eigvalsh(largest)[-1]), 1e-12)
-            for step in descend(network, x, y, rate, STEPS, kernels=False):
+            for step in iterate_descent(network, x, y, rate, STEPS, kernels=False):
                 if step.step % EVERY == 0:
                     for name, value in parts_of_bound(network, x, y).items():
                         values_by_name.setdefault(name, []).append(value)
@@ -99,8 +106,8 @@ def parts_of_bound(network: GatedNetwork, x: Tensor, y: Tensor) -> dict[str, flo
     largest = float(k_values[-1])
     singular = float(h_values[0]) <= 1e-12 * float(h_values[-1])
     return {
-        "factors": _distance(kernel, phi.T @ slopes @ slopes.T @ phi),
-        "paths": _distance(h, phi.T @ phi),
+        "factors": _relative_error(kernel, phi.T @ slopes @ slopes.T @ phi),
+        "paths": _relative_error(h, phi.T @ phi),
         "excess": (float(k_values[0]) - bound) / largest if largest > 0 else 0.0,
         "ratio": math.nan if singular else float(k_values[0]) / bound,
         "speed": _speed_error(network, x, error, kernel, gates),
@@ -118,14 +125,14 @@ def path_features(x: Tensor, gates: list[Tensor]) -> Tensor:
 def path_value_slopes(network: GatedNetwork) -> Tensor:
     """Return ∇v (P, d_net), where v is the product of the weights along each path."""
 
-    def values(*weights: Tensor) -> Tensor:
+    def path_values(*weights: Tensor) -> Tensor:
         v = torch.ones(weights[0].shape[1], dtype=weights[0].dtype)
         for weight in weights:  # (outputs, inputs); the last unit of a path varies fastest
             v = (v.reshape(-1, weight.shape[1], 1) * weight.T).flatten()
         return v
 
     weights = tuple(weight.detach() for weight in network.value.weights)
-    parts = torch.func.jacrev(values, argnums=tuple(range(len(weights))))(*weights)
+    parts = torch.func.jacrev(path_values, argnums=tuple(range(len(weights))))(*weights)
     return torch.cat([part.flatten(1) for part in parts], dim=1)
 
 
@@ -167,28 +174,28 @@ def _relu_output(x: Tensor, weights: list[Tensor]) -> tuple[Tensor, list[Tensor]
     return (z @ weights[-1].T)[:, 0], gates
 
 
-def _distance(one: Tensor, other: Tensor) -> float:
+def _relative_error(one: Tensor, other: Tensor) -> float:
     size = float(one.norm())
     return float((one - other).norm()) / size if size > 0 else float(other.norm())
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    cell = grid.calculated("bound")
-    ratios = [_known(values) for values in cell["ratio"]]
-    speeds = [_known(values) for values in cell["speed"]]
+    cell = grid.read_calculated("bound")
+    ratios = [_without_nan(values) for values in cell["ratio"]]
+    speeds = [_without_nan(values) for values in cell["speed"]]
     rows: tuple[Row, ...] = (
-        cell.row("median ρ_min(K) over the bound", [_median(values) for values in ratios]),
-        cell.row("largest ρ_min(K) over the bound", [_largest(values) for values in ratios]),
+        cell.row("median ρ_min(K) over the bound", [_median_or_nan(values) for values in ratios]),
+        cell.row("largest ρ_min(K) over the bound", [_largest_or_nan(values) for values in ratios]),
         cell.row("cases", [float(len(values)) for values in cell["excess"]]),
         cell.row("of these with H regular", [float(len(values)) for values in ratios]),
         cell.row("of these without a switch within ė", [float(len(values)) for values in speeds]),
     )
     judged = (
-        _exact("largest (ρ_min(K) − bound)/ρ_max(K)", cell["excess"], 1e-12),
-        _exact("largest ‖K − Φᵀ∇v∇vᵀΦ‖/‖K‖", cell["factors"], 1e-12),
-        _exact("largest ‖H − ΦᵀΦ‖/‖H‖", cell["paths"], 1e-12),
-        _exact("largest ‖ė + Ke‖/(‖K‖‖e‖)", speeds, 1e-6),
+        _judge_exact("largest (ρ_min(K) − bound)/ρ_max(K)", cell["excess"], 1e-12),
+        _judge_exact("largest ‖K − Φᵀ∇v∇vᵀΦ‖/‖K‖", cell["factors"], 1e-12),
+        _judge_exact("largest ‖H − ΦᵀΦ‖/‖H‖", cell["paths"], 1e-12),
+        _judge_exact("largest ‖ė + Ke‖/(‖K‖‖e‖)", speeds, 1e-6),
     )
     remark = (
         "The bound is an inequality, which may be far from tight; see the first row. If H is "
@@ -197,20 +204,20 @@ def findings(request: Request, results: UnitResults) -> Findings:
     return Findings(rows, judged, remarks=(remark,))
 
 
-def _exact(statistic: str, by_seed: list[list[float]], tolerance: float) -> Claim:
+def _judge_exact(statistic: str, by_seed: list[list[float]], tolerance: float) -> Claim:
     cases = [value for values in by_seed for value in values]
-    return judge("npf-6", statistic, at_most(_largest(cases), tolerance, len(cases)))
+    return judge("npf-6", statistic, at_most(_largest_or_nan(cases), tolerance, len(cases)))
 
 
-def _known(values: list[float]) -> list[float]:
+def _without_nan(values: list[float]) -> list[float]:
     return [value for value in values if not math.isnan(value)]
 
 
-def _median(values: list[float]) -> float:
+def _median_or_nan(values: list[float]) -> float:
     return statistics.median(values) if values else math.nan
 
 
-def _largest(values: list[float]) -> float:
+def _largest_or_nan(values: list[float]) -> float:
     return max(values, default=math.nan)
 
 

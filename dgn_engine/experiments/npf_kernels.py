@@ -9,9 +9,21 @@ import torch
 
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._claims import below, judge
-from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
+from dgn_engine.experiments._configurations import (
+    data_of,
+    data_substitution,
+    dense_net_config,
+    paper_config,
+    with_training,
+)
 from dgn_engine.experiments._experiment import NOTEBOOKS
-from dgn_engine.experiments._grid import Grid, averaged, calculation, start_and_end, training
+from dgn_engine.experiments._grid import (
+    Grid,
+    calculation_unit,
+    mean_line,
+    start_and_end,
+    training_unit,
+)
 from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.experiments._power import Design
 from dgn_engine.kernels import tangent_kernels
@@ -31,19 +43,19 @@ PARTS = {"value": "K^V", "feature": "K^F"}
 
 def plan(request: Request) -> Plan:
     """Plan one DL network per seed, and its two kernels at the kept epochs."""
-    net = dense(64 if request.quick else 128, DEPTH)
+    net = dense_net_config(64 if request.quick else 128, DEPTH)
     epochs = request.epochs_or(30, 60)
-    config = base(request, net, data_of(request, "mnist"), epochs)
+    config = paper_config(request, net, data_of(request, "mnist"), epochs)
     if request.protocol == "as-in-code":
         config = with_training(config, optimiser="sgd", learning_rate=1e-2)
     config = with_training(config, keep_epochs=tuple(range(0, epochs + 1, max(1, epochs // 12))))
     units: list[Unit] = []
     for seed in request.seed_range(*SEEDS):
-        run = training(config, "DL", seed, "dl")
-        units += [run, calculation(f"kernels-s{seed}", kernels_of_stages, run)]
+        run = training_unit(config, "DL", seed, "dl")
+        units += [run, calculation_unit(f"kernels-s{seed}", kernels_of_stages, run)]
     return Plan(
         tuple(units),
-        (*stands_in(request, "MNIST"), "64 units a layer instead of 128"),
+        (*data_substitution(request, "MNIST"), "64 units a layer instead of 128"),
         (
             f"d = {DEPTH}; the kernels are averaged over the ten logits",
             "the paper gives neither optimiser nor epochs: Adam 3e-4 as in its other experiments; "
@@ -82,7 +94,7 @@ def kernels_of_stages(work: CalculationInputs) -> dict[str, Any]:
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    kernels, runs = grid.calculated("kernels"), grid.trained("dl")
+    kernels, runs = grid.read_calculated("kernels"), grid.read_trained("dl")
     epochs = kernels["epochs"][0]
     rows = tuple(
         row
@@ -94,7 +106,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         judge(
             "npf-5",
             f"largest |log10 K^V/K^F| of the {name} over the epochs",
-            below([_largest(result, name) for result in kernels.results], 1.0, POSITIVE),
+            below([_largest_log_ratio(result, name) for result in kernels.results], 1.0, POSITIVE),
             design=EXPECTED,
         )
         for name in NUMBERS
@@ -106,7 +118,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             "epoch",
             title,
             tuple(
-                averaged(kernel, epochs, kernels[f"{name}_{part}"])
+                mean_line(kernel, epochs, kernels[f"{name}_{part}"])
                 for part, kernel in PARTS.items()
             ),
             log_y=True,
@@ -116,7 +128,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     return Findings(rows, judged, figures)
 
 
-def _largest(curve: dict[str, list[float]], name: str) -> float:
+def _largest_log_ratio(curve: dict[str, list[float]], name: str) -> float:
     """Return the largest |log10 ratio| over the epochs of a run.
 
     Noise can only increase a maximum of absolute values, so that testing it against an upper bound

@@ -10,10 +10,21 @@ from typing import Any
 from dgn_engine.config import TrainingConfig
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._claims import below, judge
-from dgn_engine.experiments._configurations import base, data_of, dense, stands_in
+from dgn_engine.experiments._configurations import (
+    data_of,
+    data_substitution,
+    dense_net_config,
+    paper_config,
+)
 from dgn_engine.experiments._experiment import NOTEBOOKS
-from dgn_engine.experiments._grid import Grid, averaged, calculation, start_and_end, training
-from dgn_engine.experiments._kept_networks import KeptNetworks, left_out_of_nu, nu_of
+from dgn_engine.experiments._grid import (
+    Grid,
+    calculation_unit,
+    mean_line,
+    start_and_end,
+    training_unit,
+)
+from dgn_engine.experiments._kept_networks import KeptNetworks, nu_of, nu_remarks
 from dgn_engine.experiments._power import Design
 from dgn_engine.kernels import class_targets, neural_path_kernel
 from dgn_engine.sweep.unit import CalculationInputs, Unit
@@ -31,9 +42,11 @@ def plan(request: Request) -> Plan:
     width = 50 if request.quick else 100
     epochs = request.epochs_or(60, 50)
     data = replace(data_of(request, "mnist"), binary=(4, 7))
-    config = base(request, dense(width, depth), data, epochs)
+    config = paper_config(request, dense_net_config(width, depth), data, epochs)
     # ±√(2/w) in every layer, without biases, as in the notebook.
-    net = replace(dense(width, depth), bias=False, init="bernoulli", sigma=math.sqrt(2 / width))
+    net = replace(
+        dense_net_config(width, depth), bias=False, init="bernoulli", sigma=math.sqrt(2 / width)
+    )
     every = tuple(range(0, epochs + 1, max(1, epochs // 25)))
     settings = TrainingConfig(
         "squared", "rmsprop", 1e-4, batch=64, epochs=epochs, keep_epochs=every, smoothing=KERAS_RHO
@@ -41,11 +54,11 @@ def plan(request: Request) -> Plan:
     config = replace(config, net=net, training=settings)
     units: list[Unit] = []
     for seed in request.seed_range(*SEEDS):
-        run = training(config, "ReLU", seed, "relu")
-        units += [run, calculation(f"nu-s{seed}", nu_of_stages, run)]
+        run = training_unit(config, "ReLU", seed, "relu")
+        units += [run, calculation_unit(f"nu-s{seed}", nu_of_stages, run)]
     return Plan(
         tuple(units),
-        (*stands_in(request, "MNIST"), "50 units a layer instead of 100"),
+        (*data_substitution(request, "MNIST"), "50 units a layer instead of 100"),
         (
             f"d = {depth} (5 in the text, 6 in the authors' code)",
             "the network is trained on all images of both digits; ν is computed on the first "
@@ -78,20 +91,20 @@ def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    nus, runs = grid.calculated("nu"), grid.trained("relu")
+    nus, runs = grid.read_calculated("nu"), grid.read_trained("relu")
     rows = tuple(start_and_end("ν of H", nus["nu"], nus, runs))
-    line = averaged("ν of the NPK", nus["epochs"][0], nus["nu"])
+    line = mean_line("ν of the NPK", nus["epochs"][0], nus["nu"])
     figure = Figure(
         "nu", "ν of the neural path kernel while training", "epoch", "ν", (line,), log_y=True
     )
-    remarks = left_out_of_nu("H", nus.results, 2 * PER_CLASS)
-    falls = below([_fall(curve["nu"]) for curve in nus.results])
+    remarks = nu_remarks("H", nus.results, 2 * PER_CLASS)
+    falls = below([_log_nu_change(curve["nu"]) for curve in nus.results])
     statistic = "log10 ν: mean of the last fifth of the epochs less that of the first"
     judged = judge("npf-4", statistic, falls, design=EXPECTED)
     return Findings(rows, (judged,), (figure,), remarks)
 
 
-def _fall(nu: Sequence[float]) -> float:
+def _log_nu_change(nu: Sequence[float]) -> float:
     """Return the change of log10 ν over a run, from the first to the last fifth of the epochs."""
     logs = [math.log10(value) for value in nu]
     part = max(1, len(logs) // 5)

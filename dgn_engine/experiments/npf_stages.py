@@ -22,16 +22,16 @@ from dgn_engine.experiments import (
 from dgn_engine.experiments._accuracy_designs import TABLE2, of_printed
 from dgn_engine.experiments._claims import UNMEASURED, above, judge, within
 from dgn_engine.experiments._configurations import (
-    base,
     data_of,
-    dense,
-    option,
-    stands_in,
+    data_substitution,
+    dense_net_config,
+    net_option,
+    paper_config,
     with_training,
 )
 from dgn_engine.experiments._experiment import NOTEBOOKS
-from dgn_engine.experiments._grid import Grid, TrainedCell, averaged, contrast, training
-from dgn_engine.experiments._published import comparable, number_in
+from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, mean_line, training_unit
+from dgn_engine.experiments._published import comparable_number, number_in
 from dgn_engine.sweep.unit import UnitFile
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.training.weight_keeper import KEPT, best_until_file, epoch_file
@@ -47,27 +47,27 @@ SEEDS = (3, 5)
 
 def plan(request: Request) -> Plan:
     """Plan a ReLU network, six networks with gates copied at its stages, and random gates."""
-    config = _config(request)
-    kept_epochs = tuple(_every(request) * stage for stage in STAGES)
+    config = _build_config(request)
+    kept_epochs = tuple(_stage_interval(request) * stage for stage in STAGES)
     best = request.protocol == "as-in-code"
     watched = with_training(config, epochs=kept_epochs[-1], keep_epochs=kept_epochs, keep_best=best)
     units = []
     for seed in request.seed_range(*SEEDS):
-        relu = training(watched, "ReLU", seed, "relu")
-        units += [relu, training(config, "FR-II", seed, "fr")]
+        relu = training_unit(watched, "ReLU", seed, "relu")
+        units += [relu, training_unit(config, "FR-II", seed, "fr")]
         for stage, epoch in zip(STAGES, kept_epochs, strict=True):
             file = best_until_file(epoch) if best else epoch_file(epoch)
             gates = UnitFile(relu.id, f"{KEPT}/{file}")
-            units.append(training(config, "FL", seed, f"fl{stage}", gates_from=gates))
+            units.append(training_unit(config, "FL", seed, f"fl{stage}", gates_from=gates))
     return Plan(
         tuple(units),
         _scaled_down(request, config),
-        tuple(_choices(request)),
+        tuple(_describe_choices(request)),
         epochs_from=NOTEBOOKS,
     )
 
 
-def _choices(request: Request) -> Iterator[str]:
+def _describe_choices(request: Request) -> Iterator[str]:
     yield "FLNPF is trained for 80 epochs in the authors' code (not in the paper)"
     yield (
         f"the ReLU network is the one with the stages, trained for 60 epochs; 'below' it means by "
@@ -85,37 +85,39 @@ def _scaled_down(request: Request, config: RunConfig) -> tuple[str, ...]:
     if not request.quick:
         return ()
     return (
-        *stands_in(request, "CIFAR-10"),
-        f"fc ({option(config, 'width')} units, d = {option(config, 'depth')}) instead of GCONV",
-        f"stages {_every(request)} epochs apart instead of 10, each FLNPF trained for "
+        *data_substitution(request, "CIFAR-10"),
+        f"fc ({net_option(config, 'width')} units, d = {net_option(config, 'depth')}) instead of GCONV",
+        f"stages {_stage_interval(request)} epochs apart instead of 10, each FLNPF trained for "
         f"{config.training.epochs} epochs",
     )
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    frozen, relu = grid.trained("fr"), grid.trained("relu")
+    frozen, relu = grid.read_trained("fr"), grid.read_trained("relu")
     cells = {
         "FRNPF (frozen random gates)": frozen,
-        **{f"FLNPF-{stage}": grid.trained(f"fl{stage}") for stage in STAGES},
+        **{f"FLNPF-{stage}": grid.read_trained(f"fl{stage}") for stage in STAGES},
         "ReLU": relu,
     }
     numbers = {"FRNPF (frozen random gates)": FROZEN}
     numbers |= {f"FLNPF-{stage}": number for stage, number in PRINTED.items()}
     of_paper = {label: Printed(number) for label, number in numbers.items()}
     rows = tuple(
-        cell.row(label, *comparable(request, of_paper.get(label), "GCONV on CIFAR-10"))
+        cell.row(label, *comparable_number(request, of_paper.get(label), "GCONV on CIFAR-10"))
         for label, cell in cells.items()
     )
     by_stage = [cells[f"FLNPF-{stage}"].best for stage in STAGES]
     by_seed = [list(curve) for curve in zip(*by_stage, strict=True)]
     lines = [
-        averaged("FLNPF", [stage * _every(request) for stage in STAGES], by_seed),
+        mean_line("FLNPF", [stage * _stage_interval(request) for stage in STAGES], by_seed),
         PlottedLine("FRNPF", (), (sum(frozen.best) / len(frozen.best),)),
     ]
     if not request.quick:
         lines.append(PlottedLine("CNTK (Arora et al. 2019)", (), (CNTK,), style="printed"))
-        lines.append(PlottedLine("ReLU (Table 2)", (), (_printed()[3].value,), style="printed"))
+        lines.append(
+            PlottedLine("ReLU (Table 2)", (), (_printed_accuracies()[3].value,), style="printed")
+        )
     figure = Figure(
         "stages",
         "Gates of later stages carry more information",
@@ -123,15 +125,17 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "test accuracy (%)",
         tuple(lines),
     )
-    judged = _claims(request, [grid.trained(f"fl{stage}") for stage in STAGES], frozen, relu)
+    judged = _judge_claims(
+        request, [grid.read_trained(f"fl{stage}") for stage in STAGES], frozen, relu
+    )
     return Findings(rows, tuple(judged), (figure,))
 
 
-def _claims(
+def _judge_claims(
     request: Request, stages: list[TrainedCell], frozen: TrainedCell, relu: TrainedCell
 ) -> Iterator[Claim]:
     """Judge the contrasts between the stages, FLNPF-1 to FLNPF-6, frozen gates and ReLU."""
-    first, last, random, own = _printed()
+    first, last, random, own = _printed_accuracies()
     trend = contrast(*zip(TREND, stages, strict=True))
     rise = [first.value + (last.value - first.value) * k / 5 for k in range(len(STAGES))]
     steady = of_printed(*((c, replace(last, value=p)) for c, p in zip(TREND, rise, strict=True)))
@@ -152,7 +156,7 @@ def _claims(
     yield judge("npf-7", "ReLU − FLNPF-6", at, design=of_printed((1, own), (-1, last)))
 
 
-def _printed() -> tuple[Printed, Printed, Printed, Printed]:
+def _printed_accuracies() -> tuple[Printed, Printed, Printed, Printed]:
     """Return FLNPF-1, FLNPF-6, FRNPF and ReLU with the ± of Table 2, as the figure has none."""
     learnt, random, relu = (number_in(TABLE2, ROW, c) for c in ("FLNPF", "FRNPF(II)", "ReLU"))
     return (
@@ -163,13 +167,13 @@ def _printed() -> tuple[Printed, Printed, Printed, Printed]:
     )
 
 
-def _every(request: Request) -> int:
+def _stage_interval(request: Request) -> int:
     return 2 if request.quick else 10
 
 
-def _config(request: Request) -> RunConfig:
-    net = dense(64, 6) if request.quick else NetConfig("gconv")
-    return base(request, net, data_of(request, "cifar10"), request.epochs_or(15, 80))
+def _build_config(request: Request) -> RunConfig:
+    net = dense_net_config(64, 6) if request.quick else NetConfig("gconv")
+    return paper_config(request, net, data_of(request, "cifar10"), request.epochs_or(15, 80))
 
 
 EXPERIMENT = Experiment(

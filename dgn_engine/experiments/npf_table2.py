@@ -10,15 +10,15 @@ from dgn_engine.config import NetConfig, Optimiser, RunConfig
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._accuracy_designs import COLUMNS_OF, TABLE2, of_printed
 from dgn_engine.experiments._accuracy_designs import TABLE2_COLUMNS as COLUMNS
-from dgn_engine.experiments._accuracy_figures import beside_printed
+from dgn_engine.experiments._accuracy_figures import plot_measured_and_printed
 from dgn_engine.experiments._claims import UNMEASURED, above, judge, within
 from dgn_engine.experiments._configurations import (
     BEST_STEP,
-    base,
     data_of,
-    dense,
-    option,
-    stands_in,
+    data_substitution,
+    dense_net_config,
+    net_option,
+    paper_config,
     step_remark,
     steps_of,
     with_training,
@@ -26,7 +26,7 @@ from dgn_engine.experiments._configurations import (
 from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, five_regimes, learning_curves
 from dgn_engine.experiments._power import Design
-from dgn_engine.experiments._published import comparable, number_in
+from dgn_engine.experiments._published import comparable_number, number_in
 from dgn_engine.sweep.unit_results import UnitResults
 
 WIDTH, QUICK_WIDTH, DEPTH = 128, 64, 6
@@ -66,10 +66,12 @@ def plan(request: Request) -> Plan:
     """Plan five regimes per row, learning rate and seed; only the MNIST rows at quick scale."""
     units = [
         unit
-        for setting in _chosen(request)
-        for step in _steps(request, setting)
+        for setting in _chosen_settings(request)
+        for step in _steps_to_try(request, setting)
         for seed in request.seed_range(*SEEDS)
-        for unit in five_regimes(_config(request, setting, step), seed, f"{setting.id}-{step:g}")
+        for unit in five_regimes(
+            _build_config(request, setting, step), seed, f"{setting.id}-{step:g}"
+        )
     ]
     return Plan(
         tuple(units),
@@ -89,11 +91,11 @@ def plan(request: Request) -> Plan:
 
 
 def _scaled_down(request: Request) -> Iterator[str]:
-    yield from stands_in(request, "MNIST")
+    yield from data_substitution(request, "MNIST")
     yield f"FC has {QUICK_WIDTH} units a layer instead of {WIDTH}"
     yield "the rows of CIFAR-10 are left out"
-    for setting in _chosen(request):
-        steps = _steps(request, setting)
+    for setting in _chosen_settings(request):
+        steps = _steps_to_try(request, setting)
         if setting.optimiser == "sgd" and request.protocol == "as-published" and len(steps) == 1:
             yield f"SGD uses one learning rate, {steps[0]:g}, instead of the best of three"
 
@@ -104,20 +106,20 @@ def findings(request: Request, results: UnitResults) -> Findings:
     judged: list[Claim] = []
     figures: list[Figure] = []
     remarks: list[str] = []
-    for setting in _chosen(request):
-        steps, label = _steps(request, setting), _label(request, setting)
+    for setting in _chosen_settings(request):
+        steps, label = _steps_to_try(request, setting), _row_label(request, setting)
         step, cells = grid.best_step(setting.id, steps, tuple(COLUMNS.values()))
         remarks += step_remark(label, step, steps)
         line = {}
         for column, regime in COLUMNS.items():
-            printed_and_remark = comparable(
+            printed_and_remark = comparable_number(
                 request, number_in(TABLE2, setting.row, column), setting.row
             )
             row = cells[regime].row(f"{label} {column}", *printed_and_remark, place=(label, column))
             rows.append(row)
             line[column] = row
-        judged += _claims(request, setting, label, cells)
-        figures.append(beside_printed(f"accuracy-{setting.id}", label, line))
+        judged += _judge_claims(request, setting, label, cells)
+        figures.append(plot_measured_and_printed(f"accuracy-{setting.id}", label, line))
         curves = {column: cells[regime] for column, regime in COLUMNS.items()}
         figures.append(learning_curves(f"{label}: learning", curves, f"learning-{setting.id}"))
     if request.quick:
@@ -130,24 +132,27 @@ def findings(request: Request, results: UnitResults) -> Findings:
     )
 
 
-def _label(request: Request, setting: _Setting) -> str:
+def _row_label(request: Request, setting: _Setting) -> str:
     if not request.quick:
         return setting.row
-    config = _config(request, setting, 1.0)
-    network = f"FC(w={option(config, 'width')},d={option(config, 'depth')})"
+    config = _build_config(request, setting, 1.0)
+    network = f"FC(w={net_option(config, 'width')},d={net_option(config, 'depth')})"
     return "/".join((network, setting.row.split("/")[1], config.data.name))
 
 
-def _claims(
+def _judge_claims(
     request: Request, setting: _Setting, label: str, cells: dict[str, TrainedCell]
 ) -> Iterator[Claim]:
     for learnt, frozen in product(("DL", "ReLU"), ("FR-II", "FR-DI")):
         gap = contrast((1, cells[learnt]), (-1, cells[frozen]))
-        design = _design(setting, learnt, frozen)
+        design = _difference_design(setting, learnt, frozen)
         yield judge("npf-1", f"{label}: {learnt} − {frozen}", above(gap), design=design)
     if request.quick:
         return
-    gap, design = contrast((1, cells["ReLU"]), (-1, cells["FL"])), _design(setting, "ReLU", "FL")
+    gap, design = (
+        contrast((1, cells["ReLU"]), (-1, cells["FL"])),
+        _difference_design(setting, "ReLU", "FL"),
+    )
     if setting.row == SAID_OF:
         yield judge("npf-2", f"{label}: ReLU − FL", within(gap, 1.0), design=design)
     else:
@@ -155,28 +160,28 @@ def _claims(
         yield judge(AS_PRINTED, f"{label}: ReLU − FL", alike, design=design)
 
 
-def _design(setting: _Setting, upper: str, lower: str) -> Design:
+def _difference_design(setting: _Setting, upper: str, lower: str) -> Design:
     upper_cell, lower_cell = (
         number_in(TABLE2, setting.row, COLUMNS_OF[name]) for name in (upper, lower)
     )
     return of_printed((1, upper_cell), (-1, lower_cell))
 
 
-def _chosen(request: Request) -> list[_Setting]:
+def _chosen_settings(request: Request) -> list[_Setting]:
     matching = [setting for setting in SETTINGS if request.only in setting.row]
     return [s for s in matching if s.net == "fc"] if request.quick else matching
 
 
-def _steps(request: Request, setting: _Setting) -> tuple[float, ...]:
+def _steps_to_try(request: Request, setting: _Setting) -> tuple[float, ...]:
     return steps_of(request, setting.optimiser, setting.step)
 
 
-def _config(request: Request, setting: _Setting, step: float) -> RunConfig:
+def _build_config(request: Request, setting: _Setting, step: float) -> RunConfig:
     net = NetConfig(setting.net)
     if setting.net == "fc":
-        net = dense(QUICK_WIDTH if request.quick else WIDTH, DEPTH)
+        net = dense_net_config(QUICK_WIDTH if request.quick else WIDTH, DEPTH)
     data, epochs = data_of(request, setting.paper_data), request.epochs_or(40, setting.epochs)
-    config = base(request, net, data, epochs)
+    config = paper_config(request, net, data, epochs)
     return with_training(config, optimiser=setting.optimiser, learning_rate=step)
 
 

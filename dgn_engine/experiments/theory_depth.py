@@ -7,9 +7,14 @@ from typing import Any
 
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._depth_curves import ABOUT, ends_against_middle
-from dgn_engine.experiments._gradient_descent import log_remainder, train
-from dgn_engine.experiments._grid import Grid, averaged, calculation
-from dgn_engine.experiments._initial_networks import bernoulli_gates, normal, targets, unit_inputs
+from dgn_engine.experiments._gradient_descent import log_remainder, train_full_batch
+from dgn_engine.experiments._grid import Grid, calculation_unit, mean_line
+from dgn_engine.experiments._initial_networks import (
+    bernoulli_gates,
+    draw_normal_network,
+    draw_targets,
+    unit_inputs,
+)
 from dgn_engine.experiments._power import Design
 from dgn_engine.random_streams import random_stream
 from dgn_engine.sweep.unit import CalculationInputs
@@ -27,7 +32,9 @@ def plan(request: Request) -> Plan:
     n, width, steps = (40, 64, 100) if request.quick else (200, 256, 400)
     size = {"n": n, "width": width, "steps": steps}
     units = tuple(
-        calculation(f"{kind}-d{depth}-s{seed}", speed, kind=kind, depth=depth, seed=seed, **size)
+        calculation_unit(
+            f"{kind}-d{depth}-s{seed}", speed, kind=kind, depth=depth, seed=seed, **size
+        )
         for kind, depth, seed in product(KINDS, DEPTHS, request.seed_range(*SEEDS))
     )
     return Plan(
@@ -45,11 +52,13 @@ def speed(work: CalculationInputs) -> dict[str, Any]:
     """Train, and return the final ‖e_T‖²/‖e_0‖² and ρ_min/ρ_max of K_0."""
     given = work.arguments
     kind, depth, seed, n = given["kind"], given["depth"], given["seed"], given["n"]
-    network = normal(10, given["width"], depth, seed, own=kind == "relu")
+    network = draw_normal_network(10, given["width"], depth, seed, own=kind == "relu")
     if kind == "coins":
         draw = random_stream("coins", seed)
         network = network.with_gates(bernoulli_gates(n, given["width"], depth, 0.5, draw))
-    descent = train(network, unit_inputs(n, (10,), seed, 0.5), targets(n, seed), given["steps"])
+    descent = train_full_batch(
+        network, unit_inputs(n, (10,), seed, 0.5), draw_targets(n, seed), given["steps"]
+    )
     values = descent.eigenvalues
     return {"left": descent.errors[-1], "condition": float(values[0] / values[-1])}
 
@@ -61,7 +70,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     for kind, label in KINDS.items():
         left = []
         for depth in DEPTHS:
-            cell = grid.calculated(f"{kind}-d{depth}")
+            cell = grid.read_calculated(f"{kind}-d{depth}")
             left.append([log_remainder(share) for share in cell["left"]])
             name = f"{label}, d = {depth}"
             rows.append(cell.row(f"{name}: log10 of the error's square left", left[-1], of="draws"))
@@ -73,7 +82,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "Training speed by depth",
         "depth d",
         "log10 of the error's square left",
-        tuple(averaged(label, DEPTHS, curves[kind]) for kind, label in KINDS.items()),
+        tuple(mean_line(label, DEPTHS, curves[kind]) for kind, label in KINDS.items()),
     )
     return Findings(tuple(rows), judged, (figure,))
 

@@ -11,9 +11,14 @@ import torch
 from torch import Tensor
 
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
-from dgn_engine.experiments._gradient_descent import descend
-from dgn_engine.experiments._grid import Grid, averaged, calculation
-from dgn_engine.experiments._initial_networks import dense, gated, targets, unit_inputs
+from dgn_engine.experiments._gradient_descent import iterate_descent
+from dgn_engine.experiments._grid import Grid, calculation_unit, mean_line
+from dgn_engine.experiments._initial_networks import (
+    dense_architecture,
+    draw_network,
+    draw_targets,
+    unit_inputs,
+)
 from dgn_engine.kernels import tangent_kernels
 from dgn_engine.sweep.unit import CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
@@ -29,7 +34,7 @@ def plan(request: Request) -> Plan:
     """Plan both kinds of gates at every width, up to the wide regime."""
     steps, widths = 150 if request.quick else 1000, _widths(request)
     units = tuple(
-        calculation(
+        calculation_unit(
             f"{gates}-w{width}-s{seed}",
             dynamics,
             own=gates == "own",
@@ -58,9 +63,9 @@ def dynamics(work: CalculationInputs) -> dict[str, Any]:
     """Train, and return prediction errors, switching instants and drifts over the steps."""
     given = work.arguments
     width, seed = given["width"], given["seed"]
-    architecture = dense(INPUTS, width, DEPTH)
-    network = gated(architecture, seed, own=given["own"], init="kaiming")
-    x, y = unit_inputs(N, (INPUTS,), seed), targets(N, seed)
+    architecture = dense_architecture(INPUTS, width, DEPTH)
+    network = draw_network(architecture, seed, own=given["own"], init="kaiming")
+    x, y = unit_inputs(N, (INPUTS,), seed), draw_targets(N, seed)
     kernel = tangent_kernels(network, x, trains=("value",)).total_kernel
     rate = 0.1 / float(torch.linalg.eigvalsh(kernel)[-1])
     first = [weight.detach().clone() for weight in network.value.parameters()]
@@ -69,7 +74,7 @@ def dynamics(work: CalculationInputs) -> dict[str, Any]:
     before = y
     last: tuple[Tensor, ...] = ()
     start: tuple[Tensor, ...] = ()
-    for step in descend(network, x, y, rate, given["steps"]):
+    for step in iterate_descent(network, x, y, rate, given["steps"]):
         assert step.kernel is not None
         start = start or step.gates
         if expected is not None:
@@ -109,7 +114,7 @@ def _feature_drift(now: Sequence[Tensor], first: Sequence[Tensor], x: Tensor) ->
             product = product * (a * b).sum(1)
         return float(product.sum())
 
-    return _drift(inner(now, now), inner(now, first), inner(first, first))
+    return _relative_drift(inner(now, now), inner(now, first), inner(first, first))
 
 
 def _value_drift(now: Sequence[Tensor], first: Sequence[Tensor]) -> float:
@@ -121,17 +126,17 @@ def _value_drift(now: Sequence[Tensor], first: Sequence[Tensor]) -> float:
             total = (a * b) @ total
         return float(total.sum())
 
-    return _drift(inner(now, now), inner(now, first), inner(first, first))
+    return _relative_drift(inner(now, now), inner(now, first), inner(first, first))
 
 
-def _drift(now: float, both: float, first: float) -> float:
+def _relative_drift(now: float, both: float, first: float) -> float:
     """Return ‖a − b‖/‖b‖ from ⟨a, a⟩, ⟨a, b⟩ and ⟨b, b⟩."""
     return math.sqrt(max(0.0, now - 2 * both + first) / first)
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid, widths = Grid(results, request.seed_range(*SEEDS)), _widths(request)
-    cells = {key: grid.calculated("{}-w{}".format(*key)) for key in product(GATES, widths)}
+    cells = {key: grid.read_calculated("{}-w{}".format(*key)) for key in product(GATES, widths)}
     rows: list[Row] = []
     losses = []
     for (gates, width), cell in cells.items():
@@ -143,9 +148,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
             cell.row(f"{name}: steps at which a gate switched", switched),
             *(cell.row(f"{name}: {word}", cell[key]) for key, word in DRIFTS.items()),
         ]
-        losses.append(averaged(name, range(len(cell["loss"][0])), cell["loss"]))
+        losses.append(mean_line(name, range(len(cell["loss"][0])), cell["loss"]))
     drifts = [
-        averaged(word, widths, list(zip(*(cells["own", w][key] for w in widths), strict=True)))
+        mean_line(word, widths, list(zip(*(cells["own", w][key] for w in widths), strict=True)))
         for key, word in DRIFTS.items()
     ]
     figures = (

@@ -19,9 +19,9 @@ from dgn_engine.experiments import (
     Request,
 )
 from dgn_engine.experiments._claims import Sample, above, below, judge
-from dgn_engine.experiments._grid import CalculatedCell, Grid, averaged, calculation
+from dgn_engine.experiments._grid import CalculatedCell, Grid, calculation_unit, mean_line
 from dgn_engine.experiments._initial_networks import (
-    normal,
+    draw_normal_network,
     relative_distance,
     unit_inputs,
 )
@@ -49,8 +49,8 @@ def plan(request: Request) -> Plan:
     units: list[Calculation] = []
     for seed in request.seed_range(*SEEDS):
         units += [
-            calculation(f"limit-s{seed}", distances, widths=widths, seed=seed, draws=DRAWS),
-            calculation(f"angles-s{seed}", angles, width=widths[-1], seed=seed),
+            calculation_unit(f"limit-s{seed}", distances, widths=widths, seed=seed, draws=DRAWS),
+            calculation_unit(f"angles-s{seed}", angles, width=widths[-1], seed=seed),
         ]
     return Plan(
         tuple(units),
@@ -72,9 +72,9 @@ def _widths(request: Request) -> tuple[int, ...]:
     return WIDTHS[:-1] if request.quick else WIDTHS
 
 
-def _wide(width: int, depth: int, seed: int) -> GatedNetwork:
+def _draw_wide_network(width: int, depth: int, seed: int) -> GatedNetwork:
     """Draw a ReLU network with N(0, 2/w), and N(0, 1/w) in the last layer."""
-    network = normal(10, width, depth, seed, own=True)
+    network = draw_normal_network(10, width, depth, seed, own=True)
     network.value.folded_tensors()[0][-1].mul_(math.sqrt(0.5))
     return network
 
@@ -90,15 +90,15 @@ def distances(work: CalculationInputs) -> dict[str, Any]:
     limit = relu_limit(x, DEPTH).average_kernel
     distances_by_limit: dict[str, Any] = {"limit": [], "beta": []}
     for width in work.arguments["widths"]:
-        networks = (_wide(width, DEPTH, draws * seed + draw) for draw in range(draws))
-        squares = [_squares(network, x, limit) for network in networks]
+        networks = (_draw_wide_network(width, DEPTH, draws * seed + draw) for draw in range(draws))
+        squares = [_squared_distances(network, x, limit) for network in networks]
         for key, of_key in zip(("limit", "beta"), zip(*squares, strict=True), strict=True):
             distances_by_limit[key].append(math.sqrt(sum(of_key) / draws))
     distances_by_limit["apart"] = relative_distance(limit, expected_limit(x, DEPTH))
     return distances_by_limit
 
 
-def _squares(network: GatedNetwork, x: Tensor, limit: Tensor) -> tuple[float, float]:
+def _squared_distances(network: GatedNetwork, x: Tensor, limit: Tensor) -> tuple[float, float]:
     """Return the squared relative distances of K_0 from K^(d) and from βH."""
     width = network.value.folded_tensors()[0][0].shape[0]
     kernel = tangent_kernels(network, x).total_kernel
@@ -133,11 +133,11 @@ def angles(work: CalculationInputs) -> dict[str, Any]:
     """Return the mean over pairs of the angle between layer inputs and of τ_l/w, by layer."""
     seed, width = work.arguments["seed"], work.arguments["width"]
     x = unit_inputs(10, (10,), seed)
-    trace = _wide(width, LAYERS, seed).trace(x).value
+    trace = _draw_wide_network(width, LAYERS, seed).trace(x).value
     pairs = torch.triu_indices(10, 10, 1)
     curves: dict[str, list[float]] = {"angle": [], "overlap": [], "predicted": []}
     for inputs, gates in zip(trace.inputs, trace.gates, strict=False):
-        theta = _angles(inputs)[pairs[0], pairs[1]]
+        theta = _pairwise_angles(inputs)[pairs[0], pairs[1]]
         overlap = (gates @ gates.T / gates.shape[1])[pairs[0], pairs[1]]
         curves["angle"].append(float(theta.mean()))
         curves["overlap"].append(float(overlap.mean()))
@@ -145,14 +145,14 @@ def angles(work: CalculationInputs) -> dict[str, Any]:
     return curves
 
 
-def _angles(z: Tensor) -> Tensor:
+def _pairwise_angles(z: Tensor) -> Tensor:
     unit = z / z.norm(dim=1, keepdim=True)
     return torch.arccos((unit @ unit.T).clamp(-1, 1))
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
-    limit, angle = grid.calculated("limit"), grid.calculated("angles")
+    limit, angle = grid.read_calculated("limit"), grid.read_calculated("angles")
     widths, layers = _widths(request), list(range(1, LAYERS))
     words = {"limit": "K^(d)", "beta": "βH"}
     rows = tuple(
@@ -164,14 +164,14 @@ def findings(request: Request, results: UnitResults) -> Findings:
         for key in words
         for index, width in enumerate(widths)
     )
-    judged = tuple(_claims(widths, limit, angle))
+    judged = tuple(_judge_claims(widths, limit, angle))
     figures = (
         Figure(
             "distance",
             "K_0 with its own gates tends to K^(d), not to βH",
             "width",
             "relative distance",
-            tuple(averaged(word, widths, limit[key]) for key, word in words.items()),
+            tuple(mean_line(word, widths, limit[key]) for key, word in words.items()),
             log_x=True,
             log_y=True,
         ),
@@ -180,7 +180,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             "Angles shrink with depth",
             "layer",
             "angle (radians)",
-            (averaged("angle", layers, angle["angle"]),),
+            (mean_line("angle", layers, angle["angle"]),),
         ),
         Figure(
             "overlap",
@@ -188,8 +188,8 @@ def findings(request: Request, results: UnitResults) -> Findings:
             "layer",
             "τ/w",
             (
-                averaged("measured", layers, angle["overlap"]),
-                averaged("(π − θ)/2π", layers, angle["predicted"]),
+                mean_line("measured", layers, angle["overlap"]),
+                mean_line("(π − θ)/2π", layers, angle["predicted"]),
                 PlottedLine("½", (), (0.5,), style="printed"),
             ),
         ),
@@ -197,7 +197,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
     return Findings(rows, judged, figures)
 
 
-def _claims(widths: Sequence[int], limit: CalculatedCell, angle: CalculatedCell) -> Iterator[Claim]:
+def _judge_claims(
+    widths: Sequence[int], limit: CalculatedCell, angle: CalculatedCell
+) -> Iterator[Claim]:
     """Judge the limit of K_0 (ws-4), and angles and overlaps by layer (comp-4)."""
     yield rate_claim("K_0 and K^(d)", widths, limit["limit"], RATE, "ws-4")
     half = [beta[-1] - apart / 2 for beta, apart in zip(limit["beta"], limit["apart"], strict=True)]

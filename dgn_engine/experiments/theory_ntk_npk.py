@@ -8,14 +8,14 @@ import torch
 
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import Sample, at_most, below, judge
-from dgn_engine.experiments._grid import CalculatedCell, Grid, averaged, calculation
+from dgn_engine.experiments._grid import CalculatedCell, Grid, calculation_unit, mean_line
 from dgn_engine.experiments._initial_networks import (
-    convolutional,
-    dense,
-    gated,
+    conv_architecture,
+    dense_architecture,
+    draw_network,
     log_slope,
     relative_distance,
-    residual,
+    residual_architecture,
     unit_inputs,
 )
 from dgn_engine.experiments._power import Design
@@ -58,14 +58,16 @@ def plan(request: Request) -> Plan:
     seeds = request.seed_range(*SEEDS)
     draws = 60 if request.quick else 400
     units = [
-        calculation(
+        calculation_unit(
             f"{name}-s{seed}", distances, name=name, widths=list(_widths(request, name)), seed=seed
         )
         for name in WIDTHS
         for seed in seeds
     ]
-    units += [calculation(f"variance-s{seed}", variances, seed=seed, draws=draws) for seed in seeds]
-    units.append(calculation("exact", exact))
+    units += [
+        calculation_unit(f"variance-s{seed}", variances, seed=seed, draws=draws) for seed in seeds
+    ]
+    units.append(calculation_unit("exact", exact))
     return Plan(
         tuple(units),
         (
@@ -87,12 +89,12 @@ def _widths(request: Request, name: str) -> Sequence[int]:
     return WIDTHS[name][:-1] if request.quick else WIDTHS[name]
 
 
-def _architecture(name: str, width: int) -> Architecture:
+def _make_architecture(name: str, width: int) -> Architecture:
     if name == "cnn":
-        return convolutional(width, 6)
+        return conv_architecture(width, 6)
     if name == "resnet":
-        return residual(10, width, 2, 2)
-    return dense(10, width, 4)
+        return residual_architecture(10, width, 2, 2)
+    return dense_architecture(10, width, 4)
 
 
 def distances(work: CalculationInputs) -> list[float]:
@@ -100,9 +102,9 @@ def distances(work: CalculationInputs) -> list[float]:
     name, seed = work.arguments["name"], work.arguments["seed"]
     result = []
     for width in work.arguments["widths"]:
-        architecture = _architecture(name, width)
+        architecture = _make_architecture(name, width)
         x = unit_inputs(8, architecture.input_shape, seed)
-        result.append(mean_square_distance(gated(architecture, seed), x, seed))
+        result.append(mean_square_distance(draw_network(architecture, seed), x, seed))
     return result
 
 
@@ -110,20 +112,20 @@ def variances(work: CalculationInputs) -> dict[str, list[float]]:
     """Return Var K_0 over draws of the weights, by width at d = 3 and by depth at w = 256."""
     seed, draws = work.arguments["seed"], work.arguments["draws"]
     return {
-        "widths": [_variance(width, SHALLOW, seed, draws) for width in SPREAD_WIDTHS],
-        "depths": [_variance(WIDE, depth, seed, draws) for depth in SPREAD_DEPTHS],
+        "widths": [_kernel_variance(width, SHALLOW, seed, draws) for width in SPREAD_WIDTHS],
+        "depths": [_kernel_variance(WIDE, depth, seed, draws) for depth in SPREAD_DEPTHS],
     }
 
 
-def _variance(width: int, depth: int, seed: int, draws: int) -> float:
+def _kernel_variance(width: int, depth: int, seed: int, draws: int) -> float:
     """Return Var K_0 for one example with all gates open and σ = √(1/w).
 
     The theorem holds for any gates.
     """
-    architecture = dense(10, width, depth)
+    architecture = dense_architecture(10, width, depth)
     x = unit_inputs(1, (10,), seed)
     open_gates = tuple(torch.ones(1, width, dtype=x.dtype) for _ in range(depth - 1))
-    network = gated(architecture, seed).with_gates(open_gates)
+    network = draw_network(architecture, seed).with_gates(open_gates)
     values = []
     for draw in range(draws):
         stream = random_stream("value", draws * seed + draw)
@@ -142,8 +144,8 @@ def exact(_work: CalculationInputs) -> dict[str, float]:
 
 def _rotation_error() -> float:
     """Return the largest relative error of H(rot x, x') = H(x, x') over all cyclic shifts."""
-    architecture = convolutional(4, 4)
-    network = gated(architecture, 3)
+    architecture = conv_architecture(4, 4)
+    network = draw_network(architecture, 3)
     x = unit_inputs(3, architecture.input_shape, 3)
     errors = []
     straight = None
@@ -163,8 +165,8 @@ def findings(request: Request, results: UnitResults) -> Findings:
     judged: list[Claim] = []
     lines = []
     for name in WIDTHS:
-        widths, cell = _widths(request, name), grid.calculated(name)
-        lines.append(averaged(name, widths, cell.results))
+        widths, cell = _widths(request, name), grid.read_calculated(name)
+        lines.append(mean_line(name, widths, cell.results))
         rows += [
             cell.row(
                 f"‖K^V_0 − βH‖/‖βH‖, {name}, width {width}",
@@ -174,8 +176,8 @@ def findings(request: Request, results: UnitResults) -> Findings:
             for index, width in enumerate(widths)
         ]
         judged.append(rate_claim(name, widths, cell.results, RATES[name]))
-    judged += _exact_claims(results.calculated("exact"))
-    judged += _spread_claims(grid.calculated("variance"))
+    judged += _exact_claims(results.calculation_result("exact"))
+    judged += _spread_claims(grid.read_calculated("variance"))
     figure = Figure(
         "distance",
         "K^V_0 tends to βH",

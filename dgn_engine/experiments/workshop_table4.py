@@ -11,19 +11,19 @@ from dgn_engine.experiments._accuracy_designs import of_printed
 from dgn_engine.experiments._claims import UNMEASURED, above, judge, within
 from dgn_engine.experiments._configurations import (
     BEST_STEP,
-    base,
     data_of,
-    dense,
-    option,
-    stands_in,
+    data_substitution,
+    dense_net_config,
+    net_option,
+    paper_config,
     step_remark,
     steps_of,
     with_training,
 )
 from dgn_engine.experiments._experiment import NOTEBOOKS
-from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, five_regimes, training
+from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, five_regimes, training_unit
 from dgn_engine.experiments._power import Design
-from dgn_engine.experiments._published import comparable, printed
+from dgn_engine.experiments._published import comparable_number, find_printed
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.sweep.unit import Training, UnitFile
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
@@ -95,15 +95,15 @@ def plan(request: Request) -> Plan:
     """Plan seven columns per architecture, learning rate and seed."""
     units = [
         unit
-        for arch in _chosen(request)
-        for step in _steps(request, arch)
+        for arch in _chosen_arches(request)
+        for step in _steps_to_try(request, arch)
         for seed in request.seed_range(*SEEDS)
-        for unit in _columns(f"{arch.id}-{step:g}", _config(request, arch, step), seed)
+        for unit in _column_runs(f"{arch.id}-{step:g}", _build_config(request, arch, step), seed)
     ]
     return Plan(
         tuple(units),
         (
-            *stands_in(request, "MNIST"),
+            *data_substitution(request, "MNIST"),
             "only one of the rows with Adam",
             f"{QUICK_WIDTH} units per layer instead of {' or '.join(_widths(request))}",
         ),
@@ -124,7 +124,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _columns(prefix: str, config: RunConfig, seed: int) -> Iterator[Training]:
+def _column_runs(prefix: str, config: RunConfig, seed: int) -> Iterator[Training]:
     yield from five_regimes(config, seed, prefix)
     for name, data in (
         ("labels", replace(config.data, label_noise=1.0, variant_seed=seed)),
@@ -133,10 +133,10 @@ def _columns(prefix: str, config: RunConfig, seed: int) -> Iterator[Training]:
         noise = with_training(
             replace(config, data=data), until=MEMORISED, epochs=_noise_epochs(config)
         )
-        upstream = training(noise, "ReLU", seed, f"{prefix}-{name}-gates")
+        upstream = training_unit(noise, "ReLU", seed, f"{prefix}-{name}-gates")
         yield upstream
         gates = UnitFile(upstream.id, WEIGHTS)
-        yield training(config, "FL", seed, f"{prefix}-{name}", gates_from=gates)
+        yield training_unit(config, "FL", seed, f"{prefix}-{name}", gates_from=gates)
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
@@ -144,24 +144,24 @@ def findings(request: Request, results: UnitResults) -> Findings:
     rows: list[Row] = []
     judged: list[Claim] = []
     remarks: list[str] = []
-    for arch in _chosen(request):
-        label, steps = _label(request, arch), _steps(request, arch)
+    for arch in _chosen_arches(request):
+        label, steps = _row_label(request, arch), _steps_to_try(request, arch)
         step, cells = grid.best_step(arch.id, steps, tuple(COLUMNS.values()))
         remarks += step_remark(label, step, steps)
         for column, name in COLUMNS.items():
-            of_paper = None if column == PIXELS else printed(TABLE, arch.row, column)
-            printed_and_remark = comparable(request, of_paper, arch.row)
+            of_paper = None if column == PIXELS else find_printed(TABLE, arch.row, column)
+            printed_and_remark = comparable_number(request, of_paper, arch.row)
             place = (label, column)
             rows.append(cells[name].row(f"{label} {column}", *printed_and_remark, place=place))
-        most = _noise_epochs(_config(request, arch, step))
+        most = _noise_epochs(_build_config(request, arch, step))
         short = {}
         for name in ("labels", "pixels"):
-            noise = grid.trained(f"{arch.id}-{step:g}-{name}-gates")
-            reached = f"the network on random {name} reached {_reached(noise)}"
+            noise = grid.read_trained(f"{arch.id}-{step:g}-{name}-gates")
+            reached = f"the network on random {name} reached {_describe_train_accuracy(noise)}"
             remarks.append(f"{label}: {reached}.")
-            if not _memorised(noise, most):
+            if not _has_memorised(noise, most):
                 short[name] = f"{reached}, which is not memorised, so that this is not judged"
-        judged += _claims(arch, label, cells, short)
+        judged += _judge_claims(arch, label, cells, short)
     if request.quick:
         statistic, remark = (
             f"Arch-5: ReLU − {GATES['FL']}",
@@ -171,32 +171,32 @@ def findings(request: Request, results: UnitResults) -> Findings:
     return Findings(tuple(rows), tuple(judged), remarks=tuple(remarks), columns=tuple(COLUMNS))
 
 
-def _label(request: Request, arch: _Arch) -> str:
+def _row_label(request: Request, arch: _Arch) -> str:
     if not request.quick:
         return arch.row
-    config = _config(request, arch, 1.0)
+    config = _build_config(request, arch, 1.0)
     name, *_, optimiser, _ = arch.row.split()
-    width, depth = option(config, "width"), option(config, "depth")
+    width, depth = net_option(config, "width"), net_option(config, "depth")
     return f"{name} w={width} d={depth} {optimiser} {config.data.name}"
 
 
-def _reached(noise: TrainedCell) -> str:
+def _describe_train_accuracy(noise: TrainedCell) -> str:
     shares = ", ".join(f"{100 * run.train_accuracy:.1f} %" for run in noise.runs)
     return f"{shares} train accuracy in {noise.last_epoch:g} epochs at most"
 
 
-def _memorised(noise: TrainedCell, most: int) -> bool:
+def _has_memorised(noise: TrainedCell, most: int) -> bool:
     """Return whether all networks memorised the noise, that is, stopped before their last epoch."""
 
-    def did(run: TrainedRun) -> bool:
+    def run_has_memorised(run: TrainedRun) -> bool:
         if run.diverged_at is not None or not run.epochs:
             return False
         return run.epochs[-1] < most or run.train_accuracy >= MEMORISED
 
-    return all(did(run) for run in noise.runs)
+    return all(run_has_memorised(run) for run in noise.runs)
 
 
-def _claims(
+def _judge_claims(
     arch: _Arch, label: str, cells: dict[str, TrainedCell], short: dict[str, str]
 ) -> Iterator[Claim]:
     """Judge the contrasts of a row.
@@ -213,8 +213,11 @@ def _claims(
             yield judge("ws-1", statistic, UNMEASURED, short[lower])
             continue
         better = above(contrast((1, cells[upper]), (-1, cells[lower])))
-        yield judge("ws-1", statistic, better, design=_design(arch, upper, lower))
-    gap, design = contrast((1, cells["ReLU"]), (-1, cells["FL"])), _design(arch, "ReLU", "FL")
+        yield judge("ws-1", statistic, better, design=_difference_design(arch, upper, lower))
+    gap, design = (
+        contrast((1, cells["ReLU"]), (-1, cells["FL"])),
+        _difference_design(arch, "ReLU", "FL"),
+    )
     assert design is not None
     statistic = f"{label}: ReLU − {GATES['FL']}"
     if arch.width:
@@ -224,10 +227,10 @@ def _claims(
         yield judge(AS_PRINTED, statistic, alike, design=design)
 
 
-def _design(arch: _Arch, upper: str, lower: str) -> Design | None:
+def _difference_design(arch: _Arch, upper: str, lower: str) -> Design | None:
     """Return the design of a difference; None if the paper does not print both accuracies."""
     cells = {
-        name: None if column == PIXELS else printed(TABLE, arch.row, column)
+        name: None if column == PIXELS else find_printed(TABLE, arch.row, column)
         for column, name in COLUMNS.items()
     }
     upper_cell, lower_cell = cells[upper], cells[lower]
@@ -244,27 +247,27 @@ def _noise_epochs(config: RunConfig) -> int:
 
 
 def _widths(request: Request) -> list[str]:
-    return list(dict.fromkeys(str(arch.width) for arch in _chosen(request)))
+    return list(dict.fromkeys(str(arch.width) for arch in _chosen_arches(request)))
 
 
-def _chosen(request: Request) -> list[_Arch]:
+def _chosen_arches(request: Request) -> list[_Arch]:
     matching = [arch for arch in ARCHES if request.only in arch.row]
     return (
         [arch for arch in matching if arch.optimiser == "adam"][:1] if request.quick else matching
     )
 
 
-def _steps(request: Request, arch: _Arch) -> tuple[float, ...]:
+def _steps_to_try(request: Request, arch: _Arch) -> tuple[float, ...]:
     return steps_of(request, arch.optimiser, arch.step)
 
 
-def _config(request: Request, arch: _Arch, step: float) -> RunConfig:
+def _build_config(request: Request, arch: _Arch, step: float) -> RunConfig:
     if not arch.width:
         net, data = NetConfig("vconv"), data_of(request, "cifar10")
     else:
-        net = dense(QUICK_WIDTH if request.quick else arch.width, arch.depth)
+        net = dense_net_config(QUICK_WIDTH if request.quick else arch.width, arch.depth)
         data = data_of(request, "mnist")
-    config = base(request, net, data, request.epochs_or(40, arch.epochs))
+    config = paper_config(request, net, data, request.epochs_or(40, arch.epochs))
     return with_training(config, optimiser=arch.optimiser, learning_rate=step)
 
 

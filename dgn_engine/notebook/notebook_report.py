@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 
 from dgn_engine.experiments.report import formatting
-from dgn_engine.experiments.report.document import Document, ReportRow, read
-from dgn_engine.experiments.report.mathematics import rich
+from dgn_engine.experiments.report.document import Document, ReportRow, read_document
+from dgn_engine.experiments.report.mathematics import label_as_html
 from dgn_engine.protocol.experiments import Claim
 from dgn_engine.storage.runs.folder_layout import results_root
 
@@ -47,7 +47,7 @@ class NotebookReport:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.document: Document = read(path)
+        self.document: Document = read_document(path)
 
     @property
     def rows(self) -> tuple[ReportRow, ...]:
@@ -74,7 +74,7 @@ class NotebookReport:
         Returns:
             For example {'held': 3, 'not decided': 1}.
         """
-        return formatting.verdicts(self.document)
+        return formatting.count_verdicts(self.document)
 
     def __repr__(self) -> str:
         verdicts = ", ".join(f"{count} {words}" for words, count in self.verdicts.items())
@@ -103,9 +103,10 @@ class NotebookReport:
 
 def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return an HTML table, without empty columns."""
-    shown, cells = formatting.table(heads, rows)
+    shown, cells = formatting.drop_empty_columns(heads, rows)
     head = "".join(f"<th{_LEFT}>{escape(name)}</th>" for name in shown)
     body = "".join(
-        f"<tr>{''.join(f'<td{_LEFT}>{rich(cell)}</td>' for cell in row)}</tr>" for row in cells
+        f"<tr>{''.join(f'<td{_LEFT}>{label_as_html(cell)}</td>' for cell in row)}</tr>"
+        for row in cells
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

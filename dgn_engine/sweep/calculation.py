@@ -31,7 +31,7 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
     Raises:
         UserError: the folder has another calculation.
     """
-    written, result = _read_unit(folder), _bytes(inside(folder) / RESULT)
+    written, result = _read_unit(folder), _read_bytes(inside(folder) / RESULT)
     if written is None or result is None:
         return False
     digest = written.pop(_DIGEST, None)
@@ -43,7 +43,7 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
             value=str(folder),
         )
     if digest is not None:
-        return bool(digest == _digest(result))
+        return bool(digest == _sha256_hex(result))
     try:
         json.loads(result)
     except (ValueError, RecursionError):
@@ -51,7 +51,7 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
     return True
 
 
-def calculate(unit: Calculation, root: Path) -> None:
+def run_calculation(unit: Calculation, root: Path) -> None:
     """Run a calculation, unless another process has finished it in the meantime."""
     module, _, name = unit.function.partition(":")
     if not module.startswith(PACKAGE):
@@ -73,7 +73,7 @@ def calculate(unit: Calculation, root: Path) -> None:
         began = time.monotonic()
         result = json.dumps(function(CalculationInputs(unit.arguments, folder, needs))).encode()
         took = round(time.monotonic() - began, 6)
-        written = {**unit_to_plain(unit), _SECONDS: took, _DIGEST: _digest(result)}
+        written = {**unit_to_plain(unit), _SECONDS: took, _DIGEST: _sha256_hex(result)}
         write_file(within / UNIT, json.dumps(written).encode())
         write_file(within / RESULT, result)  # last: it marks the calculation as done
     finally:
@@ -89,11 +89,11 @@ def read_result(folder: Path) -> Any:
     """
     path = inside(folder) / RESULT
 
-    def named(tree: dict[str, Any]) -> _Named:
+    def wrap_object(tree: dict[str, Any]) -> _Named:
         return _Named(tree, folder)
 
     try:
-        return json.loads(read_text(path), object_hook=named)
+        return json.loads(read_text(path), object_hook=wrap_object)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"Cannot read {path}: {error}; run the same command to calculate it again.",
@@ -125,7 +125,7 @@ class _Named(dict[str, Any]):
 
 
 def _read_unit(folder: Path) -> dict[str, Any] | None:
-    content = _bytes(inside(folder) / UNIT)
+    content = _read_bytes(inside(folder) / UNIT)
     try:
         tree = json.loads(content or b"")
     except (ValueError, RecursionError):
@@ -133,12 +133,12 @@ def _read_unit(folder: Path) -> dict[str, Any] | None:
     return tree if isinstance(tree, dict) else None
 
 
-def _bytes(path: InnerPath) -> bytes | None:
+def _read_bytes(path: InnerPath) -> bytes | None:
     try:
         return read_regular(path)
     except OSError:
         return None
 
 
-def _digest(content: bytes) -> str:
+def _sha256_hex(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()

@@ -103,7 +103,7 @@ def check_start(
     alike: dict[object, list[Training]] = {}
     for unit in units:
         if isinstance(unit, Training):
-            alike.setdefault(_what_counts(unit), []).append(unit)
+            alike.setdefault(_check_key(unit), []).append(unit)
     trials = TrialStarts()
     needs: list[float] = []
     for trainings in alike.values():
@@ -196,7 +196,7 @@ def ignored_in(
     ]
 
 
-def _what_counts(unit: Training) -> object:
+def _check_key(unit: Training) -> object:
     """Return a key that is equal for runs that need only one check, such as other seeds."""
     config = unit.config
     training = replace(config.training, learning_rate=1.0, momentum=0.0)

@@ -121,11 +121,11 @@ def given_security(cluster: str, tls: ClusterTls) -> Any:
 
     given: dict[str, Any] = {"require_encryption": True}
     if tls.ca_file:
-        given["tls_ca_file"] = _absolute(tls.ca_file)
+        given["tls_ca_file"] = _absolute_path(tls.ca_file)
     for role in _ROLES:
         if tls.cert:
-            given[f"tls_{role}_cert"] = _absolute(tls.cert)
-            given[f"tls_{role}_key"] = _absolute(tls.key or tls.cert)
+            given[f"tls_{role}_cert"] = _absolute_path(tls.cert)
+            given[f"tls_{role}_key"] = _absolute_path(tls.key or tls.cert)
     security = Security(**given)
     missing = [
         option
@@ -228,7 +228,7 @@ def remove_leftovers(root: Path) -> None:
             folder.rmdir()
 
 
-def _absolute(file: str) -> str:
+def _absolute_path(file: str) -> str:
     return str(Path(file).expanduser().absolute())
 
 

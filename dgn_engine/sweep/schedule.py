@@ -58,14 +58,14 @@ class Schedule:
         self.states: dict[str, UnitState] = dict.fromkeys(self._units, "queued")
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         return all(state in OVER for state in self.states.values())
 
     @property
     def running(self) -> list[str]:
         return [name for name, state in self.states.items() if state == "running"]
 
-    def ready(self) -> list[Unit]:
+    def ready_units(self) -> list[Unit]:
         return [
             self._units[name]
             for name in self._queue
@@ -82,7 +82,7 @@ class Schedule:
         self._queue.remove(unit_id)
         self.states[unit_id] = "running"
 
-    def apply(self, update: UnitUpdate, stopping: bool) -> list[UnitProgress]:
+    def apply_update(self, update: UnitUpdate, stopping: bool) -> list[UnitProgress]:
         """Apply a worker's update; return the progress of its unit and of those that need it."""
         unit_id = update.unit
         if self.states.get(unit_id) != "running":
@@ -96,26 +96,30 @@ class Schedule:
                 trained = update.fraction or 1.0
                 return [UnitProgress(unit_id, update.state, 1.0, update.score, trained=trained)]
             case "interrupted":
-                return [self._requeue(update, "")] if not stopping else [self._interrupt(update)]
+                return (
+                    [self._requeue_unit(update, "")]
+                    if not stopping
+                    else [self._interrupt_unit(update)]
+                )
             case "held" | "lost" | "crowded" if stopping:
-                return [self._interrupt(update)]
+                return [self._interrupt_unit(update)]
             case "refused":  # only the user can fix it, so do not retry
-                return self._fail(unit_id, update.trouble)
+                return self._fail_unit(unit_id, update.trouble)
             case "held":
                 self._waits[unit_id] += 1
                 if self._waits[unit_id] > PATIENCE:
-                    return self._fail(unit_id, update.trouble)
-                return [self._requeue(update, update.trouble)]
+                    return self._fail_unit(unit_id, update.trouble)
+                return [self._requeue_unit(update, update.trouble)]
             case "crowded":  # terminates: each time there are fewer places left to try
-                return [self._requeue(update, update.trouble)]
+                return [self._requeue_unit(update, update.trouble)]
             case "lost" if self._fraction[unit_id] > self._furthest[unit_id]:
                 self._furthest[unit_id] = self._fraction[unit_id]
-                return [self._requeue(update, update.trouble)]
+                return [self._requeue_unit(update, update.trouble)]
             case _:
                 self._failures[unit_id] += 1
                 if self._failures[unit_id] >= TRIES:
-                    return self._fail(unit_id, update.trouble)
-                return [self._requeue(update, update.trouble)]
+                    return self._fail_unit(unit_id, update.trouble)
+                return [self._requeue_unit(update, update.trouble)]
 
     def stop(self) -> list[UnitProgress]:
         """Mark running units as interrupted; no more updates will arrive."""
@@ -124,7 +128,7 @@ class Schedule:
             self.states[unit_id] = "interrupted"
         return [UnitProgress(unit_id, "interrupted", self._fraction[unit_id]) for unit_id in left]
 
-    def _requeue(self, update: UnitUpdate, trouble: str) -> UnitProgress:
+    def _requeue_unit(self, update: UnitUpdate, trouble: str) -> UnitProgress:
         """Queue the unit at its original position, so that units that need it are not delayed."""
         insort(self._queue, update.unit, key=self._place.__getitem__)
         self.states[update.unit] = "queued"
@@ -137,11 +141,11 @@ class Schedule:
             update.notice,
         )
 
-    def _interrupt(self, update: UnitUpdate) -> UnitProgress:
+    def _interrupt_unit(self, update: UnitUpdate) -> UnitProgress:
         self.states[update.unit] = "interrupted"
         return UnitProgress(update.unit, "interrupted", update.fraction, update.score)
 
-    def _fail(self, unit_id: str, trouble: str) -> list[UnitProgress]:
+    def _fail_unit(self, unit_id: str, trouble: str) -> list[UnitProgress]:
         """Fail the unit and, recursively, the units that need it."""
         self.states[unit_id] = "failed"
         failed = [UnitProgress(unit_id, "failed", self._fraction[unit_id], trouble=trouble)]
@@ -149,5 +153,5 @@ class Schedule:
             if self.states[other] == "queued" and other in self._queue:
                 self._queue.remove(other)
                 reason = f"it needs '{unit_id}', which failed: {trouble}"
-                failed += self._fail(other, reason)
+                failed += self._fail_unit(other, reason)
         return failed

@@ -96,7 +96,7 @@ class Executor(ABC):
             schedule = Schedule(units)
             for progress in _finished_before(schedule, units, root):
                 on_progress(progress)
-            if not schedule.over:
+            if not schedule.is_over:
                 sweep = _RunningSweep(self.workers_in(root), schedule, root, on_progress, stopped)
                 sweep.run(units)
         return schedule.states
@@ -117,33 +117,33 @@ class _RunningSweep:
         self._stale_locks = StaleLock(self._root)
 
     def run(self, units: Sequence[Unit]) -> None:
-        with self._workers.start(units, self._apply, self._stopped):
-            while not self._schedule.over and not self._stopped():
-                self._submit()
+        with self._workers.start(units, self._on_worker_update, self._stopped):
+            while not self._schedule.is_over and not self._stopped():
+                self._submit_ready()
                 self._workers.poll(WAIT)
-            self._interrupt()
+            self._interrupt_workers()
         for progress in self._schedule.stop():
             self._on_progress(progress)
 
-    def _submit(self) -> None:
+    def _submit_ready(self) -> None:
         self._skip_unstartable()
         now = time.monotonic()
         ready = [
             UnitTask(unit, self._root, tuple(self._ended))
-            for unit in self._schedule.ready()
+            for unit in self._schedule.ready_units()
             if self._not_before.get(unit.id, 0.0) <= now
         ]
         for task in self._workers.submit(ready) if ready else ():
             self._schedule.begin(task.unit.id)
 
     def _skip_unstartable(self) -> None:
-        for unit in self._schedule.ready():
+        for unit in self._schedule.ready_units():
             unstartable = find_unstartable(unit, self._root) if unit.needs else None
             if unstartable is not None:
                 record_unstartable(unit.id, unstartable, self._root)
                 self._on_progress(self._schedule.skip(unit.id, "diverged", None))
 
-    def _interrupt(self) -> None:
+    def _interrupt_workers(self) -> None:
         self._stopping = True
         if not self._schedule.running:
             return
@@ -152,12 +152,12 @@ class _RunningSweep:
         while self._schedule.running and time.monotonic() < until:
             self._workers.poll(WAIT)
 
-    def _apply(self, update: UnitUpdate) -> None:
+    def _on_worker_update(self, update: UnitUpdate) -> None:
         if update.state == "held":
             self._not_before[update.unit] = time.monotonic() + AGAIN
             if update.holder is not None and self._stale_locks.is_stale(update.unit, update.holder):
                 self._ended.add(update.holder)
-        for progress in self._schedule.apply(update, self._stopping or self._stopped()):
+        for progress in self._schedule.apply_update(update, self._stopping or self._stopped()):
             self._on_progress(progress)
 
 
@@ -180,14 +180,14 @@ class StaleLock:
         It compares with earlier calls, so it has to be called repeatedly.
         """
         now = time.monotonic()
-        trace = self._trace(unit_id, holder)
+        trace = self._progress_trace(unit_id, holder)
         before, since = self._seen.get(unit_id, (None, now))
         if trace != before:
             since = now
         self._seen[unit_id] = (trace, since)
         return now - since >= self.silent
 
-    def _trace(self, unit_id: str, holder: ProcessId) -> object:
+    def _progress_trace(self, unit_id: str, holder: ProcessId) -> object:
         """Return a value that changes while the run is being written."""
         folder = unit_folder(self.root, unit_id)
         try:
@@ -205,16 +205,16 @@ def _finished_before(schedule: Schedule, units: Sequence[Unit], root: Path) -> l
     for unit in units:
         state = state_of(unit, root)
         if state == "done":
-            skipped.append(schedule.skip(unit.id, "skipped", _score(unit, results)))
+            skipped.append(schedule.skip(unit.id, "skipped", _best_score(unit, results)))
         elif state == "diverged":
             skipped.append(schedule.skip(unit.id, "diverged", None))
     return skipped
 
 
-def _score(unit: Unit, results: UnitResults) -> float | None:
+def _best_score(unit: Unit, results: UnitResults) -> float | None:
     if isinstance(unit, Calculation) or not (unit_folder(results.root, unit.id) / RUN).exists():
         return None
-    best = results.trained(unit.id).best
+    best = results.trained_run(unit.id).best
     return best if best == best else None
 
 

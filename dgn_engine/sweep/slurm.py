@@ -58,7 +58,7 @@ _SLURM: Mapping[str, type] = {
 
 
 @contextmanager
-def connected(cluster: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any]:
+def connect_client(cluster: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any]:
     """Yield a client of the cluster; a cluster started here ends with the block.
 
     Args:
@@ -78,13 +78,13 @@ def connected(cluster: str, workers: int, tls: ClusterTls, root: Path) -> Iterat
             f"The executor 'dask' needs Dask; {INSTALL}", kind="not-installed", value="dask"
         ) from None
     with ExitStack() as stack:
-        stack.enter_context(_quiet())
+        stack.enter_context(_quiet_dask_logs())
         address: Any = cluster
         options: dict[str, Any] = {}
         if cluster == "local":
             address = stack.enter_context(local_cluster(workers or usable_cores()))
         elif cluster.startswith("slurm"):
-            address = stack.enter_context(_slurm(cluster, workers, tls, root))
+            address = stack.enter_context(_slurm_cluster(cluster, workers, tls, root))
         else:
             if not tls.off:
                 options["security"] = given_security(cluster, tls)
@@ -209,7 +209,7 @@ def _scratch_folder(parent: str | None = None) -> Iterator[str]:
 
 
 @contextmanager
-def _slurm(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any]:
+def _slurm_cluster(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any]:
     """Yield a cluster whose workers are Slurm jobs.
 
     Slurm signals the first process of a job before its time is up. With `exec` that is the worker,
@@ -320,7 +320,7 @@ def job_arguments(text: str, workers: int, folder: str, scratch: str) -> tuple[d
     directives = (f"--chdir={folder}", warned, directive)
     arguments: dict[str, Any] = {
         **{"cores": 1, "memory": "4GB", "processes": 1, **options},
-        "job_script_prologue": [*_exports(own_python), *([prologue] if prologue else [])],
+        "job_script_prologue": [*_export_lines(own_python), *([prologue] if prologue else [])],
         "log_directory": folder,
         "local_directory": scratch,
         "job_extra_directives": [line for line in directives if line],
@@ -369,7 +369,7 @@ def _queued_jobs() -> set[str] | None:
         return None
 
 
-def _exports(own_python: bool) -> list[str]:
+def _export_lines(own_python: bool) -> list[str]:
     """Return lines of the job script that set the import path and disable Dask's file locks.
 
     Args:
@@ -383,7 +383,7 @@ def _exports(own_python: bool) -> list[str]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet_dask_logs() -> Iterator[None]:
     """Silence Dask's log, which would break the progress bar; errors are reported as updates."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     before = [logger.level for logger in loggers]

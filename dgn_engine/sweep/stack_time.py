@@ -50,7 +50,7 @@ class RunTrace:
 def trace_of(reader: RunReader) -> RunTrace:
     """Read the trace of a run; raises `UserError` if its folder is damaged."""
     stack = run_info.stack_of(reader.info)
-    return RunTrace(stack, tuple(_spans(reader)), {} if stack else _epoch_ends(reader))
+    return RunTrace(stack, tuple(_training_spans(reader)), {} if stack else _epoch_ends(reader))
 
 
 class StackTimes:
@@ -60,16 +60,16 @@ class StackTimes:
         self._root = root
         self._seconds: dict[Path, float] | None = None
 
-    def seconds(self, reader: RunReader) -> float:
+    def run_seconds(self, reader: RunReader) -> float:
         """Return the training time of a run in seconds, or its share of the time of its stack."""
         trace = trace_of(reader)
         if not (trace.stack or trace.ends):
             return trace.seconds
         if self._seconds is None:
-            self._seconds = shared_seconds(self._traces())
+            self._seconds = shared_seconds(self._read_traces())
         return self._seconds.get(reader.path, trace.seconds)
 
-    def _traces(self) -> dict[Path, RunTrace]:
+    def _read_traces(self) -> dict[Path, RunTrace]:
         traces = {}
         for path in sorted((self._root / UNITS).iterdir()):
             try:
@@ -89,12 +89,12 @@ def shared_seconds(traces: Mapping[Path, RunTrace]) -> dict[Path, float]:
         elif trace.ends:
             older.append(path)
     shares: dict[Path, float] = {}
-    for stack in (*named.values(), *_told_by_logs({path: traces[path] for path in older})):
-        shares.update(zip(stack, _shares([traces[path].spans for path in stack]), strict=True))
+    for stack in (*named.values(), *_stacks_from_logs({path: traces[path] for path in older})):
+        shares.update(zip(stack, _share_spans([traces[path].spans for path in stack]), strict=True))
     return shares
 
 
-def _shares(members: Sequence[Sequence[Span]]) -> list[float]:
+def _share_spans(members: Sequence[Sequence[Span]]) -> list[float]:
     """Return the time of each member, dividing each moment by the number of active members."""
     moments = sorted({moment for spans in members for span in spans for moment in span})
     shares = [0.0] * len(members)
@@ -109,11 +109,11 @@ def _shares(members: Sequence[Sequence[Span]]) -> list[float]:
     return shares
 
 
-def _told_by_logs(traces: Mapping[Path, RunTrace]) -> Iterable[list[Path]]:
+def _stacks_from_logs(traces: Mapping[Path, RunTrace]) -> Iterable[list[Path]]:
     """Group runs whose epochs all ended together, as a stack logs all its runs at once."""
     stacks: list[list[Path]] = []
     for path in sorted(traces, key=lambda run: min(traces[run].ends.values())):
-        mates = (stack for stack in stacks if _together(traces[stack[-1]], traces[path]))
+        mates = (stack for stack in stacks if _ended_together(traces[stack[-1]], traces[path]))
         stack = next(mates, None)
         if stack is None:
             stacks.append([path])
@@ -122,7 +122,7 @@ def _told_by_logs(traces: Mapping[Path, RunTrace]) -> Iterable[list[Path]]:
     return stacks
 
 
-def _together(one: RunTrace, other: RunTrace) -> bool:
+def _ended_together(one: RunTrace, other: RunTrace) -> bool:
     common = sorted(one.ends.keys() & other.ends.keys())
     if not common:
         return False
@@ -148,7 +148,7 @@ def _epoch_ends(reader: RunReader) -> dict[int, float]:
     return ends if all(step % steps == 0 for step in ends) else {}
 
 
-def _spans(reader: RunReader) -> list[Span]:
+def _training_spans(reader: RunReader) -> list[Span]:
     """Return the periods of training, from the start (to a whole second) to the last log line.
 
     Pauses before a run was resumed are left out.

@@ -49,17 +49,19 @@ def ratio_of_means(
         return ratio, math.nan, math.nan
     from scipy.stats import t
 
-    def product(one: Sequence[float], mean: float, other: Sequence[float], its: float) -> float:
+    def scaled_covariance(
+        one: Sequence[float], mean: float, other: Sequence[float], its: float
+    ) -> float:
         pairs = zip(one, other, strict=True)
         return sum((a - mean) * (b - its) for a, b in pairs) / (n - 1) / n
 
     square = float(t.ppf(0.975, n - 1)) ** 2
     # (bottom² − t²·var) θ² − 2 (top·bottom − t²·cov) θ + (top² − t²·var) ≤ 0
-    leading = bottom**2 - square * product(denominators, bottom, denominators, bottom)
+    leading = bottom**2 - square * scaled_covariance(denominators, bottom, denominators, bottom)
     if not leading > 0:
         return ratio, math.nan, math.nan
-    middle = top * bottom - square * product(numerators, top, denominators, bottom)
-    last = top**2 - square * product(numerators, top, numerators, top)
+    middle = top * bottom - square * scaled_covariance(numerators, top, denominators, bottom)
+    last = top**2 - square * scaled_covariance(numerators, top, numerators, top)
     root = math.sqrt(max(0.0, middle**2 - leading * last))
     return ratio, (middle - root) / leading, (middle + root) / leading
 
@@ -95,7 +97,7 @@ class MeanTest:
 
     @property
     def mean(self) -> float:
-        return closed(self.place, self.bounds)
+        return from_open_scale(self.place, self.bounds)
 
     def interval(self) -> tuple[float, float]:
         """Return the ends of the 95 % interval (Student's t); NaN if there is none."""
@@ -105,8 +107,8 @@ class MeanTest:
 
         half = float(t.ppf(0.975, self.freedom)) * self.error if self.error else 0.0
         return (
-            closed(self.place - half, self.bounds),
-            closed(self.place + half, self.bounds),
+            from_open_scale(self.place - half, self.bounds),
+            from_open_scale(self.place + half, self.bounds),
         )
 
     def p_above(self, threshold: float) -> float:
@@ -114,16 +116,16 @@ class MeanTest:
 
         NaN if the standard error is zero or unknown.
         """
-        return self._tail(self.place - opened(threshold, self.bounds))
+        return self._upper_tail(self.place - to_open_scale(threshold, self.bounds))
 
     def p_below(self, threshold: float) -> float:
         """Return the probability of a mean at most this small if the true mean is `threshold`.
 
         NaN if the standard error is zero or unknown.
         """
-        return self._tail(opened(threshold, self.bounds) - self.place)
+        return self._upper_tail(to_open_scale(threshold, self.bounds) - self.place)
 
-    def _tail(self, distance: float) -> float:
+    def _upper_tail(self, distance: float) -> float:
         if not self.error > 0:
             return math.nan
         from scipy.stats import t
@@ -151,14 +153,14 @@ def mean_test(
         test_variance: variance of the mean due to the finite test set, which replicates share.
     """
     n = len(values)
-    transformed = [opened(value, bounds) for value in values]
+    transformed = [to_open_scale(value, bounds) for value in values]
     mean = sum(transformed) / n if n else math.nan
     if n < 2:
         return MeanTest(mean, math.nan, math.nan, bounds)
     between = sum((value - mean) ** 2 for value in transformed) / (n - 1) / n
     shared = 0.0
     if test_variance:
-        shared = test_variance * stretch(closed(mean, bounds), bounds) ** 2
+        shared = test_variance * open_scale_slope(from_open_scale(mean, bounds), bounds) ** 2
     total = between + shared
     freedom = (n - 1) * total / between if between else math.inf
     return MeanTest(mean, math.sqrt(total), freedom, bounds)
@@ -174,11 +176,11 @@ def welch_p(values: Sequence[float], mean: float, spread: float, n: int) -> floa
     Returns:
         NaN below two values, or if nothing varies.
     """
-    test = _welch(_moments(values), (mean, spread**2 / n, n))
+    test = _welch_test(_sample_moments(values), (mean, spread**2 / n, n))
     return 2 * min(test.p_above(0.0), test.p_below(0.0))
 
 
-def holm(chances: Sequence[float]) -> list[float]:
+def adjust_holm(chances: Sequence[float]) -> list[float]:
     """Adjust p values for multiple tests (S. Holm, Scand. J. Statist. 6 (1979) 65).
 
     NaN is kept and does not count as a test.
@@ -191,13 +193,15 @@ def holm(chances: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def interval(values: Sequence[float], bounds: Bounds | None = None) -> tuple[float, float, float]:
+def mean_interval(
+    values: Sequence[float], bounds: Bounds | None = None
+) -> tuple[float, float, float]:
     """Return the mean and the ends of its 95 % interval (see `mean_test`)."""
     test = mean_test(values, bounds)
     return test.mean, *test.interval()
 
 
-def _moments(sample: Sequence[float]) -> tuple[float, float, int]:
+def _sample_moments(sample: Sequence[float]) -> tuple[float, float, int]:
     """Return mean, squared standard error (NaN below two values) and size of a sample."""
     n = len(sample)
     mean = sum(sample) / n if n else math.nan
@@ -206,7 +210,7 @@ def _moments(sample: Sequence[float]) -> tuple[float, float, int]:
     return mean, sum((value - mean) ** 2 for value in sample) / (n - 1) / n, n
 
 
-def _welch(one: tuple[float, float, int], other: tuple[float, float, int]) -> MeanTest:
+def _welch_test(one: tuple[float, float, int], other: tuple[float, float, int]) -> MeanTest:
     (mean, square, n), (its, its_square, m) = one, other
     total = square + its_square
     if math.isnan(total) or min(n, m) < 2:
@@ -217,7 +221,7 @@ def _welch(one: tuple[float, float, int], other: tuple[float, float, int]) -> Me
     return MeanTest(mean - its, math.sqrt(total), freedom)
 
 
-def opened(value: float, bounds: Bounds | None) -> float:
+def to_open_scale(value: float, bounds: Bounds | None) -> float:
     """Map a bounded value to an unbounded scale; NaN at or beyond a bound."""
     if bounds is None:
         return value
@@ -227,7 +231,7 @@ def opened(value: float, bounds: Bounds | None) -> float:
     return math.log(below) - (0.0 if math.isinf(above) else math.log(above))
 
 
-def closed(place: float, bounds: Bounds | None) -> float:
+def from_open_scale(place: float, bounds: Bounds | None) -> float:
     if bounds is None:
         return place
     if math.isinf(bounds.high):
@@ -235,7 +239,7 @@ def closed(place: float, bounds: Bounds | None) -> float:
     return bounds.low + (bounds.high - bounds.low) * (1 + math.tanh(place / 2)) / 2
 
 
-def stretch(value: float, bounds: Bounds | None) -> float:
+def open_scale_slope(value: float, bounds: Bounds | None) -> float:
     """Return the derivative of `to_open_scale` at `value`."""
     if bounds is None:
         return 1.0

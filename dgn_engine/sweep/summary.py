@@ -63,7 +63,9 @@ def rows_of(
 ) -> list[SummaryRow]:
     """Return a row for each run of the sweep; `results` are read from `root` by default."""
     results = results or UnitResults(root)
-    return [_line(run, states.get(run.unit.id, "queued"), last, results) for run in sweep.runs]
+    return [
+        _summary_row(run, states.get(run.unit.id, "queued"), last, results) for run in sweep.runs
+    ]
 
 
 def groups_of(lines: Sequence[SummaryRow]) -> list[SummaryGroup]:
@@ -71,14 +73,14 @@ def groups_of(lines: Sequence[SummaryRow]) -> list[SummaryGroup]:
     groups: dict[str, list[SummaryRow]] = {}
     for line in lines:
         if line.state in ("done", "diverged"):
-            groups.setdefault(json.dumps(_unseeded(line), sort_keys=True), []).append(line)
+            groups.setdefault(json.dumps(_without_seed(line), sort_keys=True), []).append(line)
     return [
         SummaryGroup(
-            settings=_unseeded(members[0]),
+            settings=_without_seed(members[0]),
             n=len(members),
-            best=_mean(line.best for line in members),
-            last=_mean(line.last for line in members),
-            train=_mean(line.train for line in members),
+            best=_mean_ignoring_nan(line.best for line in members),
+            last=_mean_ignoring_nan(line.last for line in members),
+            train=_mean_ignoring_nan(line.train for line in members),
             seconds=sum(line.seconds for line in members),
         )
         for members in groups.values()
@@ -115,7 +117,7 @@ def write_results(
         write_file(
             inside(root) / JSON, (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode()
         )
-        write_file(inside(root) / CSV, _csv(sweep, lines).encode())
+        write_file(inside(root) / CSV, _results_csv(sweep, lines).encode())
     except OSError as error:
         raise UserError(
             f"Cannot write the results to {root}: {error.strerror}.",
@@ -124,7 +126,7 @@ def write_results(
         ) from None
 
 
-def _line(
+def _summary_row(
     run: SweepRun, state: UnitState, last: Mapping[str, UnitProgress], results: UnitResults
 ) -> SummaryRow:
     unit_id = run.unit.id
@@ -133,7 +135,7 @@ def _line(
         progress = last.get(unit_id)
         trouble = progress.trouble if progress else ""
         return SummaryRow(unit_id, run.settings, word, trouble=trouble)
-    result = results.trained(unit_id)
+    result = results.trained_run(unit_id)
     return SummaryRow(
         id=unit_id,
         settings=run.settings,
@@ -147,20 +149,20 @@ def _line(
     )
 
 
-def _unseeded(line: SummaryRow) -> dict[str, Any]:
+def _without_seed(line: SummaryRow) -> dict[str, Any]:
     return {field: value for field, value in line.settings.items() if field != "seed"}
 
 
-def _mean(values: Any) -> tuple[float, float]:
+def _mean_ignoring_nan(values: Any) -> tuple[float, float]:
     return mean_and_half_width(tuple(value for value in values if not math.isnan(value)))
 
 
-def _csv(sweep: Sweep, lines: Sequence[SummaryRow]) -> str:
+def _results_csv(sweep: Sweep, lines: Sequence[SummaryRow]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(csv_cell, ["run", *sweep.fields, "state", *NUMBERS, "trouble"]))
     for line in lines:
-        settings = [_cell(line.settings.get(field, "")) for field in sweep.fields]
+        settings = [_setting_text(line.settings.get(field, "")) for field in sweep.fields]
         numbers = ["" if math.isnan(getattr(line, n)) else repr(getattr(line, n)) for n in NUMBERS]
         trouble = line.trouble.splitlines()[-1] if line.trouble else ""
         texts = map(csv_cell, [line.id, *settings, line.state])
@@ -168,5 +170,5 @@ def _csv(sweep: Sweep, lines: Sequence[SummaryRow]) -> str:
     return text.getvalue()
 
 
-def _cell(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     return " ".join(str(item) for item in value) if isinstance(value, list) else str(value)

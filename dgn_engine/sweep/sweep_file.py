@@ -66,8 +66,8 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
                 kind="unknown-key",
                 value=key,
             )
-    base = _base(tree.get("base", {}), folder).to_dict()
-    grid, entries = _grid(tree.get("grid", {})), _entries(tree.get("list", [{}]))
+    base = _read_base(tree.get("base", {}), folder).to_dict()
+    grid, entries = _read_grid(tree.get("grid", {})), _read_entries(tree.get("list", [{}]))
     if not grid and not any(entries):
         raise UserError("Nothing is varied; add a [grid] or [[list]].", kind="empty")
     for field in grid:
@@ -90,7 +90,7 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
     for entry in entries:
         for combination in product(*grid.values()):
             settings = {**entry, **dict(zip(grid, combination, strict=True))}
-            run = _run(base, settings, fields)
+            run = _make_run(base, settings, fields)
             same = ids_by_config.setdefault(run.unit.config, run.unit.id)
             if run.unit.id in runs or same != run.unit.id:
                 raise UserError(
@@ -102,7 +102,7 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
     return Sweep(tuple(runs.values()), fields)
 
 
-def _base(value: object, folder: Path) -> RunConfig:
+def _read_base(value: object, folder: Path) -> RunConfig:
     if isinstance(value, str):
         return read_config(folder / value)
     if not isinstance(value, Mapping):
@@ -114,14 +114,14 @@ def _base(value: object, folder: Path) -> RunConfig:
     return RunConfig.from_dict(value)
 
 
-def _grid(value: object) -> dict[str, list[Any]]:
+def _read_grid(value: object) -> dict[str, list[Any]]:
     if not isinstance(value, Mapping):
         raise UserError(
             "[grid] must be a table of fields with lists of values.",
             kind="wrong-type",
             value=value,
         )
-    grid = dict(_flat(value, ""))
+    grid = dict(_flatten_fields(value, ""))
     for field, values in grid.items():
         if not isinstance(values, list) or not values:
             raise UserError(
@@ -132,7 +132,7 @@ def _grid(value: object) -> dict[str, list[Any]]:
     return grid
 
 
-def _entries(value: object) -> list[Settings]:
+def _read_entries(value: object) -> list[Settings]:
     if (
         not isinstance(value, list)
         or not all(isinstance(entry, Mapping) for entry in value)
@@ -141,24 +141,24 @@ def _entries(value: object) -> list[Settings]:
         raise UserError(
             "[[list]] must contain tables of fields and values.", kind="wrong-type", value=value
         )
-    return [dict(_flat(entry, "")) for entry in value]
+    return [dict(_flatten_fields(entry, "")) for entry in value]
 
 
-def _flat(tree: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
+def _flatten_fields(tree: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
     """Yield dotted fields and values; a nested table equals a dotted key."""
     for key, value in tree.items():
         field = f"{where}.{key}" if where else key
         if isinstance(value, Mapping):
-            yield from _flat(value, field)
+            yield from _flatten_fields(value, field)
         else:
             yield field, value
 
 
-def _run(base: Mapping[str, Any], settings: Settings, fields: tuple[str, ...]) -> SweepRun:
+def _make_run(base: Mapping[str, Any], settings: Settings, fields: tuple[str, ...]) -> SweepRun:
     tree = {key: dict(value) if isinstance(value, dict) else value for key, value in base.items()}
     for field, value in settings.items():
-        _put(tree, field.split("."), value, field)
-    name = _name(settings, fields)
+        _set_field(tree, field.split("."), value, field)
+    name = _run_name(settings, fields)
     try:
         config = RunConfig.from_dict(tree)
     except UserError as refusal:
@@ -168,7 +168,7 @@ def _run(base: Mapping[str, Any], settings: Settings, fields: tuple[str, ...]) -
     return SweepRun(Training(name, config), settings)
 
 
-def _put(tree: dict[str, Any], path: list[str], value: object, field: str) -> None:
+def _set_field(tree: dict[str, Any], path: list[str], value: object, field: str) -> None:
     """Set a dotted field, copying nested tables first, because all runs share the base."""
     for part in path[:-1]:
         inner = tree.get(part, {})
@@ -181,23 +181,23 @@ def _put(tree: dict[str, Any], path: list[str], value: object, field: str) -> No
     tree[path[-1]] = value
 
 
-def _name(settings: Settings, fields: tuple[str, ...]) -> str:
+def _run_name(settings: Settings, fields: tuple[str, ...]) -> str:
     """Return a folder name such as 'regime=DL+seed=0'."""
     lasts = [field.rpartition(".")[2] for field in fields]
     parts = []
     for field, value in settings.items():
         last = field.rpartition(".")[2]
         short = last if lasts.count(last) == 1 else field
-        parts.append(f"{short}={_word(value)}")
+        parts.append(f"{short}={_value_in_name(value)}")
     name = "+".join(parts)
     if len(name) > _LONGEST:
         name = f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return name
 
 
-def _word(value: object) -> str:
+def _value_in_name(value: object) -> str:
     if isinstance(value, list):
-        return ".".join(_word(item) for item in value) or "none"
+        return ".".join(_value_in_name(item) for item in value) or "none"
     text = f"{value:g}" if isinstance(value, float) else str(value)
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", text)
     if plain == text:

@@ -46,7 +46,7 @@ class Training:
         sources = (self.gates_from, self.weights_from)
         return tuple(dict.fromkeys(source.unit for source in sources if source is not None))
 
-    def resolved(self, root: Path) -> RunConfig:
+    def resolve_paths(self, root: Path) -> RunConfig:
         """Return the configuration with the paths of the other units' files filled in."""
         gating, training = self.config.gating, self.config.training
         if self.gates_from is not None:
@@ -135,7 +135,7 @@ class UnitUpdate:
     notice: str = ""
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """True once the worker has finished with the unit."""
         return self.state != "running"
 

@@ -39,7 +39,7 @@ def state_of(unit: Unit, root: Path) -> FolderState:
     if not (folder / RUN).exists():
         return "diverged" if find_unstartable(unit, root) and read_unstartable(folder) else "new"
     reader = RunReader(folder)
-    if not reader.config.is_same_run(unit.resolved(root)):
+    if not reader.config.is_same_run(unit.resolve_paths(root)):
         raise UserError(
             f"{folder} has a run with another configuration; choose another folder with --out.",
             kind="other-run",
@@ -162,16 +162,16 @@ class UnitResults:
         self._trained: dict[str, TrainedRun] = {}
         self._calculated: dict[str, float] = {}  # seconds
 
-    def trained(self, unit_id: str) -> TrainedRun:
+    def trained_run(self, unit_id: str) -> TrainedRun:
         if unit_id not in self._trained:
             folder = unit_folder(self.root, unit_id)
             failed = unit_id in self._failed
             self._trained[unit_id] = (
-                _nothing(folder, None) if failed else _read(folder, self._times)
+                _empty_run(folder, None) if failed else _read_trained_run(folder, self._times)
             )
         return self._trained[unit_id]
 
-    def calculated(self, unit_id: str) -> Any:
+    def calculation_result(self, unit_id: str) -> Any:
         folder = unit_folder(self.root, unit_id)
         value = read_result(folder)
         self._calculated[unit_id] = seconds_taken(folder)
@@ -189,10 +189,10 @@ class UnitResults:
         return self.seconds_of(*self._trained, *self._calculated, default=0.0)
 
 
-def _read(path: Path, times: StackTimes) -> TrainedRun:
+def _read_trained_run(path: Path, times: StackTimes) -> TrainedRun:
     unstartable = read_unstartable(path)
     if unstartable is not None:
-        return _nothing(path, unstartable.step)
+        return _empty_run(path, unstartable.step)
     reader = RunReader(path)
     scores: list[Measured] = []
     for event in reader.events:
@@ -218,14 +218,16 @@ def _read(path: Path, times: StackTimes) -> TrainedRun:
         train=tuple(score.train_accuracy for score in ends),
         train_loss=tuple(score.train_loss for score in ends),
         test=tuple(math.nan if e.test_accuracy is None else e.test_accuracy for e in ends),
-        seconds=times.seconds(reader),
+        seconds=times.run_seconds(reader),
         diverged_at=reader.diverged_at,
-        answers=_answers(path, tested, examples),
+        answers=_best_and_last_answers(path, tested, examples),
         test_examples=examples,
     )
 
 
-def _answers(folder: Path, tested: Mapping[int, float], examples: int) -> Answers | None:
+def _best_and_last_answers(
+    folder: Path, tested: Mapping[int, float], examples: int
+) -> Answers | None:
     """Read the correct test examples at the best and last score.
 
     Args:
@@ -250,6 +252,6 @@ def _answers(folder: Path, tested: Mapping[int, float], examples: int) -> Answer
     return Answers(best, last)
 
 
-def _nothing(path: Path, diverged_at: int | None) -> TrainedRun:
+def _empty_run(path: Path, diverged_at: int | None) -> TrainedRun:
     """Return the result of a run without scores."""
     return TrainedRun(path, math.nan, math.nan, (), (), (), (), 0.0, diverged_at)

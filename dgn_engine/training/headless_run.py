@@ -48,7 +48,7 @@ FRAMES = 40  # frames that a run keeps at least, whatever the watch budget
 class RunWatcher(Protocol):
     """Follower of a run, such as a progress bar."""
 
-    def stepped(self, step: int) -> None:
+    def on_step(self, step: int) -> None:
         """Note a step; called after each.
 
         Args:
@@ -310,7 +310,7 @@ class HeadlessRun:
                 if recording is not None:
                     recording.tick()
                 run.budget.update_account(running=True)
-                self._watcher.stepped(run.step_count)
+                self._watcher.on_step(run.step_count)
             run.wait_for_scores()
             self._read_probes(run, needed=True)
         except BaseException as error:

@@ -113,7 +113,7 @@ class TrainProgressBar(TerminalBar):
         self._first = 0  # steps taken before this part of the run
         self._train = ""
 
-    def stepped(self, step: int) -> None:
+    def on_step(self, step: int) -> None:
         """Update the bar, at most every `REFRESH` seconds.
 
         Args:

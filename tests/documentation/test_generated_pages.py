@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dgn_engine.cli import _offered_commands, _own_commands, _parser
+from dgn_engine.cli import _build_parser, _offered_commands, _own_commands
 from dgn_engine.config import SETTINGS
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.protocol.frames import Frame
@@ -51,7 +51,7 @@ def test_every_option_that_a_command_has_is_on_its_page_with_its_default() -> No
     pages = {page.path: page.text for page in command_pages.generate()}
     commands = {name: load() for name, load in {**_offered_commands(), **_own_commands()}.items()}
     unsaid, counted = [], 0
-    for name, parser in command_pages._verbs(_parser(commands)):
+    for name, parser in command_pages._verbs(_build_parser(commands)):
         text = pages[f"{command_pages.FOLDER}/{name}.md"]
         below = [each for _, each in command_pages._verbs(parser)] or [parser]
         options = {option for each in below for a in each._actions for option in a.option_strings}

@@ -107,7 +107,7 @@ def test_a_result_is_kept_without_its_runs_and_without_the_folders_of_this_machi
     path = keep(made(command=command, request={"data_root": "/home/me", "only": "a/b c"}))
     assert path.name == "npf-table2-full-as-in-code-a-b-c.json"
     assert "/home/me" not in path.read_text("utf-8")
-    assert document.read(path).command == ("reproduce", "npf-table2", "--full")
+    assert document.read_document(path).command == ("reproduce", "npf-table2", "--full")
     assert [one.rows for one in kept()] == [made().rows]
     (tmp_path / "open").mkdir()
     open_ = document.to_bytes(made(state="interrupted"))

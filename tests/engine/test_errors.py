@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from dgn_engine.cli._option_checks import BoundedNumber, bounded
+from dgn_engine.cli._option_checks import BoundedNumber, bounded_number
 from dgn_engine.cli._options import add_run_options, run_config
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
@@ -178,12 +178,12 @@ def test_an_option_that_was_typed_is_named_as_it_was_typed() -> None:
 
 def test_a_number_out_of_its_bounds_is_refused_with_its_option() -> None:
     parser = ArgumentParser()
-    action = parser.add_argument("--seeds", **bounded(int, least=1))
+    action = parser.add_argument("--seeds", **bounded_number(int, least=1))
     assert isinstance(action, BoundedNumber)
-    action.check(parser.parse_args([]))
-    action.check(parser.parse_args(["--seeds", "1"]))
+    action.check_within_bounds(parser.parse_args([]))
+    action.check_within_bounds(parser.parse_args(["--seeds", "1"]))
     with refused("out-of-bounds", "--seeds", 0) as refusal:
-        action.check(parser.parse_args(["--seeds", "0"]))
+        action.check_within_bounds(parser.parse_args(["--seeds", "0"]))
     assert refusal.error.way_out
     assert refusal.error.way_out in str(refusal.error)
 

@@ -10,7 +10,7 @@ import math
 import pytest
 
 from dgn_engine.errors import MOST, UserError
-from dgn_engine.experiments.report.markdown import words
+from dgn_engine.experiments.report.markdown import escape_markdown
 from dgn_engine.text.byte_counts import binary_size_in_words, bytes_in_words
 from dgn_engine.text.printable import (
     csv_cell,
@@ -139,7 +139,7 @@ def test_a_cell_of_a_csv_file_is_no_formula() -> None:
     ],
 )
 def test_markdown_shows_plain_words_as_they_are(text: str, shown: str) -> None:
-    assert words(text) == shown
+    assert escape_markdown(text) == shown
 
 
 # Numbers, as they are written for people: reviewed in tests/recorded.

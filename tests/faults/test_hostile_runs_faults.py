@@ -19,7 +19,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.cli import main
-from dgn_engine.cli.run.show_run import describe
+from dgn_engine.cli.run.show_run import describe_run
 from dgn_engine.errors import UserError
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.storage.runs import index
@@ -144,7 +144,7 @@ def test_every_hostile_run_in_a_session_is_refused_or_harmless(place: Path, fami
         why = refused(partial(read_run, session=session), session.folder)
         assert why == "" or "nothing to show" in why, kind
         folder = adopt(session.folder, root, "taken")
-        describe(folder, "x")
+        describe_run(folder, "x")
         statuses = {run.name: run.status for run in index.list_runs(str(root)).runs}
         assert statuses["honest"] == "finished", kind
         assert statuses[folder.name] != "damaged", kind
@@ -170,7 +170,7 @@ def refused(act: Callable[[Path], object], folder: Path) -> str:
 
 
 USES: dict[str, Callable[[Path], object]] = {
-    "shown": lambda folder: describe(folder, "x"),
+    "shown": lambda folder: describe_run(folder, "x"),
     "verified": verify,
     "drawn": read_curves,
     "opened": read_run,

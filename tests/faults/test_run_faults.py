@@ -304,7 +304,7 @@ class Counting:
 
     steps = 0
 
-    def stepped(self, step: int) -> None:
+    def on_step(self, step: int) -> None:
         self.steps += 1
 
     def on_event(self, event: object) -> None:

@@ -99,7 +99,7 @@ def test_gate_information_of_a_checkpoint_is_measured_to_its_end(
     panel = window.experiments.results.panel
     assert not panel.trouble.isVisible(), panel.trouble.text()
     (folder,) = results.iterdir()
-    made = document.read(folder)
+    made = document.read_document(folder)
     assert (made.state, len(made.units)) == ("done", 2 * SEEDS + 1)
     assert made.answer[0] in panel.answer.text()
     assert window.run_state.is_running, "the run of the window goes on beside it"
@@ -126,7 +126,7 @@ def test_an_experiment_is_begun_watched_and_reported(
     steps_of(window, qtbot)
     qtbot.waitUntil(lambda: not window.experiments.is_running)
     assert not panel.trouble.isVisible(), panel.trouble.text()
-    made = document.read(folder)
+    made = document.read_document(folder)
     assert made.state == "done"
     assert panel.rows.isVisible()
     assert panel.rows.rowCount() == len(made.rows)

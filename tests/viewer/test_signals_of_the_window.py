@@ -101,7 +101,7 @@ def test_an_experiment_saves_its_work_and_ends_where_its_window_is_killed(tmp_pa
     while lives(child):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert reproduction_progress.read(out).state == "interrupted"
+    assert reproduction_progress.read_progress(out).state == "interrupted"
 
 
 def lives(pid: int) -> bool:

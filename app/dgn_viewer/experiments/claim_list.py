@@ -34,7 +34,7 @@ class ClaimList(QWidget):
         for index, claim in enumerate(claims):
             statement = _selectable_label(f"{claim.id}: {claim.statement}")
             statement.setWordWrap(True)
-            verdict_text = formatting.verdict(claim, scale)
+            verdict_text = formatting.format_verdict(claim, scale)
             verdict = _selectable_label(f"{MARKS.get(claim.verdict, '○')} {verdict_text}")
             verdict.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
             verdict.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
@@ -60,9 +60,9 @@ class ClaimList(QWidget):
 
 def describe_evidence(claim: Claim) -> str:
     """Return a text such as 'DL − FR-II; above 0: 5.31 [4.1, 6.5], n = 3'."""
-    interval = formatting.interval(claim)
+    interval = formatting.format_interval(claim)
     suffix = "" if interval == formatting.NOTHING else f" {interval}"
-    return f"{claim.statistic}: {formatting.number(claim.value)}{suffix}, n = {claim.n}"
+    return f"{claim.statistic}: {formatting.format_number(claim.value)}{suffix}, n = {claim.n}"
 
 
 def _selectable_label(text: str) -> QLabel:

@@ -92,7 +92,7 @@ class DgnProcess(QObject):
     def report_progress(self) -> None:
         """Emit `progressed` if there is new progress."""
         try:
-            now = reproduction_progress.read(self._folder)
+            now = reproduction_progress.read_progress(self._folder)
         except UserError:  # nothing written yet: it is loading torch
             return
         if now != self._last and now.state == "running":
@@ -103,6 +103,6 @@ class DgnProcess(QObject):
 def _read_earlier_progress(folder: Path) -> ReproductionProgress | None:
     """Return the progress that an earlier process left in the folder, which is to be ignored."""
     try:
-        return reproduction_progress.read(folder)
+        return reproduction_progress.read_progress(folder)
     except UserError:
         return None

@@ -62,11 +62,11 @@ def _cell_texts(row: ReportRow) -> tuple[str, ...]:
     unit = f" {row.unit}" if row.unit else ""
     return (
         row.label,
-        formatting.measured(row) + unit,
-        formatting.printed(row.printed, row.unit),
-        formatting.number(row.difference, row.unit, signed=True),
-        formatting.replicates(len(row.values), row.of),
-        formatting.epochs(row.epochs),
+        formatting.format_measured(row) + unit,
+        formatting.format_printed(row.printed, row.unit),
+        formatting.format_number(row.difference, row.unit, signed=True),
+        formatting.format_replicates(len(row.values), row.of),
+        formatting.format_epochs(row.epochs),
     )
 
 

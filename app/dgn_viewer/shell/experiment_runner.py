@@ -15,7 +15,7 @@ from dgn_engine.cli import ended_by_signal
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
-from dgn_engine.experiments.report.reproduce_request import ReproduceRequest, results_found
+from dgn_engine.experiments.report.reproduce_request import ReproduceRequest, find_results
 from dgn_engine.experiments.report.result_layout import PLAN, REPORT, measurement_folder
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.file_reading import FileReading
@@ -49,7 +49,7 @@ def find_run_to_watch(folder: Path) -> tuple[str, RunConfig]:
         raise UserError("The experiment has no run to watch yet; try again in a moment.")
     unfinished = [unit for unit in ready if not _is_finished(folder, unit.id)]
     chosen = (unfinished or ready)[0]
-    return chosen.id, chosen.resolved(folder)
+    return chosen.id, chosen.resolve_paths(folder)
 
 
 def _read_plan(folder: Path) -> list[Unit]:
@@ -99,7 +99,7 @@ class ExperimentRunner(QObject):
         """Look up existing results on disk; called only when the menu opens."""
         catalogue = self._context.run_state().catalogue
         names = [entry.id for entry in catalogue.experiments] if catalogue is not None else []
-        self._made = results_found(results_root(), names)
+        self._made = find_results(results_root(), names)
         self.changed.emit()
 
     def latest_result_day(self, name: str) -> str:
@@ -152,14 +152,14 @@ class ExperimentRunner(QObject):
     def show_folder(self, folder: Path) -> None:
         """Show the result in a folder, unless an experiment is running."""
         try:
-            result = document.read(folder)
+            result = document.read_document(folder)
         except UserError as refusal:
             self._context.notify_refusal(str(refusal))
             return
         if self.is_running:
             self._context.notify_refusal(BUSY)
             return
-        if not document.goes_on_in(result, folder):  # a command from elsewhere is not trusted
+        if not document.can_resume_in(result, folder):  # a command from elsewhere is not trusted
             result = replace(result, command=())
         self._folder, self._command, self._title = folder, result.command, result.title
         self.results.open()
@@ -223,7 +223,7 @@ class ExperimentRunner(QObject):
         error = (said or f"The experiment failed with exit code {code}.") if is_fault else ""
         error = error.strip().splitlines()[-1] if error else ""
         try:
-            result = document.read(self._folder)
+            result = document.read_document(self._folder)
         except UserError:
             self._panel.show_trouble(error or "Stopped before it started.")
         else:

@@ -46,7 +46,7 @@ def verify_run(arguments: argparse.Namespace) -> int:
         print_line(f"{finding}{' (harmless)' if finding.harmless else ''}")
     damaged = sum(not finding.harmless for finding in findings)
     if not damaged:
-        print_line(_say_sound(folder))
+        print_line(_describe_integrity(folder))
         return 0
     print_line(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps the intact files.")
     return DAMAGED
@@ -56,11 +56,11 @@ def repair_run(arguments: argparse.Namespace) -> int:
     folder = find_run(arguments.run)
     for sentence in repair(folder):
         print_line(sentence)
-    print_line(_say_sound(folder))
+    print_line(_describe_integrity(folder))
     return 0
 
 
-def _say_sound(folder: Path) -> str:
+def _describe_integrity(folder: Path) -> str:
     """Say that a run's folder is intact, and what is lost or could not be checked."""
     mirror = folder_layout.is_mirror(folder)
     mirror_note = " (a mirror: no checkpoints or weights)" if mirror else ""
@@ -103,7 +103,7 @@ def delete_folder(arguments: argparse.Namespace) -> int:
         if not sys.stdin.isatty():
             raise UserError(f"pass --yes to delete {folder} permanently.", kind="not-confirmed")
         RunReader(folder)
-        if not _agrees(f"Delete {printable(str(folder))} with all its checkpoints and frames?"):
+        if not _ask_yes_no(f"Delete {printable(str(folder))} with all its checkpoints and frames?"):
             print_line("Nothing was deleted.")
             return 0
     delete_run(folder)
@@ -111,7 +111,7 @@ def delete_folder(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _agrees(question: str) -> bool:
+def _ask_yes_no(question: str) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
@@ -148,7 +148,7 @@ def thin_oldest(arguments: argparse.Namespace) -> int:
     if not arguments.yes:
         if not sys.stdin.isatty():
             raise UserError("pass --yes to thin them out.", kind="not-confirmed")
-        if not _agrees("Thin them out?"):
+        if not _ask_yes_no("Thin them out?"):
             print_line("Nothing was removed.")
             return 0
     freed = thin_runs.thin(plan.folders, print_line)

@@ -33,10 +33,10 @@ from dgn_engine.training.devices import choose_device
 def compute_kernels(arguments: argparse.Namespace) -> int:
     """Compute, write and print the kernels; write nothing unless everything succeeds."""
     kernels = model_kernels(arguments) if arguments.model else _kernels_of_file(arguments)
-    settings = _settings(arguments) | kernels.settings
+    settings = _collect_settings(arguments) | kernels.settings
     if arguments.out:
-        _write(arguments.out, kernels.arrays, settings | {"notes": kernels.notes})
-    _report(kernels.arrays, arguments.json, settings, kernels.notes)
+        _write_kernels(arguments.out, kernels.arrays, settings | {"notes": kernels.notes})
+    _print_kernels(kernels.arrays, arguments.json, settings, kernels.notes)
     return 0
 
 
@@ -52,13 +52,13 @@ def _kernels_of_file(arguments: argparse.Namespace) -> ModelKernels:
     images = torch.from_numpy(x).to(device, dtype).reshape(shape)
     classes = None if labels is None else torch.from_numpy(labels).to(device)
     opened = with_accuracy(opened, images, classes, arguments)
-    settings, placed_network = kernel_settings(arguments), opened.placed(device, dtype)
+    settings, placed_network = kernel_settings(arguments), opened.network_on_device(device, dtype)
     plan = settings.make_plan(placed_network, images, classes)
     arrays = kernel_arrays(placed_network, images, classes, settings, plan)
     return ModelKernels(arrays, opened.settings | plan.settings, [*opened.notes, *plan.notes])
 
 
-def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+def _collect_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(arguments).items()
@@ -66,7 +66,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, arrays: dict[str, Array], settings: dict[str, Any]) -> None:
+def _write_kernels(path: Path, arrays: dict[str, Array], settings: dict[str, Any]) -> None:
     text = np.array(json.dumps(settings, ensure_ascii=False))
     try:
         make_folders(path.parent)
@@ -78,10 +78,12 @@ def _write(path: Path, arrays: dict[str, Array], settings: dict[str, Any]) -> No
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
 
 
-def _report(
+def _print_kernels(
     arrays: dict[str, Array], as_json: bool, settings: dict[str, Any], notes: list[str]
 ) -> None:
-    figures = {name: _figures(array) for name, array in arrays.items() if array.ndim in (2, 4)}
+    figures = {
+        name: _summarise_kernel(array) for name, array in arrays.items() if array.ndim in (2, 4)
+    }
     nu = {name: array.item() for name, array in arrays.items() if name.startswith("nu")}
     of, mark = ("NPK", "") if "nu" in nu else ("K", "_ntk")
     eigenvalues = {name: array for name, array in arrays.items() if name.startswith("eigenvalues")}
@@ -118,7 +120,7 @@ def _report(
         out.print(note)
 
 
-def _figures(kernel: Array) -> dict[str, float | None]:
+def _summarise_kernel(kernel: Array) -> dict[str, float | None]:
     """Return trace, Frobenius norm, minimum and maximum of a kernel, without copying it.
 
     Args:

@@ -41,11 +41,11 @@ def draw_figures(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         check_output(_named_path(arguments))
     specs = find_panels(arguments.panel)
-    steps = () if arguments.step is None else _steps(arguments.step)
-    style = _style(arguments)
+    steps = () if arguments.step is None else _parse_figure_steps(arguments.step)
+    style = _style_from_options(arguments)
     panels = panels_of_run(arguments.run, steps, specs, arguments.choose, arguments.chart)
     style = _with_legend(style, panels, arguments.legend)
-    for file in save_panels(panels, _path(arguments, panels), style):
+    for file in save_panels(panels, _output_path(arguments, panels), style):
         print_line(str(file))
     return 0
 
@@ -68,12 +68,12 @@ def draw_film(arguments: argparse.Namespace) -> int:
             kind="out-of-bounds",
             value=arguments.pages,
         )
-    step_range = _reach(arguments.animate)
+    step_range = _parse_step_range(arguments.animate)
     specs = find_panels(arguments.panel)
     path = arguments.out or Path(f"{'-'.join(specs)}.gif")
     check_format(path)
     check_output(path)
-    style = _style(arguments)
+    style = _style_from_options(arguments)
     with tempfile.TemporaryDirectory() as temp_folder:
         loaded = read_at_steps(arguments.run, (None,), specs, Path(temp_folder))
         views = choose_options(loaded, specs, arguments.choose)
@@ -87,7 +87,7 @@ def draw_film(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _reach(wanted: str) -> tuple[int, int | None]:
+def _parse_step_range(wanted: str) -> tuple[int, int | None]:
     """Parse '100:2000', '100:', ':2000' or 'all' into first and last step."""
     if wanted == "all":
         return 0, None
@@ -105,7 +105,7 @@ def _reach(wanted: str) -> tuple[int, int | None]:
     return bounds
 
 
-def _steps(text: str) -> tuple[int, ...]:
+def _parse_figure_steps(text: str) -> tuple[int, ...]:
     """Parse '900' or '0,900' into steps."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and part.isascii() and len(part) < 16 for part in parts):
@@ -117,7 +117,7 @@ def _steps(text: str) -> tuple[int, ...]:
     return check_steps(tuple(map(int, parts)))
 
 
-def _style(arguments: argparse.Namespace) -> FigureStyle:
+def _style_from_options(arguments: argparse.Namespace) -> FigureStyle:
     given = {
         "width": arguments.width,
         "height": arguments.height,
@@ -155,7 +155,7 @@ def _with_legend(
     return replace(style, legend=tuple(legend))
 
 
-def _path(arguments: argparse.Namespace, panels: Sequence[FigurePanel]) -> Path:
+def _output_path(arguments: argparse.Namespace, panels: Sequence[FigurePanel]) -> Path:
     ending = arguments.format
     if arguments.out is None:
         names = "-".join(panel.name for panel in panels)

@@ -50,7 +50,7 @@ class HealthFinding:
 
 def print_findings(arguments: argparse.Namespace) -> int:
     """Check the installation and print the findings; exit with 1 if there is a fault."""
-    return report_findings(examine(arguments.devices), arguments.json)
+    return report_findings(check_health(arguments.devices), arguments.json)
 
 
 def report_findings(findings: Sequence[HealthFinding], as_json: bool = False) -> int:
@@ -66,15 +66,15 @@ def report_findings(findings: Sequence[HealthFinding], as_json: bool = False) ->
         subject = finding.subject
         print_line(f"{_MARKS[finding.state]} {head:12} {finding.name:18} {finding.about}")
     notes = sum(finding.state == "note" for finding in findings)
-    print_line(f"{_counted(faults, 'fault')} (✗), {_counted(notes, 'warning')} (!).")
+    print_line(f"{_count_in_words(faults, 'fault')} (✗), {_count_in_words(notes, 'warning')} (!).")
     return DAMAGED if faults else 0
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_in_words(count: int, noun: str) -> str:
     return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
 
-def examine(
+def check_health(
     ask_torch: bool = False,
     packages: Sequence[str] | None = None,
     checks: Sequence[EntryPoint] | None = None,
@@ -87,19 +87,19 @@ def examine(
         checks: checks of the display; by default those of the installed packages.
     """
     with ThreadPoolExecutor(1) as pool:  # this check waits for a process; run the others meanwhile
-        confinement = pool.submit(lambda: [*_confinement()])
-        before = [*_versions(packages), *_environment(), *_device(ask_torch)]
-        after = [*_folders(), *_display(checks), *_data()]
+        confinement = pool.submit(lambda: [*_check_confinement()])
+        before = [*_check_versions(packages), *_check_environment(), *_check_device(ask_torch)]
+        after = [*_check_folders(), *_check_display(checks), *_check_data_sets()]
         return [*before, *confinement.result(), *after]
 
 
-def _versions(packages: Sequence[str] | None) -> Iterator[HealthFinding]:
+def _check_versions(packages: Sequence[str] | None) -> Iterator[HealthFinding]:
     yield HealthFinding("versions", "dgn-viewer", "ok", __version__)
     python = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
     old = sys.version_info[:2] < OLDEST
     needed = f"; {'.'.join(map(str, OLDEST))} or newer is required" if old else ""
     yield HealthFinding("versions", "Python", "fault" if old else "ok", python + needed)
-    names = (*_required(), *_ALWAYS) if packages is None else packages
+    names = (*_required_packages(), *_ALWAYS) if packages is None else packages
     for name in {name.lower(): name for name in names}.values():
         try:
             yield HealthFinding("versions", name, "ok", version(name))
@@ -107,7 +107,7 @@ def _versions(packages: Sequence[str] | None) -> Iterator[HealthFinding]:
             yield HealthFinding("versions", name, "fault", "not installed")
 
 
-def _required() -> list[str]:
+def _required_packages() -> list[str]:
     """Return the names of the packages that this distribution requires."""
     try:
         requirements = requires("dgn-viewer") or []
@@ -118,7 +118,7 @@ def _required() -> list[str]:
     return ["".join(c if c.isalnum() or c in "-_." else " " for c in n).split()[0] for n in plain]
 
 
-def _environment() -> Iterator[HealthFinding]:
+def _check_environment() -> Iterator[HealthFinding]:
     for name in unsafe_variables():
         about = (
             "has an empty or relative entry, which refers to the current folder; remove it (see "
@@ -127,7 +127,7 @@ def _environment() -> Iterator[HealthFinding]:
         yield HealthFinding("environment", name, "note", about)
 
 
-def _device(ask_torch: bool) -> Iterator[HealthFinding]:
+def _check_device(ask_torch: bool) -> Iterator[HealthFinding]:
     cores = os.cpu_count() or 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -156,7 +156,7 @@ def _device(ask_torch: bool) -> Iterator[HealthFinding]:
         yield HealthFinding("device", "GPU", "ok", f"{driver_state}; use --devices to ask torch")
 
 
-def _confinement() -> Iterator[HealthFinding]:
+def _check_confinement() -> Iterator[HealthFinding]:
     try:
         report = confinement_here()
     except UserError as refusal:
@@ -176,7 +176,7 @@ def _confinement() -> Iterator[HealthFinding]:
     yield HealthFinding("confinement", "tried", "note" if open_ else "ok", tried)
 
 
-def _folders() -> Iterator[HealthFinding]:
+def _check_folders() -> Iterator[HealthFinding]:
     folders = {
         "configuration": user_config(),
         "runs": runs_root(),
@@ -186,9 +186,9 @@ def _folders() -> Iterator[HealthFinding]:
         "log": user_log(),
     }
     for name, path in folders.items():
-        state, about = _folder(path)
+        state, about = _folder_state(path)
         yield HealthFinding("folders", name, state, f"{path}: {about}")
-    existing = _nearest(runs_root())
+    existing = _nearest_existing(runs_root())
     try:
         free = shutil.disk_usage(existing).free
     except OSError as error:
@@ -198,9 +198,9 @@ def _folders() -> Iterator[HealthFinding]:
     yield HealthFinding("folders", "free", "ok" if free >= LITTLE else "note", space)
 
 
-def _folder(path: Path) -> tuple[State, str]:
+def _folder_state(path: Path) -> tuple[State, str]:
     """Check whether a folder can be written, and who else can write to it."""
-    existing = _nearest(path)
+    existing = _nearest_existing(path)
     try:
         if not existing.is_dir():
             return "fault", f"{existing} is not a folder"
@@ -218,7 +218,7 @@ def _other_writers(folder: Path) -> str:
     """Return who else can change files in a folder, directly or via a parent; '' if nobody."""
     if not hasattr(os, "getuid"):
         return ""
-    for path in (folder, *_parents(folder)):
+    for path in (folder, *_resolved_parents(folder)):
         status = path.stat()
         sticky = bool(status.st_mode & stat.S_ISVTX) and path != folder
         if status.st_uid not in (0, os.getuid()):
@@ -230,11 +230,11 @@ def _other_writers(folder: Path) -> str:
     return ""
 
 
-def _parents(folder: Path) -> Sequence[Path]:
+def _resolved_parents(folder: Path) -> Sequence[Path]:
     return folder.resolve().parents
 
 
-def _nearest(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     """Return the path, or its closest existing parent."""
     return next(
         (candidate for candidate in (path, *path.absolute().parents) if candidate.exists()),
@@ -242,7 +242,7 @@ def _nearest(path: Path) -> Path:
     )
 
 
-def _display(checks: Sequence[EntryPoint] | None) -> Iterator[HealthFinding]:
+def _check_display(checks: Sequence[EntryPoint] | None) -> Iterator[HealthFinding]:
     for entry in entry_points(group=CHECKS) if checks is None else checks:
         try:
             trouble = entry.load()(os.environ)
@@ -253,7 +253,7 @@ def _display(checks: Sequence[EntryPoint] | None) -> Iterator[HealthFinding]:
         )
 
 
-def _data() -> Iterator[HealthFinding]:
+def _check_data_sets() -> Iterator[HealthFinding]:
     for name, entry in data_sets().items():
         if entry.rooted:
             available = entry.available(None)

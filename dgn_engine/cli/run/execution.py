@@ -16,14 +16,14 @@ from dgn_engine.experiments.report.reproduce import plan_of, report_again, repro
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
 from dgn_engine.experiments.report.result_layout import FIGURES, TABLES
 from dgn_engine.experiments.report.terminal import print_document
-from dgn_engine.experiments.report.write_report import ReproductionTask, notices
+from dgn_engine.experiments.report.write_report import ReproductionTask, task_notices
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.sweep.checks import StartCheck, check_folder, check_start
 from dgn_engine.sweep.cluster_tls import ClusterTls, tls_warning
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.workers import find_executor, works_here
+from dgn_engine.sweep.workers import find_executor, runs_on_this_machine
 from dgn_engine.text.printable import print_error
 from dgn_engine.text.written_numbers import format_duration, format_percent
 from dgn_engine.training.run_progress_bar import PlainTextColumn, TerminalBar
@@ -36,18 +36,18 @@ def checked_start(
 
     Without --workers, use at most as many workers as fit in memory.
     """
-    executor = named_executor(arguments, units)
-    check = check_start(units, folder, works_here(arguments.cluster), arguments.workers)
+    executor = executor_from_options(arguments, units)
+    check = check_start(units, folder, runs_on_this_machine(arguments.cluster), arguments.workers)
     if not arguments.workers and 0 < check.at_once < usable_cores():
         arguments.workers = check.at_once
         print_error(
             f"dgn {arguments.command}: using {check.at_once} workers: no more fit in memory."
         )
-        executor = named_executor(arguments, units)
+        executor = executor_from_options(arguments, units)
     return executor, check
 
 
-def named_executor(arguments: argparse.Namespace, units: Sequence[Unit]) -> Executor:
+def executor_from_options(arguments: argparse.Namespace, units: Sequence[Unit]) -> Executor:
     """Return the executor of the options; warn about a cluster without TLS."""
     cluster = arguments.cluster
     tls = ClusterTls(arguments.tls_ca_file, arguments.tls_cert, arguments.tls_key, arguments.no_tls)
@@ -72,11 +72,11 @@ def carry_out(
     else:
         executor, _ = checked_start(arguments, plan_of(task).units, task.folder)
         if not arguments.quiet:
-            for sentence in notices(task):
+            for sentence in task_notices(task):
                 print_error(f"{task.name}: {sentence}")
-            print_error(cost_in_words(task, timed=works_here(arguments.cluster)))
+            print_error(cost_in_words(task, timed=runs_on_this_machine(arguments.cluster)))
         with stop, UnitProgressBar(task.name, sys.stderr, arguments.quiet) as bar:
-            document = reproduce(task, executor, bar.show, stop.stop_requested)
+            document = reproduce(task, executor, bar.show_unit_progress, stop.stop_requested)
     (show or print_document)(document, task.folder, sys.stdout)
     if document.state == "interrupted":
         print_error(
@@ -99,8 +99,8 @@ class UnitProgressBar(TerminalBar):
         super().__init__(stream, quiet, bar, soft_wrap=True)
         self._task = self.bar.add_task(name, total=1.0, words="")
 
-    def show(self, now: ReproductionProgress, changed: UnitProgress | None) -> None:
-        description = in_words(now)
+    def show_unit_progress(self, now: ReproductionProgress, changed: UnitProgress | None) -> None:
+        description = format_progress(now)
         self.bar.update(self._task, completed=now.fraction, words=description)
         if changed is None:
             return
@@ -115,7 +115,7 @@ class UnitProgressBar(TerminalBar):
         )
 
 
-def in_words(now: ReproductionProgress) -> str:
+def format_progress(now: ReproductionProgress) -> str:
     """Format as '12/60 done, 1 failed · 4 min left · best 97.31 % (fc-adam-0.0003-ReLU-s0)'."""
     parts = [f"{now.done}/{now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:

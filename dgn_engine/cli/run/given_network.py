@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from dgn_engine.cli._network_options import PROBE, said_reading
-from dgn_engine.cli._options import value_of
+from dgn_engine.cli._network_options import PROBE, reading_from_options
+from dgn_engine.cli._options import parse_name_value
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.fitting_readings import fitting_readings
@@ -179,7 +179,7 @@ def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, A
     }
 
 
-def in_words(network: GatedNetwork, state: NetworkState) -> str:
+def describe_state(network: GatedNetwork, state: NetworkState) -> str:
     """Describe a network as 'DL · step 135 · β 8 · order 2,0,1', leaving out default settings."""
     settings = network_settings(network)
     parts = [state.regime.name, f"step {state.step:,}"]
@@ -204,9 +204,9 @@ def in_words(network: GatedNetwork, state: NetworkState) -> str:
 
 def with_reading(listing: CheckpointContents, arguments: argparse.Namespace) -> CheckpointContents:
     """Return the listing with the import options applied, including --net; raises `UserError`."""
-    options = tuple(value_of(text) for text in arguments.option)
+    options = tuple(parse_name_value(text) for text in arguments.option)
     net = NetConfig(name=arguments.net, options=options) if arguments.net else None
-    return replace(listing, reading=replace(said_reading(arguments), net=net))
+    return replace(listing, reading=replace(reading_from_options(arguments), net=net))
 
 
 def add_fitting_readings(

@@ -32,14 +32,14 @@ def inspect_file(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print_json(tree, indent=1)
         else:
-            for line in _lines(tree, part_in_words(listing)):
+            for line in _format_contents(tree, part_in_words(listing)):
                 print_line(line)
         return 0
     inspection = inspect_network(listing, arguments)
     if arguments.json:
         print_json(tree | {"inspection": inspection, "notes": notes})
     else:
-        print_line(_head(tree))
+        print_line(_format_heading(tree))
         for line in (*filter(None, [part_in_words(listing)]), *notes):
             print_line(line)
         print_inspection(inspection)
@@ -103,7 +103,7 @@ def contents_of(listing: CheckpointContents) -> dict[str, Any]:
     }
 
 
-def _lines(tree: dict[str, Any], part: str) -> list[str]:
+def _format_contents(tree: dict[str, Any], part: str) -> list[str]:
     tensors = tree["tensors"]
     names = [printable_name(tensor["name"]) for tensor in tensors]
     shapes = ["×".join(str(side) for side in t["shape"]) or "scalar" for t in tensors]
@@ -111,7 +111,7 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
     shaped = max(len(shape) for shape in shapes)
     title = tree["understood_as"]
     plain_title = title.startswith("taken as") or tree["not_read_because"]
-    lines = [_head(tree), title if plain_title else f"understood as {title}"]
+    lines = [_format_heading(tree), title if plain_title else f"understood as {title}"]
     lines += [*filter(None, [part]), ""]
     for name, tensor, shape in zip(names, tensors, shapes, strict=True):
         finite = "" if tensor["finite"] else "  not finite"
@@ -138,6 +138,6 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
     return lines
 
 
-def _head(tree: dict[str, Any]) -> str:
+def _format_heading(tree: dict[str, Any]) -> str:
     tensors = len(tree["tensors"])
     return f"{tree['file']}: {tree['kind']}, {tensors:,} tensors, {tree['numbers']:,} numbers"

@@ -17,7 +17,7 @@ from dgn_engine.cli.run.given_network import (
     IF_NOT,
     add_fitting_readings,
     check_expected,
-    in_words,
+    describe_state,
     network_settings,
     normalised_when_trained,
     own_settings,
@@ -45,7 +45,7 @@ from dgn_engine.training.steps.losses import count_correct
 
 def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
     """Read inputs x (n, …) as floats and labels y (n,) as integers; raises `UserError`."""
-    x = _array(path, "x", "X", "inputs")
+    x = _read_array(path, "x", "X", "inputs")
     if x.ndim < 2 or x.shape[0] < 1 or x.dtype.kind not in "fiu":
         raise UserError(
             f"{path.name} has shape {x.shape}; inputs must be numbers of shape (n, …).",
@@ -59,7 +59,7 @@ def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
         )
     if labels is None:
         return x, None
-    y = _array(labels, "y", "Y", "labels")
+    y = _read_array(labels, "y", "Y", "labels")
     if y.shape != (len(x),):
         raise UserError(
             f"{labels.name} has shape {y.shape}; labels must be {len(x)} integers, one per input.",
@@ -129,7 +129,7 @@ class OpenedNetwork:
     accuracy: float | None = None
     normalise: str | None = None
 
-    def placed(self, device: torch.device, dtype: torch.dtype) -> GatedNetwork:
+    def network_on_device(self, device: torch.device, dtype: torch.dtype) -> GatedNetwork:
         network = self.network.to(device, dtype)
         if self.state is None or self.own is None:
             return network
@@ -196,7 +196,7 @@ def with_accuracy(
     if labels is None:
         return opened
     right = 0
-    network = opened.placed(x.device, x.dtype)
+    network = opened.network_on_device(x.device, x.dtype)
     batch = (
         100 if network.given_gates is None else len(x)
     )  # fixed gates belong to all inputs at once
@@ -240,7 +240,7 @@ def _open_ours(
     dtype = getattr(torch, arguments.dtype)
     network = our_network(listing, x.shape[1:], dtype, architecture_for)
     over = trained_weights(network, arguments.folded)
-    notes = [in_words(network, state), *state.remarks, over]
+    notes = [describe_state(network, state), *state.remarks, over]
     if own is not None and own.remark:
         notes.append(own.remark)
     if state.config.net.is_from_file:
@@ -295,7 +295,7 @@ def read_network(
     return replace(imported, remarks=remarks, assuming=imported.assuming if own else "")
 
 
-def _array(path: Path, *names: str) -> Array:
+def _read_array(path: Path, *names: str) -> Array:
     """Read the only array of a file, or the first one with one of these names."""
     arrays = read_tensors(path).arrays
     if len(arrays) == 1:

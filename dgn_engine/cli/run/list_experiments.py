@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 
 from dgn_engine.experiments import Request
 from dgn_engine.experiments.report.experiment_list import experiment_entries
-from dgn_engine.experiments.report.reproduction_progress import status
+from dgn_engine.experiments.report.reproduction_progress import result_status
 from dgn_engine.experiments.report.result_layout import default_folder
 from dgn_engine.text.printable import print_line, printable
 
@@ -20,7 +20,7 @@ _PIPED = 160  # width if stdout is not a terminal
 
 
 # Not a rich table: importing rich takes a tenth of a second.
-def say_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_wrapped_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print left-aligned columns; wrap the last one at the width of the terminal."""
     cells = [[printable(cell) for cell in row] for row in (heads, *rows)]
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -39,8 +39,8 @@ def list_experiments(_: argparse.Namespace) -> int:
     rows = list[tuple[str, ...]]()
     for entry in experiment_entries():
         folders = [default_folder(entry.id, Request(scale=scale)) for scale in ("quick", "full")]
-        quick_there, full_there = map(status, folders)
+        quick_there, full_there = map(result_status, folders)
         costs = entry.quick_cost, quick_there, entry.full_cost, full_there
         rows.append((entry.id, entry.paper, *costs, entry.title))
-    say_table(("name", "paper", "quick", "status", "full", "status", "title"), rows)
+    print_wrapped_table(("name", "paper", "quick", "status", "full", "status", "title"), rows)
     return 0

@@ -16,8 +16,8 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 
-from dgn_engine.cli._network_options import said_reading
-from dgn_engine.cli._options import options_named, run_config, typed_name, typed_places
+from dgn_engine.cli._network_options import reading_from_options
+from dgn_engine.cli._options import name_options_in_errors, run_config, typed_name, typed_places
 from dgn_engine.cli.gate_information import EPOCHS, PATIENCE
 from dgn_engine.cli.run.execution import carry_out, exit_code
 from dgn_engine.cli.run.given_network import (
@@ -55,7 +55,7 @@ from dgn_engine.storage.checkpoints.save_network import save_network
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.folder_layout import CONFIG
-from dgn_engine.sweep.workers import works_here
+from dgn_engine.sweep.workers import runs_on_this_machine
 from dgn_engine.text.printable import print_error, print_json
 from dgn_engine.text.written_numbers import format_percent
 from dgn_engine.training.ignored_settings import RunFacts, ignored_settings
@@ -87,22 +87,22 @@ def plan_measurement(arguments: argparse.Namespace) -> tuple[ReproductionTask, l
         UserError: there is nothing to measure, or the folder has results of another network.
     """
     config = run_config(arguments)
-    with options_named(arguments):
+    with name_options_in_errors(arguments):
         examples = load_examples(config.data)
-    given = _given_network(arguments, examples, config)
+    given = _load_given_network(arguments, examples, config)
     listing = given.listing
-    config = _fitted(arguments, config, given, examples)
+    config = _fit_config(arguments, config, given, examples)
     folder = (arguments.out or _default_folder(given, config, examples.fingerprint)).absolute()
     notes: list[str] = []
-    if not arguments.report_only and works_here(arguments.cluster):
+    if not arguments.report_only and runs_on_this_machine(arguments.cluster):
         imported = network_for(listing, examples)  # fail before anything is written
         notes += [f"{given.name}: {sentence}" for sentence in given.notes]
         notes += _checked_accuracy(given.name, imported, examples, arguments.expect_accuracy)
-        ignored = _ignored(arguments, config, examples)
+        ignored = _ignored_sentences(arguments, config, examples)
         notes += [f"dgn gate-information: {sentence}" for sentence in ignored]
     file = given.file
     if given.made_from:
-        file = _stored(given, folder, arguments.report_only)
+        file = _store_network(given, folder, arguments.report_only)
         if config.net.name == f"{OF_FILE}{given.file}":
             config = replace(config, net=replace(config.net, name=f"{OF_FILE}{file}"))
     experiment = gate_information(
@@ -149,7 +149,7 @@ class _GivenNetwork:
     net: NetConfig | None = None
 
 
-def _given_network(
+def _load_given_network(
     arguments: argparse.Namespace, examples: Examples, config: RunConfig
 ) -> _GivenNetwork:
     """Read the network from a file or run, or create it by running the user's code."""
@@ -162,14 +162,14 @@ def _given_network(
             words += ("--weights", str(weights))
             made_from = f"{model.listing.file_name} (--model {arguments.model}), weights {weights}"
         name, stem = model.listing.file_name, arguments.model
-        file = _written_name(model.listing)
+        file = _name_by_content(model.listing)
         return _GivenNetwork(model.listing, file, name, words, stem, made_from, tuple(model.notes))
     path: Path = arguments.file
     part: str = arguments.part or ""
-    listing = _as_said(read_listing(path, part), arguments, config)
+    listing = _apply_reading_options(read_listing(path, part), arguments, config)
     reading = listing.reading
     if part or reading.command_options:  # every process needs a file that states its architecture
-        listing = _self_contained(listing, examples)
+        listing = _make_self_contained(listing, examples)
         file = path.absolute()
         typed = replace(reading, net=None).command_options  # --net is kept in the configuration
         words = (*(("--part", part) if part else ()), *shlex.split(typed), str(file))
@@ -177,10 +177,10 @@ def _given_network(
         name = f"{file.name} ({part})" if part else file.name
         made_from = f"'{part}' of {file}" if part else str(file)
         made_from += f" ({reading.command_options})" if reading.command_options else ""
-        written = _written_name(listing)
+        written = _name_by_content(listing)
         return _GivenNetwork(listing, written, name, words, stem, made_from, net=reading.net)
     if not is_run(path):
-        _self_contained(listing, examples)  # raises if something is ambiguous
+        _make_self_contained(listing, examples)  # raises if something is ambiguous
         file = path.absolute()
         notes = tuple(filter(None, [part_in_words(listing)]))
         return _GivenNetwork(listing, file, file.name, (str(file),), file.stem, notes=notes)
@@ -191,21 +191,21 @@ def _given_network(
         f"@{step}"
     ):  # pin the newest checkpoint: the run may write newer ones
         run += f"@{step}"
-    return _GivenNetwork(listing, _written_name(listing), name, (run,), name, f"{name} ({run})")
+    return _GivenNetwork(listing, _name_by_content(listing), name, (run,), name, f"{name} ({run})")
 
 
-def _as_said(
+def _apply_reading_options(
     listing: CheckpointContents, arguments: argparse.Namespace, config: RunConfig
 ) -> CheckpointContents:
     """Apply the import options, or the network of CONFIG.toml if the file states none."""
-    reading = said_reading(arguments)
+    reading = reading_from_options(arguments)
     named = arguments.net or (arguments.config and reading == FileReading())
     if named and not config.net.is_from_file and not says_itself(listing):
         reading = replace(reading, net=config.net)
     return replace(listing, reading=reading)
 
 
-def _self_contained(listing: CheckpointContents, examples: Examples) -> CheckpointContents:
+def _make_self_contained(listing: CheckpointContents, examples: Examples) -> CheckpointContents:
     shape = examples.train_x.shape[1:]
     try:
         return self_contained(listing, shape)
@@ -215,7 +215,7 @@ def _self_contained(listing: CheckpointContents, examples: Examples) -> Checkpoi
         raise add_fitting_readings(refusal, listing, shape, x, y) from None
 
 
-def _written_name(listing: CheckpointContents) -> Path:
+def _name_by_content(listing: CheckpointContents) -> Path:
     """Return a file name derived from the weights and metadata."""
     digest = hashlib.sha256(json.dumps(sorted(listing.metadata.items())).encode())
     for name, array in sorted(listing.arrays.items()):
@@ -224,7 +224,7 @@ def _written_name(listing: CheckpointContents) -> Path:
     return Path(f"network-{digest.hexdigest()[:16]}.safetensors")
 
 
-def _stored(given: _GivenNetwork, folder: Path, must_exist: bool) -> Path:
+def _store_network(given: _GivenNetwork, folder: Path, must_exist: bool) -> Path:
     """Write the network to the results folder, once; every process reads it there.
 
     Args:
@@ -263,7 +263,7 @@ def _checked_accuracy(
     return [f"{name} is {found.title}. {found.assumption}{right}"]
 
 
-def _fitted(
+def _fit_config(
     arguments: argparse.Namespace,
     config: RunConfig,
     given: _GivenNetwork,
@@ -283,11 +283,11 @@ def _fitted(
         config,
         net=replace(net, bias=net.bias or own_net.bias),
         gating=gating,
-        training=_training(arguments, config.training),
+        training=_training_settings(arguments, config.training),
     )
 
 
-def _training(arguments: argparse.Namespace, training: TrainingConfig) -> TrainingConfig:
+def _training_settings(arguments: argparse.Namespace, training: TrainingConfig) -> TrainingConfig:
     """Return the training settings, with default epochs and patience unless they are given."""
     training = replace(training, weights_from="", pace=0.0, keep_epochs=(), keep_best=False)
     if arguments.config is not None and training.epochs:
@@ -306,7 +306,9 @@ def _default_folder(given: _GivenNetwork, config: RunConfig, data: str) -> Path:
     return measurement_folder(name, given.file, f"{where.to_toml()}{data}")
 
 
-def _ignored(arguments: argparse.Namespace, config: RunConfig, examples: Examples) -> Iterator[str]:
+def _ignored_sentences(
+    arguments: argparse.Namespace, config: RunConfig, examples: Examples
+) -> Iterator[str]:
     facts = RunFacts((len(examples.train_y), len(examples.test_y)))
     for ignored in ignored_settings(config, facts, typed_places(arguments)):
         yield with_names(ignored.sentence, partial(typed_name, arguments))

@@ -24,7 +24,7 @@ from dgn_engine.experiments import (
     effective_request,
     find_experiment,
 )
-from dgn_engine.experiments.report.formatting import verdicts
+from dgn_engine.experiments.report.formatting import count_verdicts
 from dgn_engine.experiments.report.result_layout import default_folder
 from dgn_engine.experiments.report.row_costs import RowCost, row_costs, whole_cost
 from dgn_engine.experiments.report.run_scale import scale_of
@@ -71,7 +71,7 @@ def task_of(
             kind="unknown-name",
             value=protocol,
         )
-    request = _request(arguments, protocol)
+    request = _build_request(arguments, protocol)
     if among_others:
         request = effective_request(experiment, request)
     else:
@@ -97,7 +97,7 @@ def options_of(request: Request) -> tuple[str, ...]:
     return tuple(options)
 
 
-def _request(arguments: argparse.Namespace, protocol: str) -> Request:
+def _build_request(arguments: argparse.Namespace, protocol: str) -> Request:
     if any(step <= 0 for step in arguments.steps):
         raise UserError(
             Where("--steps") + " are learning rates and must be greater than 0.",
@@ -153,7 +153,7 @@ def _reproduce_in_turn(arguments: argparse.Namespace, name: str, stop: StopSigna
     except Exception:  # continue with the other experiments
         traceback.print_exc()
         return _End(name, "failed", time.monotonic() - began)
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts(document).items())
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in count_verdicts(document).items())
     return _End(name, document.state, time.monotonic() - began, counts)
 
 
@@ -193,19 +193,19 @@ def list_rows(arguments: argparse.Namespace) -> int:
             "experiment": task.name,
             "scale": scale,
             "protocol": task.request.protocol,
-            "rows": [_plain(line) for line in lines[:-1]],
-            "all": _plain(lines[-1]),
+            "rows": [_cost_as_dict(line) for line in lines[:-1]],
+            "all": _cost_as_dict(lines[-1]),
         }
         print_json(tree, indent=1)
         return 0
     print_line(f"{task.name}, {scale}, {task.request.protocol} (estimates; nothing is run)")
     if len(lines) == 1:
         print_line("It has no rows to choose with --only.")
-    _print_table(_HEADS, _HEADS[1:-1], map(_cells, lines), 160)
+    _print_table(_HEADS, _HEADS[1:-1], map(_cost_cells, lines), 160)
     return 0
 
 
-def _cells(line: RowCost) -> tuple[str, ...]:
+def _cost_cells(line: RowCost) -> tuple[str, ...]:
     cost = line.cost
     if cost is None:
         return (line.label, "", "", "", "", line.remark)
@@ -220,7 +220,7 @@ def _cells(line: RowCost) -> tuple[str, ...]:
     return (line.label, f"{cost.runs:,}", *times, more)
 
 
-def _plain(line: RowCost) -> dict[str, Any]:
+def _cost_as_dict(line: RowCost) -> dict[str, Any]:
     cost = line.cost
     if cost is None:
         return {"label": line.label, "cost": None, "remark": line.remark}

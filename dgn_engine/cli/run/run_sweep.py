@@ -41,11 +41,11 @@ def carry_out_sweep(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> 
     stop = StopSignals()
     with stop, UnitProgressBar("sweep", sys.stderr, arguments.quiet) as bar:
 
-        def update(progress: UnitProgress) -> None:
+        def update_progress(progress: UnitProgress) -> None:
             tally.add(progress)
-            bar.show(tally.progress(), progress)
+            bar.show_unit_progress(tally.progress(), progress)
 
-        states = executor.run(units, root, update, stop.stop_requested)
+        states = executor.run(units, root, update_progress, stop.stop_requested)
     rows = rows_of(sweep, states, tally.last, root)
     over = all(state in OVER for state in states.values())
     state: State = "done" if over else "interrupted"
@@ -75,8 +75,8 @@ def _print_groups(sweep: Sweep, rows: Sequence[SummaryRow]) -> None:
     for head in ("n", "best test %", "last test %", "train %", "time"):
         table.add_column(head, justify="right", no_wrap=True)
     for group in groups:
-        settings = [_word(group.settings.get(field, NOTHING)) for field in fields]
-        scores = [_score(pair) for pair in (group.best, group.last, group.train)]
+        settings = [_format_setting(group.settings.get(field, NOTHING)) for field in fields]
+        scores = [_format_score(pair) for pair in (group.best, group.last, group.train)]
         table.add_row(*settings, str(group.n), *scores, format_duration(group.seconds))
     width = None if sys.stdout.isatty() else WIDE
     make_console(sys.stdout, width=width).print(table)
@@ -92,7 +92,7 @@ def _print_failures(rows: Sequence[SummaryRow], root: Path) -> int:
     return len(failed)
 
 
-def _score(pair: tuple[float, float]) -> str:
+def _format_score(pair: tuple[float, float]) -> str:
     mean, half = pair
     if math.isnan(mean):
         return NOTHING
@@ -101,5 +101,5 @@ def _score(pair: tuple[float, float]) -> str:
     )
 
 
-def _word(value: object) -> str:
+def _format_setting(value: object) -> str:
     return ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)

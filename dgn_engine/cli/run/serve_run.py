@@ -13,11 +13,11 @@ from dgn_engine.text.printable import print_error, print_line
 def serve_run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
 
-    def report(count: int) -> None:
+    def report_refusals(count: int) -> None:
         connections = "connection" if count == 1 else "connections"
         print_error(f"Refused {count:,} {connections} without the token so far.")
 
-    with RunServer(find_run(arguments.run), arguments.port, report) as server:
+    with RunServer(find_run(arguments.run), arguments.port, report_refusals) as server:
         port = server.port
         print_line(
             f"Serving {server.folder.name} read-only on 127.0.0.1:{port}. On the other machine:"

@@ -87,21 +87,22 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     network = imported.network.requires_grad_(False)
     set_threads(network.architecture)
     x = x.reshape(len(x), *network.architecture.input_shape)
-    accuracy = _accuracy(imported, examples, prepare, arguments)
+    accuracy = _measure_accuracy(imported, examples, prepare, arguments)
     on = f"{accuracy['examples']:,} test examples of {examples.name}"
     why = accuracy.get("why", "")
     check_expected(listing.file_name, accuracy["test"], arguments.expect_accuracy, on, why)
-    settings = _settings(arguments, len(network.architecture.gated_nodes))
+    settings = _statistics_settings(arguments, len(network.architecture.gated_nodes))
     statistics = gate_statistics(network, x, torch.tensor(chosen.labels), settings)
     inspection = {
-        "data": _data(examples, prepare, raw.shape, x.shape) | {"test": split_of(data, examples)},
-        "network": _network(imported),
-        "kernels": _kernels(statistics),
+        "data": _describe_data(examples, prepare, raw.shape, x.shape)
+        | {"test": split_of(data, examples)},
+        "network": _describe_network(imported),
+        "kernels": _describe_kernels(statistics),
         "layers": [asdict(layer) for layer in statistics.layers],
         "accuracy": accuracy,
     }
     if arguments.out is not None:
-        _write(arguments.out, inspection, statistics, chosen.indices, chosen.labels)
+        _write_inspection(arguments.out, inspection, statistics, chosen.indices, chosen.labels)
     return inspection
 
 
@@ -112,7 +113,7 @@ def first_examples(arguments: argparse.Namespace) -> Tensor:
     return prepare(torch.from_numpy(load_examples(data).train_x[:2]))
 
 
-def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSettings:
+def _statistics_settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSettings:
     chosen = tuple(number - 1 for number in arguments.layers or ())
     if any(not 0 <= layer < layers for layer in chosen):
         raise UserError(
@@ -138,7 +139,7 @@ def _split_as_typed(data: DataConfig, arguments: argparse.Namespace) -> DataConf
     return replace(data, split_seed=seed or 0, test_indices=indices or "")
 
 
-def _data(
+def _describe_data(
     examples: Examples, prepare: Preprocessing, raw: tuple[int, ...], shape: tuple[int, ...]
 ) -> dict[str, Any]:
     return {
@@ -150,7 +151,7 @@ def _data(
     }
 
 
-def _network(imported: ImportedNetwork) -> dict[str, Any]:
+def _describe_network(imported: ImportedNetwork) -> dict[str, Any]:
     architecture = imported.network.architecture
     return {
         "understood_as": imported.title,
@@ -163,7 +164,7 @@ def _network(imported: ImportedNetwork) -> dict[str, Any]:
     }
 
 
-def _kernels(statistics: GateStatistics) -> dict[str, Any]:
+def _describe_kernels(statistics: GateStatistics) -> dict[str, Any]:
     kernels = asdict(statistics)
     del kernels["layers"], kernels["arrays"]
     kernels["road"] = "exact" if statistics.relative is None else "estimated"
@@ -171,7 +172,7 @@ def _kernels(statistics: GateStatistics) -> dict[str, Any]:
     return kernels
 
 
-def _accuracy(
+def _measure_accuracy(
     imported: ImportedNetwork,
     examples: Examples,
     prepare: Preprocessing,
@@ -191,7 +192,7 @@ def _accuracy(
     return {"test": None, "examples": 0, "why": why}
 
 
-def _write(
+def _write_inspection(
     folder: Path,
     inspection: dict[str, Any],
     statistics: GateStatistics,
@@ -236,33 +237,33 @@ def print_inspection(inspection: dict[str, Any]) -> None:
     for layer in inspection["layers"]:
         shape = "×".join(str(side) for side in layer["shape"])
         units = [f"{layer[name]:,}" for name in ("never", "always")]
-        means = [*_pair(layer["overlap"]), *_pair(layer["sensitive"])]
+        means = [*_format_pair(layer["overlap"]), *_format_pair(layer["sensitive"])]
         table.add_row(layer["name"], shape, format_percent(layer["open"]), *units, *means)
     out.print(table)
     out.print("τ, D: means over pairs of the same and of different classes, unit diagonal.")
-    out.print(_overlaps(kernels, assuming))
-    out.print(_spectrum(kernels, assuming))
+    out.print(_format_overlaps(kernels, assuming))
+    out.print(_format_spectrum(kernels, assuming))
     for sentence in contradiction_in_words(kernels):
         out.print(sentence)
-    out.print(_scored(inspection["accuracy"], assuming))
+    out.print(_format_accuracy(inspection["accuracy"], assuming))
 
 
-def _pair(likeness: dict[str, float | None]) -> list[str]:
+def _format_pair(likeness: dict[str, float | None]) -> list[str]:
     return ["–" if value is None else format_decimals(value, 3) for value in likeness.values()]
 
 
-def _overlaps(kernels: dict[str, Any], assuming: str) -> str:
-    same, other = _pair(kernels["overlap"])
+def _format_overlaps(kernels: dict[str, Any], assuming: str) -> str:
+    same, other = _format_pair(kernels["overlap"])
     sentence = f"Overlap Λ{assuming}: {same} same class, {other} different classes."
     if kernels["sensitive"] is None:
         return f"{sentence} The sensitive overlap S needs the exact kernels and was skipped."
-    same, other = _pair(kernels["sensitive"])
+    same, other = _format_pair(kernels["sensitive"])
     kappa = kernels["kappa"]
     definition = "D = ∂γ" if kappa is None else f"|q| below {format_number(kappa)}·rms"
     return f"{sentence} Sensitive overlap S ({definition}): {same} same, {other} different."
 
 
-def _spectrum(kernels: dict[str, Any], assuming: str) -> str:
+def _format_spectrum(kernels: dict[str, Any], assuming: str) -> str:
     method = "exact"
     if kernels["relative"] is not None:
         method = (
@@ -302,7 +303,7 @@ def contradiction_in_words(nu: dict[str, Any]) -> list[str]:
     ]
 
 
-def _scored(accuracy: dict[str, Any], assuming: str) -> str:
+def _format_accuracy(accuracy: dict[str, Any], assuming: str) -> str:
     if accuracy["test"] is None:
         return f"Test accuracy: not measured ({accuracy['why']})."
     doubt = f" {IF_NOT}" if assuming else ""

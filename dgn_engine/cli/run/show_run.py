@@ -27,7 +27,7 @@ _CHANGES = 1000  # maximum number listed
 def show_run(arguments: argparse.Namespace) -> int:
     folder = find_run(arguments.run)
     if not folder.is_file():
-        for line in describe(folder, str(folder)):
+        for line in describe_run(folder, str(folder)):
             print_line(line)
         return 0
     from dgn_engine.storage.session_file.session_reader import unpack
@@ -35,12 +35,12 @@ def show_run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as temp_folder:
         session = unpack(folder, Path(temp_folder))
         saved = f"{folder}: a session, saved {session.saved} at step {session.step:,}"
-        for line in (saved, *describe(session.folder, session.name)):
+        for line in (saved, *describe_run(session.folder, session.name)):
             print_line(plain_text(line, 2000))
     return 0
 
 
-def describe(folder: Path, name: str) -> list[str]:
+def describe_run(folder: Path, name: str) -> list[str]:
     """Return lines that describe a run; raises `UserError` if there is none.
 
     Args:
@@ -54,23 +54,23 @@ def describe(folder: Path, name: str) -> list[str]:
     net = f"{config.net.display_name} ({options})" if options else config.net.display_name
     return [
         f"{name}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
-        f"  {config.gating.regime} · {net} · {_data(config.data)} · seed {config.seed}",
+        f"  {config.gating.regime} · {net} · {_format_data(config.data)} · seed {config.seed}",
         f"  started {info.get('created', 'at an unknown time')} on "
         f"{info.get('device', 'an unknown device')}, {info.get('threads', '?')} threads",
         f"  {versions}",
         *([f"  {reader.log.lost_in_words}"] if reader.log.lost_in_words else []),
-        *_scores(reader),
-        *_changes(reader),
+        *_score_lines(reader),
+        *_change_lines(reader),
         *(
             f"  checkpoint {checkpoint.path.name}"
             + (f" ({checkpoint.kept})" if checkpoint.kept else "")
             for checkpoint in reader.checkpoints
         ),
-        *_frames(reader),
+        *_frame_lines(reader),
     ]
 
 
-def _data(data: DataConfig) -> str:
+def _format_data(data: DataConfig) -> str:
     text = data.name + (f" {data.binary[0]}|{data.binary[1]}" if data.binary else "")
     text += "".join(f", {name} {value}" for name, value in data.options)
     if data.label_noise:
@@ -83,7 +83,7 @@ def _of_total(reader: RunReader) -> str:
     return f" of {started.total_steps:,}" if started is not None and started.total_steps else ""
 
 
-def _scores(reader: RunReader) -> list[str]:
+def _score_lines(reader: RunReader) -> list[str]:
     best, last = reader.log.summary.best_of_all, reader.log.summary.last
     if best.accuracy != best.accuracy:
         return ["  no test score yet"]
@@ -93,7 +93,7 @@ def _scores(reader: RunReader) -> list[str]:
     ]
 
 
-def _changes(reader: RunReader) -> list[str]:
+def _change_lines(reader: RunReader) -> list[str]:
     parts: list[str] = []
     changes = reader.log.summary.changes
     for event in changes[:_CHANGES]:
@@ -101,7 +101,7 @@ def _changes(reader: RunReader) -> list[str]:
             case RegimeSwapped():
                 parts.append(event.sentence)
             case Rewired():
-                parts.append(_wiring(event))
+                parts.append(_describe_wiring(event))
             case RunContinued():
                 parts.append(f"Continued at step {event.step:,}. {event.remark}".rstrip())
             case RecordingPaused():
@@ -119,7 +119,7 @@ def _changes(reader: RunReader) -> list[str]:
     return [f"  {sentence}" for sentence in parts]
 
 
-def _wiring(event: Rewired) -> str:
+def _describe_wiring(event: Rewired) -> str:
     order = " ".join(f"G{source + 1}" for source in event.order)  # as in the layer strip
     text = f"Gate layers in the order {order}"
     if event.rotation:
@@ -129,7 +129,7 @@ def _wiring(event: Rewired) -> str:
     return f"{text} at step {event.step:,}."
 
 
-def _frames(reader: RunReader) -> list[str]:
+def _frame_lines(reader: RunReader) -> list[str]:
     """Return lines on the recorded frames and on what was thinned out."""
     words = frames_in_words(reader.frames)
     size = binary_size_in_words(sum(f.bytes for f in reader.frames))

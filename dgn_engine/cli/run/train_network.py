@@ -9,7 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from dgn_engine.cli import FAILED, UNSAVED
-from dgn_engine.cli._options import PLACES, options_named, run_config, typed_name, typed_places
+from dgn_engine.cli._options import (
+    PLACES,
+    name_options_in_errors,
+    run_config,
+    typed_name,
+    typed_places,
+)
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError, Where, with_names
 from dgn_engine.protocol.branches import BranchChanges
@@ -33,8 +39,10 @@ def train_new(arguments: argparse.Namespace) -> int:
     config = run_config(arguments)
     folder = _new_folder(arguments, config)
     try:
-        with options_named(arguments):
-            return _train(arguments, folder, lambda headless: headless.train(config, folder))
+        with name_options_in_errors(arguments):
+            return _train_with_progress(
+                arguments, folder, lambda headless: headless.train(config, folder)
+            )
     except UserError:
         if folder is not None and not folder.info.begun:
             folder.discard()  # the run never started
@@ -80,7 +88,9 @@ def resume_run(arguments: argparse.Namespace) -> int:
         print_error(f"dgn train: the loss diverged at step {diverged_at:,}{last_finite}.")
         return FAILED
     try:
-        return _train(arguments, folder, lambda headless: headless.continue_folder(folder))
+        return _train_with_progress(
+            arguments, folder, lambda headless: headless.continue_folder(folder)
+        )
     finally:
         folder.close()
 
@@ -99,8 +109,8 @@ def train_branch(arguments: argparse.Namespace) -> int:
     if out is None:
         regime = changes.regime or reader.config.gating.regime
         out = unused_path(runs_root(), branch_name(reader.config, regime, step))
-    with options_named(arguments):
-        return _train(
+    with name_options_in_errors(arguments):
+        return _train_with_progress(
             arguments,
             None,
             lambda headless: headless.run_branch(
@@ -110,7 +120,7 @@ def train_branch(arguments: argparse.Namespace) -> int:
         )
 
 
-def _train(
+def _train_with_progress(
     arguments: argparse.Namespace,
     folder: RunFolder | None,
     work: Callable[[HeadlessRun], Outcome],
@@ -127,11 +137,14 @@ def _train(
     stop = StopSignals()
     probes, every, typed = arguments.record, arguments.checkpoint_every, typed_places(arguments)
 
-    def warn(sentence: str) -> None:
+    def print_warning(sentence: str) -> None:
         print_error(f"dgn train: {with_names(sentence, partial(typed_name, arguments))}")
 
     try:
-        with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
+        with (
+            TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=print_warning) as progress,
+            stop,
+        ):
             frames = arguments.record_every or 0
             headless = HeadlessRun(
                 progress, stop.stop_requested, probes, every, typed, frames, arguments.pace

@@ -47,7 +47,7 @@ class RaisedError(NamedTuple):
 
 
 @contextlib.contextmanager
-def code_of_the_user(name: str) -> Iterator[None]:
+def allow_user_imports(name: str) -> Iterator[None]:
     """Allow the module `name`, and what it imports, to be imported from the current folder.
 
     Installed packages take precedence. Output goes to stderr, since stdout is for results, and an
@@ -66,7 +66,7 @@ def code_of_the_user(name: str) -> Iterator[None]:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     except SystemExit as error:
-        raise ended(error, name) from None
+        raise exit_as_user_error(error, name) from None
     finally:
         torch.set_grad_enabled(grad)
         os.chdir(folder)
@@ -90,14 +90,16 @@ class _FolderFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if path is not None or not (fullname == self._asked or self._importer() in self._found):
+        if path is not None or not (
+            fullname == self._asked or self._importing_package() in self._found
+        ):
             return None
         spec = PathFinder.find_spec(fullname, [self._folder], target)
         if spec is not None:
             self._found.add(fullname)
         return spec
 
-    def _importer(self) -> str:
+    def _importing_package(self) -> str:
         """Return the top-level package of the importing module.
 
         Its frame is the first one outside importlib.
@@ -111,7 +113,7 @@ class _FolderFinder(MetaPathFinder):
 
 
 @contextlib.contextmanager
-def errors_of(who: str, when: str = "") -> Iterator[None]:
+def convert_errors(who: str, when: str = "") -> Iterator[None]:
     """Convert exceptions of the user's code to `UserError` with their location.
 
     The current folder is restored: paths typed by the user are relative to it.
@@ -126,32 +128,34 @@ def errors_of(who: str, when: str = "") -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # the user's code may raise anything
-        raise raised(error, who, when) from None
+        raise exception_as_user_error(error, who, when) from None
     except SystemExit as error:
-        raise ended(error, who, when) from None
+        raise exit_as_user_error(error, who, when) from None
     finally:
         os.chdir(folder)
 
 
-def ended(error: SystemExit, who: str, when: str = "") -> UserError:
+def exit_as_user_error(error: SystemExit, who: str, when: str = "") -> UserError:
     return UserError(
-        f"{who} exited{_at(error)}{when}; put code that must not run on import under "
+        f"{who} exited{_location_in_code(error)}{when}; put code that must not run on import under "
         'if __name__ == "__main__".',
         kind="ended-program",
-        value=_at(error).removeprefix(" at "),
+        value=_location_in_code(error).removeprefix(" at "),
     )
 
 
-def raised(error: BaseException, who: str, when: str = "") -> UserError:
+def exception_as_user_error(error: BaseException, who: str, when: str = "") -> UserError:
     """Format as 'make_net raised ValueError at nets.py:7 when it was called: the width is 0.'"""
     message = first_line(error)
     if isinstance(error, SyntaxError) and error.msg:
         message = error.msg
     return UserError(
-        f"{who} raised {type(error).__name__}{_at(error)}{when}{': ' if message else ''}"
+        f"{who} raised {type(error).__name__}{_location_in_code(error)}{when}{': ' if message else ''}"
         f"{message.rstrip('.')}.",
         kind="raised",
-        value=RaisedError(who, type(error).__name__, _at(error).removeprefix(" at "), message),
+        value=RaisedError(
+            who, type(error).__name__, _location_in_code(error).removeprefix(" at "), message
+        ),
     )
 
 
@@ -167,7 +171,7 @@ def first_line(error: BaseException) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def made_model(name: str) -> MadeModel:
+def make_model(name: str) -> MadeModel:
     """Import and, if needed, call `name` to get a module.
 
     Args:
@@ -179,47 +183,47 @@ def made_model(name: str) -> MadeModel:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        target, file = _found(name)
+        target, file = _find_object(name)
         description = f"'{name.partition(':')[2]}' of {file}"
         if isinstance(target, nn.Module):
-            return MadeModel(target, _title(target, file))
+            return MadeModel(target, _model_title(target, file))
         if not callable(target):
             raise UserError(
-                f"{description} is {_kind(target)}; it must be an nn.Module, or a function without "
+                f"{description} is {_type_with_article(target)}; it must be an nn.Module, or a function without "
                 "required arguments that returns one.",
                 kind="wrong-type",
-                value=_kind(target),
+                value=_type_with_article(target),
             )
         _check_arguments(target, description)
         torch.manual_seed(SEED)  # again: the import may have drawn numbers
-        with errors_of(description, " when it was called"):
+        with convert_errors(description, " when it was called"):
             result = target()
         if inspect.iscoroutine(result):
             result.close()
         if not isinstance(result, nn.Module):
             raise UserError(
-                f"{description} returned {_kind(result)}; it must return an nn.Module.",
+                f"{description} returned {_type_with_article(result)}; it must return an nn.Module.",
                 kind="wrong-type",
-                value=_kind(result),
+                value=_type_with_article(result),
             )
-        return MadeModel(result, _title(result, file))
+        return MadeModel(result, _model_title(result, file))
 
 
-def _found(name: str) -> tuple[Any, str]:
+def _find_object(name: str) -> tuple[Any, str]:
     """Return the object 'package.module:name' and the file it is defined in."""
     path, _, attribute = name.partition(":")
-    module = _imported(path)
+    module = _import_module(path)
     file = shown_path(module.__file__) if module.__file__ else path
     target: Any = module
     for part in attribute.split("."):
-        with errors_of(file, f" when '{part}' was looked up"):
+        with convert_errors(file, f" when '{part}' was looked up"):
             missing = not hasattr(target, part)
             attribute_value = None if missing else getattr(target, part)
         if missing:
             names = [candidate for candidate in dir(target) if not candidate.startswith("_")]
             raise UserError(
                 f"There is no '{part}' in {file}."
-                f"{did_you_mean(part, names)}{_hidden(path, module)}",
+                f"{did_you_mean(part, names)}{_hint_hidden_module(path, module)}",
                 kind="unknown-name",
                 value=part,
             )
@@ -227,8 +231,8 @@ def _found(name: str) -> tuple[Any, str]:
     return target, file
 
 
-def _imported(path: str) -> ModuleType:
-    with errors_of(path, " while it was imported"):
+def _import_module(path: str) -> ModuleType:
+    with convert_errors(path, " while it was imported"):
         try:
             return importlib.import_module(path)
         except ModuleNotFoundError as error:
@@ -245,7 +249,7 @@ def _imported(path: str) -> ModuleType:
     )
 
 
-def _hidden(path: str, module: ModuleType) -> str:
+def _hint_hidden_module(path: str, module: ModuleType) -> str:
     """Return a hint if an installed module hides one of the current folder, else ''."""
     root = Path.cwd() / path.partition(".")[0]
     own = next(
@@ -275,18 +279,18 @@ def _check_arguments(found: Any, description: str) -> None:
         )
 
 
-def _title(module: nn.Module, file: str) -> str:
+def _model_title(module: nn.Module, file: str) -> str:
     return f"{type(module).__name__} of {file}"
 
 
-def _kind(found: object) -> str:
+def _type_with_article(found: object) -> str:
     kind = type(found)
     name = kind.__qualname__
     full = name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
     return f"{'an' if full[0] in 'aeiou' else 'a'} {full}"
 
 
-def _at(error: BaseException) -> str:
+def _location_in_code(error: BaseException) -> str:
     """Return ' at nets.py:7', the innermost line of the user's code, else of a package, or ''."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" at {shown_path(error.filename)}:{error.lineno}"
@@ -295,12 +299,12 @@ def _at(error: BaseException) -> str:
     ]
     for kind in ("theirs", "installed"):
         for file, line in reversed(lines):
-            if _whose(Path(file)) == kind:
+            if _code_owner(Path(file)) == kind:
                 return f" at {shown_path(file)}:{line}"
     return ""
 
 
-def _whose(file: Path) -> Literal["theirs", "installed", "ours"]:
+def _code_owner(file: Path) -> Literal["theirs", "installed", "ours"]:
     """Return whose code a file is; 'ours' includes the engine, torch and Python."""
     own = [Path(package.__file__).parent for package in (dgn_engine, torch) if package.__file__]
     if any(file.is_relative_to(folder) for folder in own) or not file.is_file():

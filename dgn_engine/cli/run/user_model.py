@@ -25,10 +25,10 @@ from dgn_engine.cli.run.given_network import (
 from dgn_engine.cli.run.kernel_inputs import check_labels, normalised_inputs
 from dgn_engine.cli.run.user_code import (
     MadeModel,
-    code_of_the_user,
-    errors_of,
-    made_model,
-    raised,
+    allow_user_imports,
+    convert_errors,
+    exception_as_user_error,
+    make_model,
 )
 from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.adapted_network import AdaptedNetwork, as_listing
@@ -89,9 +89,9 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
         UserError: the module cannot be created, takes other inputs, or uses an unsupported
             operation.
     """
-    listing = _weights_of(arguments)
-    with code_of_the_user(arguments.model):
-        model, remark = _made(arguments, listing, torch.device("cpu"), torch.float64)
+    listing = _read_weights(arguments)
+    with allow_user_imports(arguments.model):
+        model, remark = _make_loaded_model(arguments, listing, torch.device("cpu"), torch.float64)
         module = model.module
         inputs = _examples_that_fit(model, x.double())
         try:
@@ -137,13 +137,13 @@ def kernel_settings(arguments: argparse.Namespace) -> KernelSettings:
 def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
     """Run the user's code and compute the kernels of its module; raises `UserError`."""
     x, labels = normalised_inputs(arguments)
-    listing = _weights_of(arguments)
+    listing = _read_weights(arguments)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
-    with code_of_the_user(arguments.model):
-        model, remark = _made(arguments, listing, device, dtype)
+    with allow_user_imports(arguments.model):
+        model, remark = _make_loaded_model(arguments, listing, device, dtype)
         inputs, classes = _inputs_that_fit(model, torch.from_numpy(x).to(device), dtype)
         kernels, accuracy = _with_accuracy(model, inputs, labels, classes, arguments)
-    count, state = _numbers(model.module.parameters()), _state_in_words(arguments)
+    count, state = _count_real_numbers(model.module.parameters()), _state_in_words(arguments)
     title = f"It is {model.title}, {count:,} parameters, in evaluation mode, {state}."
     notes = [title, *filter(None, [remark]), *kernels.notes]
     if accuracy is not None:
@@ -152,7 +152,7 @@ def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
     settings = {
         "module": model.title,
         "parameters": count,
-        "trained_parameters": _numbers(p for p in parameters if p.requires_grad),
+        "trained_parameters": _count_real_numbers(p for p in parameters if p.requires_grad),
     } | kernels.settings
     return ModelKernels(
         kernels.arrays, settings | ({} if accuracy is None else {"accuracy": accuracy}), notes
@@ -178,7 +178,7 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     stated = module_in(listing, tuple(x.shape[1:]))
     model = MadeModel(stated.module.to(device, dtype), arguments.network.name)
     inputs = torch.from_numpy(x).to(device, dtype).reshape(len(x), *stated.input_shape)
-    with torch.no_grad(), errors_of(model.title, " on the inputs"):
+    with torch.no_grad(), convert_errors(model.title, " on the inputs"):
         classes = model.module(inputs[:1]).shape[1]
     kernels, accuracy = _with_accuracy(model, inputs, labels, classes, arguments)
     options, assuming = (
@@ -206,25 +206,27 @@ def _with_accuracy(
     """Compute the kernels and the accuracy (0…1) of a model on the inputs."""
     check_labels(labels, classes)
     targets = None if labels is None else torch.from_numpy(labels).to(inputs.device)
-    accuracy = _accuracy(made, inputs, targets, arguments)
-    return _kernels(made, inputs, targets, classes, kernel_settings(arguments)), accuracy
+    accuracy = _model_accuracy(made, inputs, targets, arguments)
+    return _compute_model_kernels(
+        made, inputs, targets, classes, kernel_settings(arguments)
+    ), accuracy
 
 
-def _weights_of(arguments: argparse.Namespace) -> CheckpointContents | None:
+def _read_weights(arguments: argparse.Namespace) -> CheckpointContents | None:
     return None if arguments.weights is None else read_tensors(arguments.weights, as_saved=True)
 
 
-def _made(
+def _make_loaded_model(
     arguments: argparse.Namespace,
     listing: CheckpointContents | None,
     device: torch.device,
     dtype: torch.dtype,
 ) -> tuple[MadeModel, str]:
     """Create the module and load its weights; return it with a remark on ignored tensors."""
-    model = _unwrapped(made_model(arguments.model))
+    model = _unwrap_model(make_model(arguments.model))
     torch.set_grad_enabled(True)  # the user's code may have switched it off
-    module = _placed(model, device, dtype)
-    remark = _load(model, listing) if listing is not None else ""
+    module = _move_module(model, device, dtype)
+    remark = _load_weights(model, listing) if listing is not None else ""
     _check_finite(model)
     module.eval()
     return model, remark
@@ -253,7 +255,7 @@ def _check_finite(made: MadeModel) -> None:
             )
 
 
-def _unwrapped(made: MadeModel) -> MadeModel:
+def _unwrap_model(made: MadeModel) -> MadeModel:
     """Remove DataParallel and torch.compile wrappers."""
     module, wrappers = made.module, []
     while True:
@@ -272,7 +274,7 @@ def _unwrapped(made: MadeModel) -> MadeModel:
     )
 
 
-def _placed(made: MadeModel, device: torch.device, dtype: torch.dtype) -> nn.Module:
+def _move_module(made: MadeModel, device: torch.device, dtype: torch.dtype) -> nn.Module:
     for name, tensor in (*made.module.named_parameters(), *made.module.named_buffers()):
         if tensor.is_meta:
             raise UserError(
@@ -281,20 +283,20 @@ def _placed(made: MadeModel, device: torch.device, dtype: torch.dtype) -> nn.Mod
                 kind="no-values",
                 value=name,
             )
-    with errors_of(made.title, " when it was moved to the requested device and dtype"):
+    with convert_errors(made.title, " when it was moved to the requested device and dtype"):
         if not any(t.is_complex() for t in (*made.module.parameters(), *made.module.buffers())):
             return made.module.to(device, dtype)
 
-        def converted(tensor: Tensor) -> Tensor:
+        def convert_tensor(tensor: Tensor) -> Tensor:
             if tensor.is_complex():  # Module.to would drop the imaginary part
                 return tensor.to(device, dtype.to_complex())
             return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
 
-        made.module._apply(converted)  # type: ignore[no-untyped-call] # untyped in torch
+        made.module._apply(convert_tensor)  # type: ignore[no-untyped-call] # untyped in torch
         return made.module
 
 
-def _load(made: MadeModel, listing: CheckpointContents) -> str:
+def _load_weights(made: MadeModel, listing: CheckpointContents) -> str:
     """Load all weights of a file into the module; return a remark on ignored tensors, or ''."""
     file, module = listing.file_name, made.module
     own = {
@@ -302,8 +304,8 @@ def _load(made: MadeModel, listing: CheckpointContents) -> str:
         for name, tensor in module.state_dict(keep_vars=True).items()
         if isinstance(tensor, torch.Tensor)
     }
-    lead = _lead(own)
-    prefix = _prefix([name.removeprefix(lead) for name in own], listing)
+    lead = _common_prefix(own)
+    prefix = _file_prefix([name.removeprefix(lead) for name in own], listing)
     given = {
         f"{lead}{name.removeprefix(prefix)}": array
         for name, array in listing.arrays.items()
@@ -318,7 +320,7 @@ def _load(made: MadeModel, listing: CheckpointContents) -> str:
                 value=name,
             )
     shapes = {
-        name: (_sides(given[name].shape), _sides(tensor.shape))
+        name: (_format_shape(given[name].shape), _format_shape(tensor.shape))
         for name, tensor in own.items()
         if name in given and not is_lazy(tensor) and given[name].shape != tuple(tensor.shape)
     }
@@ -328,12 +330,12 @@ def _load(made: MadeModel, listing: CheckpointContents) -> str:
             for n, (in_file, wanted) in shapes.items()
         ]
         raise UserError(
-            f"{file} does not fit {made.title}: {_some(mismatches)}.",
+            f"{file} does not fit {made.title}: {_join_first(mismatches)}.",
             kind="wrong-shape",
             value=shapes,
         )
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in given.items()}
-    with errors_of(made.title, f" when {file} was loaded"):
+    with convert_errors(made.title, f" when {file} was loaded"):
         result = module.load_state_dict(tensors, strict=False)
     _check_loaded(made, listing, own, tensors, result)
     others = len(listing.arrays) - len(given)
@@ -371,8 +373,8 @@ def _check_loaded(
     unread = {text.partition(" (")[0]: text for text in listing.ignored}
     missing = [unread.get(name, f"'{name}'") for name in result.missing_keys if name not in covered]
     unexpected = [f"'{name}'" for name in result.unexpected_keys]
-    parts = [f"{_some(missing)} missing from the file"] if missing else []
-    parts += [f"{_some(unexpected)} not in the module"] if unexpected else []
+    parts = [f"{_join_first(missing)} missing from the file"] if missing else []
+    parts += [f"{_join_first(unexpected)} not in the module"] if unexpected else []
     if parts:
         raise UserError(
             f"{file} does not fit {made.title}: {', and '.join(parts)}.",
@@ -381,7 +383,7 @@ def _check_loaded(
         )
 
 
-def _lead(own: Iterable[str]) -> str:
+def _common_prefix(own: Iterable[str]) -> str:
     """Return the prefix of all the module's names that the checkpoint reader strips."""
     lead, names = "", list(own)
     while names and (
@@ -391,7 +393,7 @@ def _lead(own: Iterable[str]) -> str:
     return lead
 
 
-def _prefix(own: list[str], listing: CheckpointContents) -> str:
+def _file_prefix(own: list[str], listing: CheckpointContents) -> str:
     """Return the prefix of the module's names in the file: '', or 'net.' in Lightning.
 
     Raises:
@@ -414,7 +416,7 @@ def _prefix(own: list[str], listing: CheckpointContents) -> str:
     if len(complete) > 1:
         raise UserError(
             f"{listing.file_name} has the module {len(complete)} times, under "
-            f"{_some([repr(prefix) for prefix in complete])}; save only one of them.",
+            f"{_join_first([repr(prefix) for prefix in complete])}; save only one of them.",
             kind="ambiguous",
             value=complete,
         )
@@ -431,7 +433,7 @@ def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Te
             produced an output, else one that is not only about the dtype.
     """
 
-    def logits(inputs: Tensor) -> int:
+    def count_logits(inputs: Tensor) -> int:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             output = made.module(inputs[:2])
         return logits_of(output, len(inputs[:2])).shape[1]
@@ -439,20 +441,24 @@ def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Te
     errors: list[Exception] = []
     for inputs in (x.to(dtype), *([x.long()] if bool((x == x.round()).all()) else [])):
         try:
-            return inputs, logits(inputs)
+            return inputs, count_logits(inputs)
         except Exception as error:  # the user's code may raise anything
             errors.append(error)
     others = [error for error in errors if not _OF_TYPE.search(str(error))]
     verdicts = (error for error in errors if isinstance(error, UserError))
     telling = next(verdicts, (others or errors)[0])
-    raise _refused(made, telling, x, dtype) from None
+    raise _explain_input_refusal(made, telling, x, dtype) from None
 
 
-def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -> UserError:
+def _explain_input_refusal(
+    made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype
+) -> UserError:
     """Explain why the module rejects the inputs, suggesting float32 if that works."""
     if isinstance(error, UserError):
-        return _evaluated(error)
-    refusal = raised(error, made.title, f" on inputs of shape {tuple(x.shape[1:])}")
+        return _reword_eval_refusal(error)
+    refusal = exception_as_user_error(
+        error, made.title, f" on inputs of shape {tuple(x.shape[1:])}"
+    )
     if dtype != torch.float64:
         return refusal
     try:
@@ -468,20 +474,20 @@ def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -
     )
 
 
-def _evaluated(refusal: UserError) -> UserError:
+def _reword_eval_refusal(refusal: UserError) -> UserError:
     """Reword errors of `empirical_ntk` that suggest eval(), which was called already."""
     return refusal.rename_places(
         lambda part: EVALUATED if part in (EVAL_FIRST, EVAL_OR_LEAVE) else part
     )
 
 
-def _accuracy(
+def _model_accuracy(
     made: MadeModel, x: Tensor, labels: Tensor | None, arguments: argparse.Namespace
 ) -> float | None:
     if labels is None:
         return None
     right = 0
-    with errors_of(made.title, " on the inputs"), torch.no_grad():
+    with convert_errors(made.title, " on the inputs"), torch.no_grad():
         for start in range(0, len(x), _BATCH):
             part = slice(start, start + _BATCH)
             right += int(count_correct(logits_of(made.module(x[part]), len(x[part])), labels[part]))
@@ -490,7 +496,7 @@ def _accuracy(
     return share
 
 
-def _kernels(
+def _compute_model_kernels(
     made: MadeModel, x: Tensor, labels: Tensor | None, classes: int, chosen: KernelSettings
 ) -> ModelKernels:
     """Compute all kernels if `adapt` can trace the module, else only K."""
@@ -502,7 +508,7 @@ def _kernels(
         if not network.architecture.gated_nodes:
             raise UserError("It has no layer that could be followed by gates.")
     except UserError as refusal:
-        return _tangent_alone(made, x, labels, classes, chosen, str(refusal))
+        return _compute_tangent_kernel_only(made, x, labels, classes, chosen, str(refusal))
     plan = chosen.make_plan(network, x, labels)
     arrays = kernel_arrays(network, x, labels, chosen, plan)
     over = trained_weights(network, chosen.folded)
@@ -512,7 +518,7 @@ def _kernels(
     return ModelKernels(arrays, settings, notes)
 
 
-def _tangent_alone(
+def _compute_tangent_kernel_only(
     made: MadeModel,
     x: Tensor,
     labels: Tensor | None,
@@ -544,10 +550,10 @@ def _tangent_alone(
             budget = binary_size_in_words(chosen.memory_bytes)
             names = {"budget_bytes": "--memory", f"{refusal.value:,}": budget, UNIT: " bytes"}
             raise refusal.rename_places(names.__getitem__) from None
-        raise _evaluated(refusal) from None
+        raise _reword_eval_refusal(refusal) from None
     except Exception as error:  # the user's code may raise anything
-        raise raised(error, made.title, " while K was computed") from None
-    over = _over(made.module)
+        raise exception_as_user_error(error, made.title, " while K was computed") from None
+    over = _describe_parameters(made.module)
     settings = {
         "computed_by": "empirical_ntk",
         "tangent_kernel_alone": why,
@@ -557,10 +563,10 @@ def _tangent_alone(
     return ModelKernels(arrays, settings | plan.settings, notes)
 
 
-def _over(module: nn.Module) -> str:
+def _describe_parameters(module: nn.Module) -> str:
     parameters = list(module.parameters())
     trained = [p for p in parameters if p.requires_grad]
-    numbers = _numbers(trained)
+    numbers = _count_real_numbers(trained)
     if len(trained) == len(parameters):
         return f"K is over all {len(trained):,} parameters, {numbers:,} numbers."
     return (
@@ -575,15 +581,15 @@ def _state_in_words(arguments: argparse.Namespace) -> str:
     return "with its initial weights (torch seed 0)"
 
 
-def _numbers(parameters: Iterable[Tensor]) -> int:
+def _count_real_numbers(parameters: Iterable[Tensor]) -> int:
     """Count the real numbers in parameters; a complex number counts as two."""
     return sum(p.numel() * (2 if p.is_complex() else 1) for p in parameters)
 
 
-def _some(names: list[str]) -> str:
+def _join_first(names: list[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _sides(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: tuple[int, ...]) -> str:
     return "×".join(str(side) for side in shape) or "a scalar"

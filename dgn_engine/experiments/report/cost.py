@@ -9,7 +9,11 @@ from dataclasses import dataclass, replace
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import DataSizes
 from dgn_engine.experiments.report.data_sizes import sizes_of
-from dgn_engine.experiments.report.experiment_list import UNKNOWN, full_words, quick_words
+from dgn_engine.experiments.report.experiment_list import (
+    UNKNOWN,
+    format_full_cost,
+    format_quick_cost,
+)
 from dgn_engine.experiments.report.reproduce import epochs_in_words, plan_of
 from dgn_engine.experiments.report.reproduction_progress import work_of
 from dgn_engine.experiments.report.run_scale import scale_of
@@ -79,7 +83,7 @@ def cost_of(
     size = {name: len(stack) for stack in stacks for name in stack}
     alone = [_run_cost(unit, sizes(unit.config.data)) for unit in runs]
     seconds = sum(seconds for seconds, _ in alone)
-    pace = _pace(runs, [seconds for seconds, _ in alone], sizes) if timed else None
+    pace = _measure_pace(runs, [seconds for seconds, _ in alone], sizes) if timed else None
     times = pace or 1.0
     return Cost(
         len(runs),
@@ -91,7 +95,7 @@ def cost_of(
     )
 
 
-def _pace(
+def _measure_pace(
     runs: Iterable[Training], seconds: Iterable[float], sizes: Callable[[DataConfig], DataSizes]
 ) -> float | None:
     """Return measured over estimated time of steps on this machine; None if none was timed.
@@ -144,7 +148,7 @@ def cost_in_words(task: ReproductionTask, timed: bool = False) -> str:
         parts += [f"; {words}" for words in epochs_in_words(task, plan_of(task))]
     else:
         quick = task.request.quick
-        own = quick_words(task.experiment) if quick else full_words(task.experiment)
+        own = format_quick_cost(task.experiment) if quick else format_full_cost(task.experiment)
         parts.append("; time unknown" if own == UNKNOWN else f"; about {own}")
     return "".join([*parts, f". Folder: {task.folder}."])
 
@@ -156,10 +160,10 @@ def _run_cost(unit: Training, sizes: DataSizes, stack: int = 1) -> tuple[float, 
     steps = math.ceil(sizes.train / config.training.batch)
     epoch = steps * seconds_a_step(config, architecture, sizes.train, stack)
     epoch += seconds_to_test(config, architecture, sizes.test, stack)
-    return work_of(unit) * epoch, _storage(config, architecture)
+    return work_of(unit) * epoch, _storage_bytes(config, architecture)
 
 
-def _storage(config: RunConfig, architecture: Architecture) -> float:
+def _storage_bytes(config: RunConfig, architecture: Architecture) -> float:
     weights = sum(math.prod(weight) for weight, _ in iterate_weight_shapes(architecture))
     networks = 1 + bool(feature_passes(config))
     training = config.training

@@ -10,7 +10,7 @@ from dgn_engine.data import DataSizes, known_sizes, load_examples
 
 def sizes_of(data: DataConfig) -> DataSizes:
     """Load a data set and return its sizes; raises `UserError` if it is missing."""
-    return _counted(data.without_variant())
+    return _count_examples(data.without_variant())
 
 
 def expected_sizes(data: DataConfig) -> DataSizes:
@@ -19,7 +19,7 @@ def expected_sizes(data: DataConfig) -> DataSizes:
 
 
 @cache
-def _counted(data: DataConfig) -> DataSizes:
+def _count_examples(data: DataConfig) -> DataSizes:
     examples = load_examples(data)
     classes = 1 if examples.signed else len(examples.class_names)
     shape = tuple(examples.train_x.shape[1:])

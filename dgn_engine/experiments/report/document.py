@@ -163,7 +163,7 @@ def to_bytes(document: Document) -> bytes:
     return (json.dumps(tree, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def goes_on_in(document: Document, folder: Path) -> bool:
+def can_resume_in(document: Document, folder: Path) -> bool:
     """Return whether it is safe to run a result's command in order to resume it.
 
     A foreign file could contain any command, so only commands that create results are allowed,
@@ -179,7 +179,7 @@ def goes_on_in(document: Document, folder: Path) -> bool:
     return index < len(arguments) and Path(arguments[index]).absolute() == folder.absolute()
 
 
-def read(folder: Path) -> Document:
+def read_document(folder: Path) -> Document:
     """Read a result from its folder or file; raises `UserError`."""
     # Imported late: it is slow, and the window imports this module before it shows any result.
     from dgn_engine.sweep.summary import FORMAT as SWEEP_FORMAT

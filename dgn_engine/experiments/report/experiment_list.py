@@ -22,7 +22,7 @@ def experiment_entries() -> tuple[ExperimentEntry, ...]:
     missing or not literal, they are imported.
     """
     try:
-        entries = [(name, _literal_fields(text)) for name, text in _sources()]
+        entries = [(name, _literal_fields(text)) for name, text in _experiment_sources()]
     except (OSError, SyntaxError, ValueError, LookupError):
         entries = []
     if not entries:
@@ -34,8 +34,8 @@ def experiment_entries() -> tuple[ExperimentEntry, ...]:
             fields["paper"],
             fields["about"],
             tuple(fields.get("protocols", ("as-published",))),
-            _minutes(fields["quick_minutes"]),
-            _minutes(60 * fields["full_hours"]),
+            _duration_or_unknown(fields["quick_minutes"]),
+            _duration_or_unknown(60 * fields["full_hours"]),
             tuple(fields.get("rows", ())),
             tuple(fields.get("asks", ())),
         )
@@ -43,7 +43,7 @@ def experiment_entries() -> tuple[ExperimentEntry, ...]:
     )
 
 
-def _sources() -> Iterator[tuple[str, str]]:
+def _experiment_sources() -> Iterator[tuple[str, str]]:
     folder = Path(experiments.__file__).parent
     for path in sorted(folder.glob("[a-z]*.py")):
         yield path.stem.replace("_", "-"), path.read_text(encoding="utf-8")
@@ -61,13 +61,13 @@ def _literal_fields(source: str) -> dict[str, Any]:
     raise LookupError("EXPERIMENT is missing")
 
 
-def _minutes(minutes: float) -> str:
+def _duration_or_unknown(minutes: float) -> str:
     return format_duration(60 * minutes) if minutes else UNKNOWN
 
 
-def quick_words(experiment: Experiment) -> str:
-    return _minutes(experiment.quick_minutes)
+def format_quick_cost(experiment: Experiment) -> str:
+    return _duration_or_unknown(experiment.quick_minutes)
 
 
-def full_words(experiment: Experiment) -> str:
-    return _minutes(60 * experiment.full_hours)
+def format_full_cost(experiment: Experiment) -> str:
+    return _duration_or_unknown(60 * experiment.full_hours)

@@ -50,12 +50,12 @@ class BoxPlot(NamedTuple):
 
 
 def scene_of(figures: tuple[Figure, ...]) -> Scene:
-    return Scene(tuple(_chart(figure, row) for row, figure in enumerate(figures)))
+    return Scene(tuple(_figure_chart(figure, row) for row, figure in enumerate(figures)))
 
 
-def _chart(figure: Figure, row: int) -> Chart:
+def _figure_chart(figure: Figure, row: int) -> Chart:
     if figure.image:
-        return _picture(figure, row)
+        return _picture_chart(figure, row)
     curves = tuple(_with_own_names(figure, _all_curves(figure)))
     named = [curve for curve in curves if curve.name]
     alike = len({curve.role for curve in named}) < len(named)  # only their dashes differ
@@ -63,8 +63,8 @@ def _chart(figure: Figure, row: int) -> Chart:
     return Chart(
         key=figure.name,
         title=typeset(figure.title),
-        x=_across(figure),
-        y=Axis(typeset(figure.y), log=figure.log_y, limits=_limits(figure)),
+        x=_x_axis(figure),
+        y=Axis(typeset(figure.y), log=figure.log_y, limits=_y_limits(figure)),
         curves=curves,
         row=row,
         named_above=bool(figure.categories) or crowded,
@@ -76,7 +76,7 @@ def _with_own_names(figure: Figure, curves: Iterable[Curve]) -> Iterator[Curve]:
     shared = {"median"}
     for line in figure.lines:
         if partner_of(figure, line) is not None:
-            shared.add(_short(line.label.partition(", ")[0]))
+            shared.add(_typeset_short(line.label.partition(", ")[0]))
     counts: Counter[str] = Counter()
     for curve in curves:
         name = curve.name
@@ -89,7 +89,7 @@ def _with_own_names(figure: Figure, curves: Iterable[Curve]) -> Iterator[Curve]:
             yield replace(curve, name=f"{name} ({counts[name]})")
 
 
-def _picture(figure: Figure, row: int) -> Chart:
+def _picture_chart(figure: Figure, row: int) -> Chart:
     """Return a chart of an image, coloured from its 1st to its 99th percentile."""
     values = np.asarray(figure.image, dtype=np.float64)
     matrix = Matrix(figure.name, values, "sequential", 0.0, 1.0, bar=typeset(figure.scale))
@@ -112,12 +112,12 @@ def _tile_axis(label: str, names: Sequence[str], pixels: int) -> Axis:
     return Axis(typeset(label), limits=(-0.5, pixels - 0.5), ticks=ticks)
 
 
-def _across(figure: Figure) -> Axis:
+def _x_axis(figure: Figure) -> Axis:
     count = len(figure.categories)
     if not count:
         ticks, limits = _own_ticks(figure), _x_limits(figure)
         return Axis(typeset(figure.x), log=figure.log_x, ticks=ticks, limits=limits)
-    ticks = tuple((float(at), _short(name)) for at, name in enumerate(figure.categories))
+    ticks = tuple((float(at), _typeset_short(name)) for at, name in enumerate(figure.categories))
     return Axis(typeset(figure.x), limits=(-0.5, count - 0.5), ticks=ticks, places=True)
 
 
@@ -152,19 +152,19 @@ def _is_bare(line: PlottedLine) -> bool:
     return line.style in ("points", "cloud") or len(line.x) < 2
 
 
-def _short(name: str) -> str:
+def _typeset_short(name: str) -> str:
     """Typeset the mathematics of a name, unless it is long: only plain text can be truncated."""
     return typeset(name) if len(name) <= _SHORT else name.replace("$", r"\$")
 
 
-def _limits(figure: Figure) -> tuple[float, float] | None:
+def _y_limits(figure: Figure) -> tuple[float, float] | None:
     """Return limits of the y axis within the bounds of the quantity; None: automatic.
 
     The outer 5 % of the band of a long line are ignored, as one wide interval would flatten all
     curves.
     """
     log = figure.log_y
-    shown = np.array([value for line in figure.lines for value in _reached(line, log)])
+    shown = np.array([value for line in figure.lines for value in _shown_values(line, log)])
     shown = np.clip(shown[np.isfinite(shown) & ((shown > 0) | (not log))], *value_limits(figure))
     if not shown.size:
         return None
@@ -181,7 +181,7 @@ def _limits(figure: Figure) -> tuple[float, float] | None:
     return max(low - room, least), min(high + room, most)
 
 
-def _reached(line: PlottedLine, log: bool) -> list[float]:
+def _shown_values(line: PlottedLine, log: bool) -> list[float]:
     if not line.x:
         return list(line.y[-1:])
     spreads = zip(line.y, line.spread, strict=False)
@@ -197,34 +197,36 @@ def _all_curves(figure: Figure) -> Iterator[Curve]:
     ends = (min(reach), max(reach)) if reach else (0.0, 1.0)
     if figure.categories:
         ends = (-0.5, len(figure.categories) - 0.5)
-    for line, x, look in zip(figure.lines, places(figure), looks(figure), strict=True):
+    for line, x, look in zip(
+        figure.lines, drawn_positions(figure), line_looks(figure), strict=True
+    ):
         role, dash = look
         if partner_of(figure, line) is not None:
             line = replace(line, label=line.label.partition(", ")[0])
         if line.style == "boxes":
-            yield from _boxes(boxes(line), role)
+            yield from _box_curves(box_plots(line), role)
         elif not line.x:
             level = np.full(2, line.y[-1] if line.y else math.nan)
             across = dash if line.style == "printed" else "dash"
-            yield Curve(_short(line.label), np.array(ends), level, role=role, dash=across)
+            yield Curve(_typeset_short(line.label), np.array(ends), level, role=role, dash=across)
         elif figure.categories or _is_bare(line):
-            yield from _points(line, x, role, figure.log_y)
+            yield from _point_curves(line, x, role, figure.log_y)
         else:
-            yield from _curves(line, look, figure.log_y)
+            yield from _line_curves(line, look, figure.log_y)
 
 
-def _curves(line: PlottedLine, look: tuple[Role, Dash], log: bool) -> Iterator[Curve]:
+def _line_curves(line: PlottedLine, look: tuple[Role, Dash], log: bool) -> Iterator[Curve]:
     """Yield the bands of a line's spread, and its curve."""
     role, dash = look
     x, y = np.asarray(line.x, dtype=np.float64), np.asarray(line.y, dtype=np.float64)
     if line.spread:
-        yield from _bands(x, y, np.asarray(line.spread, dtype=np.float64), role, log)
+        yield from _band_curves(x, y, np.asarray(line.spread, dtype=np.float64), role, log)
     thick = line.style == "line"
     marked = x.size <= _FEW
-    yield Curve(_short(line.label), x, y, role=role, dash=dash, thick=thick, marker=marked)
+    yield Curve(_typeset_short(line.label), x, y, role=role, dash=dash, thick=thick, marker=marked)
 
 
-def _bands(x: Array, y: Array, half: Array, role: Role, log: bool) -> Iterator[Curve]:
+def _band_curves(x: Array, y: Array, half: Array, role: Role, log: bool) -> Iterator[Curve]:
     """Yield the outlines of y ± half, one per contiguous stretch of finite values."""
     inside = np.isfinite(y + half) & ((y > 0) | (not log))
     edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]])))
@@ -237,43 +239,47 @@ def _bands(x: Array, y: Array, half: Array, role: Role, log: bool) -> Iterator[C
         yield Curve("", *outline, role=role, segments=True, filled=True)
 
 
-def _points(line: PlottedLine, x: Sequence[float], role: Role, log: bool) -> Iterator[Curve]:
+def _point_curves(line: PlottedLine, x: Sequence[float], role: Role, log: bool) -> Iterator[Curve]:
     """Yield points, as rings if they are printed numbers, and vertical bars for their spread."""
     order = np.argsort(np.asarray(x, dtype=np.float64), kind="stable")
     at = np.asarray(x, dtype=np.float64)[order]
     y = np.asarray(line.y, dtype=np.float64)[order]
-    yield replace(scatter_curve(_short(line.label), at, y, role), ring=line.style == "printed")
+    yield replace(
+        scatter_curve(_typeset_short(line.label), at, y, role), ring=line.style == "printed"
+    )
     if line.spread:
         half = np.asarray(line.spread, dtype=np.float64)[order]
         ends = np.stack([y - half, y + half], axis=1)
-        yield Curve("", *_broken(at, np.where(ends > 0, ends, np.nan) if log else ends), role=role)
+        yield Curve(
+            "", *_upright_paths(at, np.where(ends > 0, ends, np.nan) if log else ends), role=role
+        )
 
 
-def _boxes(found: Sequence[BoxPlot], role: Role) -> Iterator[Curve]:
+def _box_curves(found: Sequence[BoxPlot], role: Role) -> Iterator[Curve]:
     """Yield the edges of box plots as separate curves, so that x never decreases."""
     at, low, first, median, third, high = np.array(found, dtype=np.float64).reshape(-1, 6).T
     sides = np.stack([at - BOX, at - BOX, at + BOX, at + BOX], axis=1)
     ends = sides[:, 1:3]
-    yield Curve("", *_paths(sides, np.stack([first, third, third, first], axis=1)), role=role)
-    yield Curve("", *_paths(ends, np.stack([first, first], axis=1)), role=role)
+    yield Curve("", *_join_paths(sides, np.stack([first, third, third, first], axis=1)), role=role)
+    yield Curve("", *_join_paths(ends, np.stack([first, first], axis=1)), role=role)
     middle = np.stack([median, median], axis=1)
-    yield Curve("median", *_paths(ends, middle), role="text", thick=True)
+    yield Curve("median", *_join_paths(ends, middle), role="text", thick=True)
     for edge, far in ((first, low), (third, high)):
-        yield Curve("", *_broken(at, np.stack([edge, far], axis=1)), role=role)
+        yield Curve("", *_upright_paths(at, np.stack([edge, far], axis=1)), role=role)
 
 
-def _broken(x: Array, y: Array) -> tuple[Array, Array]:
+def _upright_paths(x: Array, y: Array) -> tuple[Array, Array]:
     """Return separate vertical paths, one at each x through its row of y."""
-    return _paths(np.repeat(x[:, None], y.shape[1], axis=1), y)
+    return _join_paths(np.repeat(x[:, None], y.shape[1], axis=1), y)
 
 
-def _paths(x: Array, y: Array) -> tuple[Array, Array]:
+def _join_paths(x: Array, y: Array) -> tuple[Array, Array]:
     """Join rows into one curve, separated by NaN."""
     gap = np.full((len(y), 1), np.nan)
     return np.hstack([x, x[:, -1:]]).ravel(), np.hstack([y, gap]).ravel()
 
 
-def looks(figure: Figure) -> list[tuple[Role, Dash]]:
+def line_looks(figure: Figure) -> list[tuple[Role, Dash]]:
     """Return colour token and dash of each line.
 
     Printed numbers are grey with different dashes and use up no colour; 'ideal, d = 2' is dotted
@@ -320,7 +326,7 @@ def value_limits(figure: Figure) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-def places(figure: Figure) -> list[tuple[float, ...]]:
+def drawn_positions(figure: Figure) -> list[tuple[float, ...]]:
     """Return the x positions at which each line is drawn.
 
     The marks of one category are put side by side, and the points of a cloud spread out.
@@ -329,14 +335,14 @@ def places(figure: Figure) -> list[tuple[float, ...]]:
         return [line.x for line in figure.lines]
     return [
         tuple(
-            at + _offset(figure, index, at) + side
-            for at, side in zip(line.x, _sideways(line), strict=True)
+            at + _category_offset(figure, index, at) + side
+            for at, side in zip(line.x, _cloud_offsets(line), strict=True)
         )
         for index, line in enumerate(figure.lines)
     ]
 
 
-def boxes(line: PlottedLine) -> list[BoxPlot]:
+def box_plots(line: PlottedLine) -> list[BoxPlot]:
     """Return a box plot for each x of the line that has finite values."""
     plots = []
     for at in sorted(set(line.x)):
@@ -344,18 +350,18 @@ def boxes(line: PlottedLine) -> list[BoxPlot]:
             y for x, y in zip(line.x, line.y, strict=True) if x == at and math.isfinite(y)
         )
         if values:
-            plots.append(_box(at, values))
+            plots.append(_box_plot(at, values))
     return plots
 
 
-def _box(at: float, values: Sequence[float]) -> BoxPlot:
-    first, median, third = (_quantile(values, share) for share in (0.25, 0.5, 0.75))
+def _box_plot(at: float, values: Sequence[float]) -> BoxPlot:
+    first, median, third = (_linear_quantile(values, share) for share in (0.25, 0.5, 0.75))
     reach = _WHISKER * (third - first)
     inside = [value for value in values if first - reach <= value <= third + reach]
     return BoxPlot(at, min(*inside, first), first, median, third, max(*inside, third))
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float:
+def _linear_quantile(ordered: Sequence[float], share: float) -> float:
     """Interpolate linearly between the two nearest values, like numpy's default."""
     position = share * (len(ordered) - 1)
     below = math.floor(position)
@@ -363,13 +369,13 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
-def _offset(figure: Figure, index: int, at: float) -> float:
+def _category_offset(figure: Figure, index: int, at: float) -> float:
     """Return the horizontal offset of a line's marks from the centre of a category."""
-    kind = _kind(figure.lines[index])
+    kind = _mark_kind(figure.lines[index])
     lines = [
         position
         for position, line in enumerate(figure.lines)
-        if _kind(line) == kind and at in line.x
+        if _mark_kind(line) == kind and at in line.x
     ]
     if kind == "boxes":
         return 0.0
@@ -380,11 +386,11 @@ def _offset(figure: Figure, index: int, at: float) -> float:
     return apart * (lines.index(index) - (len(lines) - 1) / 2)
 
 
-def _kind(line: PlottedLine) -> str:
+def _mark_kind(line: PlottedLine) -> str:
     return line.style if line.style in ("boxes", "cloud") else "points"
 
 
-def _sideways(line: PlottedLine) -> list[float]:
+def _cloud_offsets(line: PlottedLine) -> list[float]:
     """Return horizontal offsets that keep the points of a cloud apart.
 
     They follow the golden ratio in the order of the values, so that the result is reproducible.

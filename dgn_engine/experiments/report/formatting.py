@@ -72,7 +72,7 @@ CLAIM_NOTE = (
 )
 
 
-def number(value: float, unit: str = "", signed: bool = False) -> str:
+def format_number(value: float, unit: str = "", signed: bool = False) -> str:
     if not math.isfinite(value):
         return NOTHING
     sign = "+" if signed else ""
@@ -87,30 +87,30 @@ def number(value: float, unit: str = "", signed: bool = False) -> str:
     return text.replace("-", MINUS)
 
 
-def measured(row: ReportRow) -> str:
-    mean = number(row.mean, row.unit)
+def format_measured(row: ReportRow) -> str:
+    mean = format_number(row.mean, row.unit)
     if not math.isfinite(row.half_width) or mean == NOTHING:
         return mean
-    return f"{mean} ± {number(row.half_width, row.unit)}"
+    return f"{mean} ± {format_number(row.half_width, row.unit)}"
 
 
-def printed(found: Printed | None, unit: str) -> str:
+def format_printed(found: Printed | None, unit: str) -> str:
     if found is None:
         return NOTHING
-    text = number(found.value, unit)
+    text = format_number(found.value, unit)
     half = found.half_width
-    return text if half is None else f"{text} ± {number(half, unit)}"
+    return text if half is None else f"{text} ± {format_number(half, unit)}"
 
 
-def interval(claim: Claim) -> str:
+def format_interval(claim: Claim) -> str:
     if claim.exact:
         return "exact"
     if not (math.isfinite(claim.low) and math.isfinite(claim.high)):
         return NOTHING
-    return f"[{number(claim.low)}, {number(claim.high)}]"
+    return f"[{format_number(claim.low)}, {format_number(claim.high)}]"
 
 
-def epochs(value: float) -> str:
+def format_epochs(value: float) -> str:
     """Format epochs: 0 for an untrained network, NaN if not trained in epochs."""
     return f"{value:g}" if math.isfinite(value) else NOTHING
 
@@ -119,12 +119,12 @@ def row_cells(document: Document, row: ReportRow) -> tuple[str, ...]:
     unit = f" {row.unit}" if row.unit else ""
     return (
         row.label,
-        measured(row) + unit,
-        printed(row.printed, row.unit),
-        number(row.difference, row.unit, signed=True),
-        chance(row.welch_p),
-        replicates(len(row.values), row.of),
-        epochs(row.epochs),
+        format_measured(row) + unit,
+        format_printed(row.printed, row.unit),
+        format_number(row.difference, row.unit, signed=True),
+        format_p_value(row.welch_p),
+        format_replicates(len(row.values), row.of),
+        format_epochs(row.epochs),
         document.scale,
         document.protocol,
         format_duration(row.seconds) if row.seconds else NOTHING,
@@ -136,13 +136,13 @@ def claim_cells(claim: Claim, scale: str = "") -> tuple[str, ...]:
     return (
         f"{claim.id}: {claim.statement}",
         claim.statistic,
-        number(claim.value),
-        interval(claim),
-        replicates(claim.n, claim.of),
-        chance(claim.p),
-        verdict(claim, scale),
+        format_number(claim.value),
+        format_interval(claim),
+        format_replicates(claim.n, claim.of),
+        format_p_value(claim.p),
+        format_verdict(claim, scale),
         after_holm(claim, scale),
-        power(claim),
+        format_power(claim),
         "; ".join(part for part in (claim.remark, _power_from(claim)) if part),
     )
 
@@ -152,28 +152,28 @@ def _power_from(claim: Claim) -> str:
     return f"power based on the spread of {claim.power_from}" if known else ""
 
 
-def replicates(n: int, of: str) -> str:
+def format_replicates(n: int, of: str) -> str:
     """Format as '5 seeds' or '1 seed'."""
     return f"{n} {of.removesuffix('s') if n == 1 else of}"
 
 
-def chance(p: float) -> str:
+def format_p_value(p: float) -> str:
     """Format a p value as '0.03' or '< 0.001'."""
     if not math.isfinite(p):
         return NOTHING
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
-def verdict(claim: Claim, scale: str = "") -> str:
+def format_verdict(claim: Claim, scale: str = "") -> str:
     """Format a verdict as 'held', or 'held, reduced scale' if the scale is not the paper's."""
-    departs = _departs(scale) and not claim.exact
+    departs = _departs_from_paper(scale) and not claim.exact
     if departs and claim.verdict == "not decided":
         return "not decided at this scale"
     decided = claim.verdict in ("held", "not held")
     return f"{claim.verdict}, {scale} scale" if departs and decided else claim.verdict
 
 
-def _departs(scale: str) -> bool:
+def _departs_from_paper(scale: str) -> bool:
     return scale in ("reduced", "changed")
 
 
@@ -184,10 +184,10 @@ def after_holm(claim: Claim, scale: str = "") -> str:
     if not math.isfinite(claim.p_holm):
         return NOTHING
     stands = claim.p_holm <= LEVEL and claim.verdict in ("held", "not held")
-    return verdict(claim, scale) if stands else "not decided"
+    return format_verdict(claim, scale) if stands else "not decided"
 
 
-def power(claim: Claim) -> str:
+def format_power(claim: Claim) -> str:
     """Format as '92 %', adding below 80 % how many replicates would be enough."""
     if not math.isfinite(claim.power):
         return NOTHING
@@ -198,22 +198,22 @@ def power(claim: Claim) -> str:
     return text
 
 
-def caption(figure: Figure) -> str:
+def figure_caption(figure: Figure) -> str:
     """Return the caption of a figure: its title and its note."""
     return " ".join(part for part in (f"{figure.title}.", figure.note) if part)
 
 
-def facts(document: Document) -> Iterator[tuple[str, str]]:
+def report_facts(document: Document) -> Iterator[tuple[str, str]]:
     """Yield names and values of the facts of a result: state, options, machine, versions."""
-    yield from ((name, printable(value)) for name, value in _facts(document))
+    yield from ((name, printable(value)) for name, value in _raw_facts(document))
 
 
-def _facts(document: Document) -> Iterator[tuple[str, str]]:
-    yield "state", _state(document)
+def _raw_facts(document: Document) -> Iterator[tuple[str, str]]:
+    yield "state", _format_state(document)
     if document.scale:
         yield "scale", document.scale
         yield "protocol", document.protocol
-    options = _options(document.request)
+    options = _format_options(document.request)
     if options:
         yield "requested options", options
     count = len(document.units)
@@ -235,7 +235,9 @@ def _facts(document: Document) -> Iterator[tuple[str, str]]:
 
 def made_at(document: Document) -> str:
     """Return a sentence on scale and protocol; '' if it reproduces no paper."""
-    reduction = f" ({', '.join(document.scaled_down)})" if _departs(document.scale) else ""
+    reduction = (
+        f" ({', '.join(document.scaled_down)})" if _departs_from_paper(document.scale) else ""
+    )
     return f"Scale: {document.scale}{reduction}, {document.protocol}." if document.scale else ""
 
 
@@ -250,7 +252,7 @@ def rows_title(document: Document) -> str:
     return "Measured and printed" if has_printed else "Measured"
 
 
-def table(
+def drop_empty_columns(
     heads: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return heads and rows without the empty columns."""
@@ -258,20 +260,20 @@ def table(
     return tuple(heads[p] for p in shown), [tuple(row[p] for p in shown) for row in rows]
 
 
-def verdicts(document: Document) -> dict[str, int]:
+def count_verdicts(document: Document) -> dict[str, int]:
     counts: dict[str, int] = {}
     for claim in document.claims:
-        sentence = verdict(claim, document.scale)
+        sentence = format_verdict(claim, document.scale)
         counts[sentence] = counts.get(sentence, 0) + 1
     return counts
 
 
-def _state(document: Document) -> str:
+def _format_state(document: Document) -> str:
     failed = sum(unit.state == "failed" for unit in document.units)
     return f"{document.state}, {failed} failed" if failed else document.state
 
 
-def _options(request: Mapping[str, Any]) -> str:
+def _format_options(request: Mapping[str, Any]) -> str:
     parts = [
         f"{name} {value}"
         for name, value in request.items()
@@ -281,7 +283,7 @@ def _options(request: Mapping[str, Any]) -> str:
 
 
 @cache
-def tokens(theme: str) -> dict[str, str]:
+def theme_colours(theme: str) -> dict[str, str]:
     """Return the colours ('#RRGGBB') of the theme 'light' or 'dark' by name."""
     text = (files("dgn_resources") / "tokens.json").read_text(encoding="utf-8")
     colours: dict[str, str] = json.loads(text)[theme]

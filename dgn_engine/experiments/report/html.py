@@ -13,15 +13,15 @@ from dgn_engine.experiments.report.formatting import (
     PRINTED_NOTE,
     ROW_HEADS,
     ROW_NOTE,
-    caption,
     claim_cells,
-    facts,
+    drop_empty_columns,
+    figure_caption,
+    report_facts,
     row_cells,
     rows_title,
-    table,
-    tokens,
+    theme_colours,
 )
-from dgn_engine.experiments.report.mathematics import rich
+from dgn_engine.experiments.report.mathematics import label_as_html
 from dgn_engine.experiments.report.paper_table import GRID_TITLE, paper_table
 from dgn_engine.experiments.report.result_layout import TABLES
 from dgn_engine.protocol.experiments import Figure
@@ -43,25 +43,25 @@ _NUMBERS = frozenset(
 )
 
 
-def html(document: Document, drawn: Mapping[str, bytes] | None = None) -> str:
+def render_html(document: Document, drawn: Mapping[str, bytes] | None = None) -> str:
     """Render the report as HTML; `drawn` are figures that are already SVG, by name."""
-    return "\n".join(_page(document, drawn or {})) + "\n"
+    return "\n".join(_page_parts(document, drawn or {})) + "\n"
 
 
-def _page(document: Document, drawn: Mapping[str, bytes]) -> Iterator[str]:
+def _page_parts(document: Document, drawn: Mapping[str, bytes]) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield '<meta name="color-scheme" content="light dark">'
-    yield f"<title>{escape(document.title)}</title>\n<style>{_style()}</style>\n</head>\n<body>"
+    yield f"<title>{escape(document.title)}</title>\n<style>{_style_sheet()}</style>\n</head>\n<body>"
     yield f"<header><p>{escape(document.paper)} · <code>{escape(document.name)}</code></p>"
     yield f"<h1>{escape(document.title)}</h1><p>{escape(document.about)}</p></header>"
     yield from (f"<p class=notice>{escape(sentence)}</p>" for sentence in document.notices)
     yield from (f"<p class=answer>{escape(sentence)}</p>" for sentence in document.answer)
-    yield from _grid(document)
+    yield from _grid_section(document)
     if document.rows:
-        yield from _rows(document)
+        yield from _rows_section(document)
     if document.claims:
-        yield from _claims(document)
+        yield from _claims_section(document)
     if document.figures:
         from dgn_engine.experiments.report.report_figures import (
             inline_svg,  # matplotlib takes seconds
@@ -69,91 +69,91 @@ def _page(document: Document, drawn: Mapping[str, bytes]) -> Iterator[str]:
 
         yield "<div class=figures>"
         for figure in document.figures:
-            yield _figure(figure, inline_svg(figure, drawn.get(figure.name, b"")))
+            yield _figure_element(figure, inline_svg(figure, drawn.get(figure.name, b"")))
         yield "</div>"
-    yield from _list("Remarks", document.remarks)
-    yield from _list("Differences from the paper's scale", document.scaled_down)
-    yield from _list("Choices made here", document.choices)
-    yield from _failures(document)
+    yield from _list_section("Remarks", document.remarks)
+    yield from _list_section("Differences from the paper's scale", document.scaled_down)
+    yield from _list_section("Choices made here", document.choices)
+    yield from _failures_section(document)
     yield "<h2>How it was produced</h2>\n<dl>"
-    yield from (f"<dt>{escape(n)}</dt><dd>{escape(v)}</dd>" for n, v in facts(document))
+    yield from (f"<dt>{escape(n)}</dt><dd>{escape(v)}</dd>" for n, v in report_facts(document))
     yield "</dl>\n</body>\n</html>"
 
 
-def _rows(document: Document) -> Iterator[str]:
+def _rows_section(document: Document) -> Iterator[str]:
     rows = [row_cells(document, row) for row in document.rows]
     yield f"<h2>{rows_title(document)}</h2>"
-    yield from _table(ROW_HEADS, rows)
+    yield from _table_element(ROW_HEADS, rows)
     yield f"<p class=note>{escape(ROW_NOTE)}</p>"
     if any(row.printed is not None for row in document.rows):
         yield f"<p class=note>{escape(PRINTED_NOTE)}</p>"
-    yield f"<p class=note>Files to copy from: {_names(document)}.</p>"
+    yield f"<p class=note>Files to copy from: {_table_file_names(document)}.</p>"
 
 
-def _names(document: Document) -> str:
+def _table_file_names(document: Document) -> str:
     return " and ".join(
         f"<code>{TABLES}/{escape(document.name)}-rows.{kind}</code>" for kind in ("tex", "csv")
     )
 
 
-def _grid(document: Document) -> Iterator[str]:
+def _grid_section(document: Document) -> Iterator[str]:
     grid = paper_table(document)
     if grid is None:
         return
     yield f"<h2>{GRID_TITLE}</h2>\n<div class=table><table class=grid><thead><tr><th></th>"
-    yield "".join(f'<th class="number">{rich(column)}</th>' for column in grid.columns)
+    yield "".join(f'<th class="number">{label_as_html(column)}</th>' for column in grid.columns)
     yield "</tr></thead><tbody>"
     for line in grid.lines():
         cells = "".join(f'<td class="number">{escape(cell)}</td>' for cell in line.cells)
         kind = " class=printed" if line.of_paper else ""
-        yield f'<tr{kind}><th scope="row">{rich(line.label)}</th>{cells}</tr>'
+        yield f'<tr{kind}><th scope="row">{label_as_html(line.label)}</th>{cells}</tr>'
     yield "</tbody></table></div>"
-    names = _names(document).replace("-rows.", ".")
+    names = _table_file_names(document).replace("-rows.", ".")
     yield f"<p class=note>{escape(' '.join(grid.notes()))} Files to copy from: {names}.</p>"
 
 
-def _figure(figure: Figure, svg: str) -> str:
+def _figure_element(figure: Figure, svg: str) -> str:
     name = escape(figure.title)
     kind = " class=wide" if figure.image else ""
-    caption_html = f"<figcaption>{rich(caption(figure))}</figcaption>"
+    caption_html = f"<figcaption>{label_as_html(figure_caption(figure))}</figcaption>"
     return f'<figure{kind} aria-label="{name}">{svg}{caption_html}</figure>'
 
 
-def _claims(document: Document) -> Iterator[str]:
+def _claims_section(document: Document) -> Iterator[str]:
     yield "<h2>Claims</h2>"
     claims = [claim_cells(claim, document.scale) for claim in document.claims]
-    yield from _table(CLAIM_HEADS, claims)
+    yield from _table_element(CLAIM_HEADS, claims)
     yield f"<p class=note>{escape(CLAIM_NOTE)}</p>"
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    shown, lines = table(heads, rows)
+def _table_element(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    shown, lines = drop_empty_columns(heads, rows)
     yield "<div class=table><table><thead><tr>"
-    yield "".join(_cell("th", head, head) for head in shown)
+    yield "".join(_cell_element("th", head, head) for head in shown)
     yield "</tr></thead><tbody>"
     for line in lines:
-        yield "<tr>" + "".join(map(_cell, ["td"] * len(shown), shown, line)) + "</tr>"
+        yield "<tr>" + "".join(map(_cell_element, ["td"] * len(shown), shown, line)) + "</tr>"
     yield "</tbody></table></div>"
 
 
-def _cell(tag: str, head: str, text: str) -> str:
+def _cell_element(tag: str, head: str, text: str) -> str:
     kind = "number" if head in _NUMBERS else ""
     if tag == "td" and head in ("verdict", "after Holm"):
         word = text.partition(",")[0]  # 'held, reduced scale'
         kind = f"verdict {_WORDS.get(word, 'open')}"
     attribute = f' class="{kind}"' if kind else ""
-    content = escape(text) if head else rich(text)
+    content = escape(text) if head else label_as_html(text)
     return f"<{tag}{attribute}>{content}</{tag}>"
 
 
-def _list(title: str, sentences: Sequence[str]) -> Iterator[str]:
+def _list_section(title: str, sentences: Sequence[str]) -> Iterator[str]:
     if sentences:
         yield f"<h2>{escape(title)}</h2>\n<ul>"
         yield from (f"<li>{escape(sentence)}</li>" for sentence in sentences)
         yield "</ul>"
 
 
-def _failures(document: Document) -> Iterator[str]:
+def _failures_section(document: Document) -> Iterator[str]:
     failed = [unit for unit in document.units if unit.trouble]
     if failed:
         yield "<h2>Failed runs</h2>"
@@ -162,13 +162,13 @@ def _failures(document: Document) -> Iterator[str]:
         yield "</details>"
 
 
-def _style() -> str:
+def _style_sheet() -> str:
     sheet = (files("dgn_resources") / "report.css").read_text(encoding="utf-8")
     return (
-        f":root{{{_variables('light')}}}\n"
-        f"@media screen and (prefers-color-scheme:dark){{:root{{{_variables('dark')}}}}}\n{sheet}"
+        f":root{{{_colour_variables('light')}}}\n"
+        f"@media screen and (prefers-color-scheme:dark){{:root{{{_colour_variables('dark')}}}}}\n{sheet}"
     )
 
 
-def _variables(theme: str) -> str:
-    return "".join(f"--{name}:{colour};" for name, colour in tokens(theme).items())
+def _colour_variables(theme: str) -> str:
+    return "".join(f"--{name}:{colour};" for name, colour in theme_colours(theme).items())

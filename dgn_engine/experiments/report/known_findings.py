@@ -55,15 +55,15 @@ def known_findings(
     try:
         guessed = [
             experiment.findings(request, _GuessedResults(results, plan, missing, scores))
-            for scores in guesses(missing)
+            for scores in guess_accuracies(missing)
         ]
     except _TROUBLE as trouble:  # no similar calculation is done yet, or the guesses do not fit
         why = str(trouble) if isinstance(trouble, UserError) else ""
         return replace(_whole_rows(experiment, request, results, missing), why=why)
-    return _agreed(guessed)
+    return _agreed_findings(guessed)
 
 
-def guesses(missing: Collection[str]) -> list[Mapping[str, float]]:
+def guess_accuracies(missing: Collection[str]) -> list[Mapping[str, float]]:
     """Return several guesses of the accuracies (0…1) of the missing units.
 
     For any two cells, or groups of cells with a common prefix (a learning rate in 'sgd-0.1-ReLU'),
@@ -124,9 +124,9 @@ class _GuessedResults(UnitResults):
         self._scores = scores
         self._calculations = {u.id: u for u in plan.units if isinstance(u, Calculation)}
 
-    def trained(self, unit_id: str) -> TrainedRun:
+    def trained_run(self, unit_id: str) -> TrainedRun:
         if unit_id not in self._missing:
-            return self._known.trained(unit_id)
+            return self._known.trained_run(unit_id)
         draw = random.Random(f"{unit_id} {self._scores}")
         best = self._scores[unit_id]
         last = best * draw.random()
@@ -142,16 +142,16 @@ class _GuessedResults(UnitResults):
             diverged_at=None,
         )
 
-    def calculated(self, unit_id: str) -> Any:
+    def calculation_result(self, unit_id: str) -> Any:
         if unit_id not in self._missing:
-            return self._known.calculated(unit_id)
-        like = self._like(unit_id)
-        return _shaken(like, random.Random(f"{unit_id} {self._scores}"))
+            return self._known.calculation_result(unit_id)
+        like = self._similar_result(unit_id)
+        return _perturb_value(like, random.Random(f"{unit_id} {self._scores}"))
 
     def seconds_of(self, *unit_ids: str, default: float = float("nan")) -> float:
         return self._known.seconds_of(*unit_ids, default=default)
 
-    def _like(self, unit_id: str) -> Any:
+    def _similar_result(self, unit_id: str) -> Any:
         """Return a result of the same function, preferably of the same cell.
 
         Raises:
@@ -168,15 +168,17 @@ class _GuessedResults(UnitResults):
             raise UserError(
                 f"No calculation like '{unit_id}' is done.", kind="not-done", value=unit_id
             )
-        return self._known.calculated(min(done, key=lambda name: _SEED.sub("", name) != cell))
+        return self._known.calculation_result(
+            min(done, key=lambda name: _SEED.sub("", name) != cell)
+        )
 
 
-def _shaken(value: Any, draw: random.Random) -> Any:
+def _perturb_value(value: Any, draw: random.Random) -> Any:
     """Return a JSON value of the same structure with different numbers."""
     if isinstance(value, Mapping):
-        return {key: _shaken(item, draw) for key, item in value.items()}
+        return {key: _perturb_value(item, draw) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shaken(item, draw) for item in value]
+        return [_perturb_value(item, draw) for item in value]
     if isinstance(value, bool):
         return draw.random() < 0.5
     if isinstance(value, int):
@@ -186,15 +188,15 @@ def _shaken(value: Any, draw: random.Random) -> Any:
     return value
 
 
-def _agreed(guessed: Sequence[Findings]) -> KnownFindings:
+def _agreed_findings(guessed: Sequence[Findings]) -> KnownFindings:
     first = guessed[0]
     rows = _agreed_rows([findings.rows for findings in guessed])
-    claims = _common([findings.claims for findings in guessed])
+    claims = _common_items([findings.claims for findings in guessed])
     agreed = Findings(
         rows=tuple(row for row, _ in rows if row.values),
         claims=tuple(claims),
         figures=_agreed_figures([findings.figures for findings in guessed]),
-        remarks=tuple(_common([findings.remarks for findings in guessed])),
+        remarks=tuple(_common_items([findings.remarks for findings in guessed])),
         columns=first.columns,
     )
     return KnownFindings(
@@ -244,14 +246,14 @@ def _agreed_figures(guessed: Sequence[Sequence[Figure]]) -> tuple[Figure, ...]:
     agreed = []
     for figure in guessed[0]:
         others = [guess for figures in guessed for guess in figures if guess.name == figure.name]
-        lines = tuple(_common([guess.lines for guess in others]))
+        lines = tuple(_common_items([guess.lines for guess in others]))
         images = {repr(guess.image) for guess in others}
         if len(others) == len(guessed) and (lines or (figure.image and len(images) == 1)):
             agreed.append(replace(figure, lines=lines))
     return tuple(agreed)
 
 
-def _common(guessed: Sequence[Sequence[Any]]) -> list[Any]:
+def _common_items(guessed: Sequence[Sequence[Any]]) -> list[Any]:
     """Return the items that occur in all sequences, compared by `repr` so that NaN equals NaN."""
     rest = [set(map(repr, items)) for items in guessed[1:]]
     return [item for item in guessed[0] if all(repr(item) in other for other in rest)]

@@ -7,8 +7,14 @@ import shlex
 from collections.abc import Sequence
 
 from dgn_engine.experiments.report.document import Document
-from dgn_engine.experiments.report.formatting import ROW_HEADS, made_at, row_cells, rows_note, table
-from dgn_engine.experiments.report.mathematics import formulas
+from dgn_engine.experiments.report.formatting import (
+    ROW_HEADS,
+    drop_empty_columns,
+    made_at,
+    row_cells,
+    rows_note,
+)
+from dgn_engine.experiments.report.mathematics import split_formulas
 from dgn_engine.experiments.report.paper_table import PaperTable
 from dgn_engine.text.printable import printable
 
@@ -42,46 +48,52 @@ def latex_grid(document: Document, grid: PaperTable) -> str:
     lines: list[str] = []
     most = _LABEL if len(grid.columns) < _MANY else _SHORT
     for line in grid.lines():
-        label = rf"\quad {escape(line.label)}" if line.of_paper else _stacked(line.label, most)
+        label = (
+            rf"\quad {escape_latex(line.label)}"
+            if line.of_paper
+            else _stack_label(line.label, most)
+        )
         if lines and not line.of_paper:
             lines.append(r"    \addlinespace")
-        lines.append(_row([label, *map(_cell, line.cells)]))
-    heads = ["", *(_stacked(column, _HEAD, "c") for column in grid.columns)]
+        lines.append(_format_row([label, *map(_format_cell, line.cells)]))
+    heads = ["", *(_stack_label(column, _HEAD, "c") for column in grid.columns)]
     caption = f"{grid.title}. {' '.join(grid.notes())}"
     texts = [("x" * min(most, len(line.label)), *line.cells) for line in grid.lines()]
     columns = "l" + "c" * len(grid.columns)
-    return _table(document, caption, columns, heads, lines, size=_size(texts))
+    return _format_table(document, caption, columns, heads, lines, size=_type_size(texts))
 
 
 def latex_rows(document: Document) -> str:
     """Return a table with one line per row; scale and protocol are in the caption."""
     wanted = [index for index, head in enumerate(ROW_HEADS) if head not in _LEFT_OUT]
     cells = [row_cells(document, row) for row in document.rows]
-    heads, rows = table(
+    heads, rows = drop_empty_columns(
         [ROW_HEADS[p] for p in wanted], [tuple(line[p] for p in wanted) for line in cells]
     )
-    lines = [_row([_stacked(line[0], _LABEL), *map(_cell, line[1:])]) for line in rows]
+    lines = [
+        _format_row([_stack_label(line[0], _LABEL), *map(_format_cell, line[1:])]) for line in rows
+    ]
     columns = "".join("l" if head in _WORDS else "r" for head in heads)
     caption = (
         f"{document.paper}: {document.title}. {rows_note(document)} {made_at(document)}".strip()
     )
     texts = [("x" * min(_LABEL, len(line[0])), *line[1:]) for line in rows]
-    named = [escape(head) for head in heads]
-    return _table(document, caption, columns, named, lines, "-rows", _size(texts))
+    named = [escape_latex(head) for head in heads]
+    return _format_table(document, caption, columns, named, lines, "-rows", _type_size(texts))
 
 
-def escape(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Escape text for LaTeX and typeset the mathematics of the papers.
 
     A character that LaTeX does not support without packages is replaced by its code, 'U+4E2D'.
     """
     return "".join(
-        f"${_formula(part)}$" if index % 2 else "".join(map(_letter, part))
-        for index, part in enumerate(formulas(text))
+        f"${_translate_formula(part)}$" if index % 2 else "".join(map(_escape_letter, part))
+        for index, part in enumerate(split_formulas(text))
     )
 
 
-def _letter(letter: str) -> str:
+def _escape_letter(letter: str) -> str:
     if letter in _ESCAPED:
         return _ESCAPED[letter]
     if letter in _GREEK:
@@ -91,32 +103,32 @@ def _letter(letter: str) -> str:
     return letter if ord(letter) <= _LAST_PLAIN else f"U+{ord(letter):04X}"
 
 
-def _formula(text: str) -> str:
+def _translate_formula(text: str) -> str:
     named = "".join(rf"\{_GREEK[c]} " if c in _GREEK else c for c in text)
     return named.replace("‖", r"\|").replace("−", "-")
 
 
-def _cell(text: str) -> str:
+def _format_cell(text: str) -> str:
     """Format a cell; a leading number becomes mathematics, such as '$97.5 \\pm 0.1$'.
 
     A following unit or count remains text.
     """
     match = re.match(rf"{_NUMBER.pattern}(?: ± {_NUMBER.pattern})?", text)
     if match is None:
-        return escape(text)
+        return escape_latex(text)
     rest = text[match.end() :]
     if rest and not rest.startswith(" "):  # '30days': text after all
-        return escape(text)
-    number = re.sub("×10([⁻⁰¹²³⁴-⁹]+)", _power, match[0])
+        return escape_latex(text)
+    number = re.sub("×10([⁻⁰¹²³⁴-⁹]+)", _format_exponent, match[0])
     number = number.replace(",", "{,}").replace("−", "-").replace("±", r"\pm")
-    return f"${number}$" + escape(rest).replace(" ", r"\,", 1) if rest else f"${number}$"
+    return f"${number}$" + escape_latex(rest).replace(" ", r"\,", 1) if rest else f"${number}$"
 
 
-def _power(found: re.Match[str]) -> str:
+def _format_exponent(found: re.Match[str]) -> str:
     return rf"\times 10^{{{found[1].translate(_LOWERED)}}}"
 
 
-def _stacked(label: str, most: int, side: str = "l") -> str:
+def _stack_label(label: str, most: int, side: str = "l") -> str:
     r"""Break a long label at its spaces, as a `\shortstack`."""
     lines: list[str] = []
     for word in label.split(" "):
@@ -125,11 +137,11 @@ def _stacked(label: str, most: int, side: str = "l") -> str:
         else:
             lines.append(word)
     if len(lines) < 2:
-        return escape(label)
-    return rf"\shortstack[{side}]{{{_BREAK.join(map(escape, lines))}}}"
+        return escape_latex(label)
+    return rf"\shortstack[{side}]{{{_BREAK.join(map(escape_latex, lines))}}}"
 
 
-def _size(texts: Sequence[Sequence[str]]) -> str:
+def _type_size(texts: Sequence[Sequence[str]]) -> str:
     """Return the font size command that a wide table needs to fit the page; '' if it fits."""
     letters = sum(max(map(len, column)) + _COLUMN for column in zip(*texts, strict=True))
     if letters <= _FITS:
@@ -137,11 +149,11 @@ def _size(texts: Sequence[Sequence[str]]) -> str:
     return r"\small" if letters <= 1.15 * _FITS else r"\footnotesize\setlength{\tabcolsep}{3pt}"
 
 
-def _row(cells: Sequence[str]) -> str:
+def _format_row(cells: Sequence[str]) -> str:
     return f"    {' & '.join(cells)} {_BREAK}"
 
 
-def _table(
+def _format_table(
     document: Document,
     caption: str,
     columns: str,
@@ -157,12 +169,12 @@ def _table(
         r"% Needs \usepackage{booktabs}; use table* instead of table to span two columns.",
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{escape(caption)}}}",
+        rf"  \caption{{{escape_latex(caption)}}}",
         rf"  \label{{tab:{label}}}",
         *((f"  {size}",) if size else ()),
         rf"  \begin{{tabular}}{{{columns}}}",
         r"    \toprule",
-        _row(heads),
+        _format_row(heads),
         r"    \midrule",
         *lines,
         r"    \bottomrule",

@@ -12,12 +12,12 @@ from dgn_engine.experiments.report.formatting import (
     PRINTED_NOTE,
     ROW_HEADS,
     ROW_NOTE,
-    caption,
     claim_cells,
-    facts,
+    drop_empty_columns,
+    figure_caption,
+    report_facts,
     row_cells,
     rows_title,
-    table,
 )
 from dgn_engine.experiments.report.paper_table import GRID_TITLE, PaperTable, paper_table
 from dgn_engine.experiments.report.result_layout import FIGURES
@@ -29,17 +29,17 @@ _MARK = re.compile(r"[\\`*|$~]|<(?=[\w/!?])|&(?=[\w#])|\](?=[(\[:])|(?<!\w)_|_(?
 _BLOCK = re.compile(r"^(\s*\d*)([#>+.)-])(?=\s|#|$)")  # starts a heading, quotation or list
 
 
-def markdown(document: Document) -> str:
-    return "\n".join(_lines(document)) + "\n"
+def render_markdown(document: Document) -> str:
+    return "\n".join(_report_lines(document)) + "\n"
 
 
-def _lines(document: Document) -> Iterator[str]:
+def _report_lines(document: Document) -> Iterator[str]:
     name = re.sub(r"[^\w.+-]", "-", document.name)
-    yield f"# {words(document.title)}"
-    yield f"\n{words(document.paper)} · `{name}`. {words(document.about)}\n"
-    yield from (f"- {fact}: {words(value)}" for fact, value in facts(document))
+    yield f"# {escape_markdown(document.title)}"
+    yield f"\n{escape_markdown(document.paper)} · `{name}`. {escape_markdown(document.about)}\n"
+    yield from (f"- {fact}: {escape_markdown(value)}" for fact, value in report_facts(document))
     for sentence in (*document.notices, *document.answer):
-        yield f"\n**{words(sentence)}**"
+        yield f"\n**{escape_markdown(sentence)}**"
     grid = paper_table(document)
     if grid is not None:
         yield f"\n## {GRID_TITLE}\n"
@@ -47,57 +47,62 @@ def _lines(document: Document) -> Iterator[str]:
     if document.rows:
         yield f"\n## {rows_title(document)}\n"
         rows = [row_cells(document, row) for row in document.rows]
-        yield from markdown_table(*table(ROW_HEADS, rows))
+        yield from markdown_table(*drop_empty_columns(ROW_HEADS, rows))
         yield f"\n{ROW_NOTE}"
         if any(row.printed is not None for row in document.rows):
             yield PRINTED_NOTE
     if document.claims:
         yield "\n## Claims\n"
         claims = [claim_cells(claim, document.scale) for claim in document.claims]
-        yield from markdown_table(*table(CLAIM_HEADS, claims))
+        yield from markdown_table(*drop_empty_columns(CLAIM_HEADS, claims))
         yield f"\n{CLAIM_NOTE}"
     for figure in document.figures:
-        yield f"\n![{words(figure.title)}]({FIGURES}/{figure.name}.svg)\n"
-        yield words(caption(figure))
-    yield from _list("Remarks", document.remarks)
-    yield from _list("Differences from the paper's scale", document.scaled_down)
-    yield from _list("Choices made here", document.choices)
+        yield f"\n![{escape_markdown(figure.title)}]({FIGURES}/{figure.name}.svg)\n"
+        yield escape_markdown(figure_caption(figure))
+    yield from _list_lines("Remarks", document.remarks)
+    yield from _list_lines("Differences from the paper's scale", document.scaled_down)
+    yield from _list_lines("Choices made here", document.choices)
     troubles = [unit for unit in document.units if unit.trouble]
-    yield from _list(
+    yield from _list_lines(
         "Failed runs", [f"{unit.id}: {unit.trouble.strip().splitlines()[-1]}" for unit in troubles]
     )
-    yield f"\nCreated {words(document.made)}; {format_duration(document.seconds)} of computing."
+    yield f"\nCreated {escape_markdown(document.made)}; {format_duration(document.seconds)} of computing."
 
 
 def markdown_grid(grid: PaperTable) -> Iterator[str]:
     """Yield the lines of the table in the paper's layout, and a line that explains its cells."""
     lines = [
-        (f"*{words(line.label)}*" if line.of_paper else words(line.label), *map(words, line.cells))
+        (
+            f"*{escape_markdown(line.label)}*" if line.of_paper else escape_markdown(line.label),
+            *map(escape_markdown, line.cells),
+        )
         for line in grid.lines()
     ]
-    yield from _table(("", *map(words, grid.columns)), lines)
-    yield f"\n{words(' '.join(grid.notes()))}"
+    yield from _table_lines(("", *map(escape_markdown, grid.columns)), lines)
+    yield f"\n{escape_markdown(' '.join(grid.notes()))}"
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of a table of plain text."""
-    yield from _table(tuple(map(words, heads)), [tuple(map(words, row)) for row in rows])
+    yield from _table_lines(
+        tuple(map(escape_markdown, heads)), [tuple(map(escape_markdown, row)) for row in rows]
+    )
 
 
-def words(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape text so that Markdown shows it literally, without links, tags or formulas."""
     escaped = _MARK.sub(r"\\\g<0>", printable(text))
     return _BLOCK.sub(r"\1\\\2", escaped)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield "| " + " | ".join(heads) + " |"
     yield "|" + " --- |" * len(heads)
     for row in rows:
         yield "| " + " | ".join(row) + " |"
 
 
-def _list(title: str, sentences: Sequence[str]) -> Iterator[str]:
+def _list_lines(title: str, sentences: Sequence[str]) -> Iterator[str]:
     if sentences:
         yield f"\n## {title}\n"
-        yield from (f"- {words(sentence)}" for sentence in sentences)
+        yield from (f"- {escape_markdown(sentence)}" for sentence in sentences)

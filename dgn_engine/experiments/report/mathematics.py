@@ -32,40 +32,41 @@ _FORMULA = re.compile("|".join(_FORMULAS))
 
 def typeset(label: str) -> str:
     """Put the mathematics of a label between dollars, and escape other dollars as '\\$'."""
-    return _FORMULA.sub(_set, label.replace("$", r"\$"))
+    return _FORMULA.sub(_mark_formula, label.replace("$", r"\$"))
 
 
-def formulas(label: str) -> list[str]:
+def split_formulas(label: str) -> list[str]:
     """Split a label into alternating parts of text and formulas, without the dollars."""
     parts = re.split(r"(?<!\\)\$", typeset(label))
     return [part.replace(r"\$", "$") for part in parts]
 
 
-def rich(label: str) -> str:
+def label_as_html(label: str) -> str:
     """Return a label as HTML with italics, sub- and superscripts in formulas."""
     return "".join(
-        _leaning(part) if index % 2 else escape(part) for index, part in enumerate(formulas(label))
+        _formula_as_html(part) if index % 2 else escape(part)
+        for index, part in enumerate(split_formulas(label))
     )
 
 
-def _leaning(formula: str) -> str:
+def _formula_as_html(formula: str) -> str:
     text = re.sub(r"[^\W\d_]", r"<i>\g<0></i>", escape(formula))
     text = re.sub(r"\^\{(.*?)\}", r"<sup>\1</sup>", text)
     return re.sub(r"_\{(.*?)\}", r"<sub>\1</sub>", text)
 
 
-def _set(found: re.Match[str]) -> str:
+def _mark_formula(found: re.Match[str]) -> str:
     kind = found.lastgroup
     if found["norm"]:
         square = "^{2}" if found["square"] else ""
-        return f"$‖{_braced(found['norm'])}‖{square}$"
+        return f"$‖{_brace_scripts(found['norm'])}‖{square}$"
     text = found[0]
     if kind == "squared":
         return f"${found['squared']}^{{2}}$"
     if text == "log10":
         return "log$_{10}$"
-    return f"${_braced(text)}$"
+    return f"${_brace_scripts(text)}$"
 
 
-def _braced(text: str) -> str:
+def _brace_scripts(text: str) -> str:
     return re.sub(r"([\^_])(\([a-z]\)|-?\d+|\w)", r"\1{\2}", text)

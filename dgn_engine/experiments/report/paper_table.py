@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dgn_engine.experiments.report.document import Document, ReportRow
-from dgn_engine.experiments.report.formatting import NOTHING, made_at, measured, printed, replicates
+from dgn_engine.experiments.report.formatting import (
+    NOTHING,
+    format_measured,
+    format_printed,
+    format_replicates,
+    made_at,
+)
 from dgn_engine.protocol.experiments import PRINTED_SPREAD
 
 GRID_TITLE = "In the layout of the paper's table"
@@ -41,23 +47,27 @@ class PaperTable:
 
     def lines(self) -> Iterator[TableLine]:
         """Yield the measured numbers of each row, followed by the printed ones."""
-        count = self._count
+        count = self._common_count
         for row in self.rows:
             cells = [self.cells.get((row, column)) for column in self.columns]
-            yield TableLine(row, tuple(_measured(cell, with_count=count is None) for cell in cells))
+            yield TableLine(
+                row, tuple(_measured_cell(cell, with_count=count is None) for cell in cells)
+            )
             if any(cell and cell.printed for cell in cells):
-                numbers = (printed(cell.printed, cell.unit) if cell else NOTHING for cell in cells)
+                numbers = (
+                    format_printed(cell.printed, cell.unit) if cell else NOTHING for cell in cells
+                )
                 yield TableLine(PRINTED, tuple(numbers), of_paper=True)
 
     def notes(self) -> Iterator[str]:
         """Yield sentences for the caption that explain the cells."""
         cells = self.cells.values()
         unit = " in %" if all(cell.unit == "%" for cell in cells) else ""
-        over = f"n = {self._count}" if self._count else "n values, n in brackets"
+        over = f"n = {self._common_count}" if self._common_count else "n values, n in brackets"
         if any(len(cell.values) > 1 for cell in cells):
             yield f"Mean{unit} ± half-width of the 95 % interval (Student’s t) over {over}."
         else:
-            yield f"Single values{unit} without an interval, n = {self._count}."
+            yield f"Single values{unit} without an interval, n = {self._common_count}."
         if any(cell.printed for cell in cells):
             spread = any(cell.printed and cell.printed.half_width is not None for cell in cells)
             yield "Below each, the printed number" + (
@@ -67,9 +77,9 @@ class PaperTable:
             yield self.made
 
     @property
-    def _count(self) -> str | None:
+    def _common_count(self) -> str | None:
         """The number of replicates, such as '5 seeds', if it is the same in all cells."""
-        counts = {replicates(len(cell.values), cell.of) for cell in self.cells.values()}
+        counts = {format_replicates(len(cell.values), cell.of) for cell in self.cells.values()}
         return counts.pop() if len(counts) == 1 else None
 
 
@@ -87,11 +97,11 @@ def paper_table(document: Document) -> PaperTable | None:
     )
 
 
-def _measured(cell: ReportRow | None, with_count: bool) -> str:
+def _measured_cell(cell: ReportRow | None, with_count: bool) -> str:
     if cell is None:
         return NOTHING
     return (
-        f"{measured(cell)} ({replicates(len(cell.values), cell.of)})"
+        f"{format_measured(cell)} ({format_replicates(len(cell.values), cell.of)})"
         if with_count
-        else measured(cell)
+        else format_measured(cell)
     )

@@ -17,7 +17,7 @@ class Publication:
     arxiv: str = ""  # arXiv number, if any
 
     @property
-    def whole(self) -> str:
+    def full_citation(self) -> str:
         parts = (self.title, self.source, self.arxiv and f"arXiv:{self.arxiv}", str(self.year))
         return ", ".join(part for part in parts if part)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.figure_scenes import scene_of
-from dgn_engine.experiments.report.formatting import tokens
+from dgn_engine.experiments.report.formatting import theme_colours
 from dgn_engine.figures.figure_page import draw_page
 from dgn_engine.figures.figure_style import COLUMN, TEXT, FigureStyle
 from dgn_engine.figures.paper import print_style
@@ -28,12 +28,12 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
     content = io.BytesIO()
     date = "CreationDate" if kind == "pdf" else "Date"
     with print_style():
-        drawn = draw(figure)
+        drawn = draw_report_figure(figure)
         drawn.savefig(content, format=kind, metadata={"Title": figure.title, date: None})
     return content.getvalue()
 
 
-def draw(figure: Figure) -> Drawn:
+def draw_report_figure(figure: Figure) -> Drawn:
     """Draw the figure on a page; call it, and save the result, inside `print_style`."""
     scene = scene_of((figure,))
     untitled = tuple(replace(chart, title="") for chart in scene.charts)
@@ -56,14 +56,14 @@ def inline_svg(figure: Figure, drawn: bytes = b"") -> str:
     text = (drawn or figure_bytes(figure, "svg")).decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    names = {colour.lower(): name for name, colour in tokens("light").items()}
+    names = {colour.lower(): name for name, colour in theme_colours("light").items()}
 
-    def own(tag: re.Match[str]) -> str:
+    def adapt_tag(tag: re.Match[str]) -> str:
         unique = re.sub(r'\bid="([^"]*)"', lambda m: f'id="{"-".join(m[1].split())}"', tag[0])
         unique = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{figure.name}-", unique)
         return re.sub(
             r"#[0-9a-f]{6}\b", lambda m: f"var(--{names[m[0]]})" if m[0] in names else m[0], unique
         )
 
-    text = re.sub(r"<[^>]*>", own, text)
+    text = re.sub(r"<[^>]*>", adapt_tag, text)
     return re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'role="img"', text)

@@ -36,19 +36,19 @@ def plan_of(task: ReproductionTask) -> Plan:
     """Return the checked plan of a task; raises `UserError` if it has no units."""
     plan = task.experiment.plan(task.request)
     if not plan.units:
-        raise UserError(no_such_rows(task), kind="no-rows", value=task.request.only)
+        raise UserError(no_rows_message(task), kind="no-rows", value=task.request.only)
     check_units(plan.units)
     return replace(
         plan,
         scaled_down=(
-            *((*plan.scaled_down, *_limits(task.request)) if task.request.quick else ()),
-            *_departures(task),
+            *((*plan.scaled_down, *_describe_limits(task.request)) if task.request.quick else ()),
+            *_scale_departures(task),
         ),
         choices=(*plan.choices, *epochs_in_words(task, plan), *_training_notes(plan.units)),
     )
 
 
-def no_such_rows(task: ReproductionTask) -> str:
+def no_rows_message(task: ReproductionTask) -> str:
     """Return a sentence that no label matches the request's `only`, with the available labels."""
     sentence = f"{task.name} has no rows"
     if not task.request.only:
@@ -65,12 +65,12 @@ def has_rows(task: ReproductionTask, label: str) -> bool:
     return bool(task.experiment.plan(replace(task.request, only=label)).units)
 
 
-def _departures(task: ReproductionTask) -> tuple[str, ...]:
+def _scale_departures(task: ReproductionTask) -> tuple[str, ...]:
     reproduces = task.experiment.reproduces
     return scale_of(task.experiment, task.request).departures if reproduces else ()
 
 
-def _limits(request: Request) -> list[str]:
+def _describe_limits(request: Request) -> list[str]:
     """Return phrases on how the data were limited."""
     parts = ((request.train_limit, "training"), (request.test_limit, "test"))
     return [f"at most {n:,} {part} examples, balanced over the classes" for n, part in parts if n]
@@ -105,21 +105,21 @@ def reproduce(
         on_progress(now, update)
         if time.monotonic() - written >= EVERY:
             written = time.monotonic()
-            reproduction_progress.write(now, task.folder)
+            reproduction_progress.write_progress(now, task.folder)
 
     if not (task.folder / RESULTS).exists():  # so that it can be resumed after a crash
         write_report(task, plan, "running")
-    reproduction_progress.write(tally.progress(), task.folder)
+    reproduction_progress.write_progress(tally.progress(), task.folder)
     began = time.monotonic()
     try:
         executor.run(plan.units, task.folder, on_update, stopped)
     except BaseException:
-        reproduction_progress.write(tally.progress("failed"), task.folder)
+        reproduction_progress.write_progress(tally.progress("failed"), task.folder)
         raise
     took = time.monotonic() - began
-    state = _state(tally, plan)
+    state = _final_state(tally, plan)
     document = write_report(task, plan, state, tally.last, took)
-    reproduction_progress.write(tally.progress(state), task.folder)
+    reproduction_progress.write_progress(tally.progress(state), task.folder)
     return document
 
 
@@ -157,7 +157,7 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
             f"{path} is damaged; choose another folder with --out.", kind="damaged", value=str(path)
         )
     for name, tree in plain.items():
-        if not _same(stored.get(name, tree), tree):
+        if not _is_same_unit(stored.get(name, tree), tree):
             raise UserError(
                 f"{folder} has '{name}' with other settings; run the command it was started "
                 "with, or choose another folder with --out.",
@@ -174,7 +174,7 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
         ) from None
 
 
-def _same(stored: object, wanted: dict[str, object]) -> bool:
+def _is_same_unit(stored: object, wanted: dict[str, object]) -> bool:
     """Return whether a stored unit is the wanted one; settings that it lacks are defaults."""
     if stored == wanted:
         return True
@@ -184,7 +184,7 @@ def _same(stored: object, wanted: dict[str, object]) -> bool:
         return False
 
 
-def _state(tally: ProgressTally, plan: Plan) -> State:
+def _final_state(tally: ProgressTally, plan: Plan) -> State:
     last = [tally.last[unit.id].state if unit.id in tally.last else "queued" for unit in plan.units]
     if all(state in SOUND for state in last):
         return "done"
@@ -213,7 +213,7 @@ def _training_notes(units: Sequence[Unit]) -> Iterator[str]:
     kinds: dict[tuple[str, ...], list[RunConfig]] = {}
     for unit in units:
         if isinstance(unit, Training):
-            kinds.setdefault(_kind(unit.config), []).append(unit.config)
+            kinds.setdefault(_training_kind(unit.config), []).append(unit.config)
     for (network, batch, until, loss, gates), configs in kinds.items():
         steps = {f"{config.training.learning_rate:g}" for config in configs}
         epochs = sorted({config.training.epochs for config in configs})
@@ -227,28 +227,28 @@ def _training_notes(units: Sequence[Unit]) -> Iterator[str]:
         )
 
 
-def _kind(config: RunConfig) -> tuple[str, ...]:
+def _training_kind(config: RunConfig) -> tuple[str, ...]:
     """Describe the training settings of a run, except for learning rate and epochs."""
     training = config.training
     until = f", to a train accuracy of {100 * training.until:g} %" if training.until else ""
     if 0 < training.patience < training.epochs:
         until += f" at most, stopping after {training.patience} without a rise in train accuracy"
     return (
-        f"{_net(config.net)} on {_data(config.data)}: {_OPTIMISERS[training.optimiser]}",
+        f"{_describe_net(config.net)} on {_describe_data_set(config.data)}: {_OPTIMISERS[training.optimiser]}",
         f"batch {training.batch}",
         until,
         training.loss.replace("-", " ").replace("squared", "squared loss"),
-        _gate(config.gating),
+        _gate_formula(config.gating),
     )
 
 
-def _data(data: DataConfig) -> str:
+def _describe_data_set(data: DataConfig) -> str:
     if data.binary is None:
         return data.name
     return f"{data.name} (classes {data.binary[0]} and {data.binary[1]})"
 
 
-def _net(net: NetConfig) -> str:
+def _describe_net(net: NetConfig) -> str:
     options = ", ".join(f"{name} {value}" for name, value in net.options)
     start = _STARTS[net.init] + (f" with σ = {net.sigma:.4g}" if net.sigma else "")
     biases = "biases" if net.bias else "no biases"
@@ -256,6 +256,6 @@ def _net(net: NetConfig) -> str:
     return f"{name} ({', '.join(part for part in (options, biases, start) if part)})"
 
 
-def _gate(gating: GatingConfig) -> str:
+def _gate_formula(gating: GatingConfig) -> str:
     """Return the formula of the soft gate χ(q) = (1 + ε)/(1 + exp(−βq)) (THEORY §1)."""
     return f"{1 + gating.epsilon:g}/(1 + exp(−{gating.beta:g}q))"

@@ -14,7 +14,7 @@ _SCALES = ("quick", "full")
 _MADE = re.compile(r'"made": "(\d{4}-\d{2}-\d{2})')
 
 
-def results_found(root: Path, names: Iterable[str]) -> Mapping[str, str]:
+def find_results(root: Path, names: Iterable[str]) -> Mapping[str, str]:
     """Return the date of the newest result of each experiment ('2026-11-02'), by name.
 
     Only the date is read from each file; damaged files are ignored.
@@ -32,13 +32,13 @@ def results_found(root: Path, names: Iterable[str]) -> Mapping[str, str]:
             ),
             "",
         )
-        day = _day(folder / RESULTS) if name else ""
+        day = _result_day(folder / RESULTS) if name else ""
         if day > newest.get(name, ""):
             newest[name] = day
     return newest
 
 
-def _day(path: Path) -> str:
+def _result_day(path: Path) -> str:
     try:
         match = _MADE.search(read_text(path))
     except (OSError, ValueError):

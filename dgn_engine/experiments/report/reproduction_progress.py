@@ -92,8 +92,8 @@ class ProgressTally:
 
     def add(self, progress: UnitProgress) -> None:
         self.last[progress.unit] = progress
-        if self._start is None and progress.state != "skipped" and self._steps(progress):
-            self._start = self._now(), self._done()
+        if self._start is None and progress.state != "skipped" and self._has_taken_steps(progress):
+            self._start = self._now(), self._work_done()
         score = progress.score
         if score is not None and score == score:
             scored = RunningUnit(progress.unit, progress.fraction, score)
@@ -102,7 +102,9 @@ class ProgressTally:
 
     def progress(self, state: str = "running") -> ReproductionProgress:
         total = sum(self._work.values()) or 1.0
-        done = sum(self._work.get(unit, 0.0) * _share(last) for unit, last in self.last.items())
+        done = sum(
+            self._work.get(unit, 0.0) * _done_share(last) for unit, last in self.last.items()
+        )
         now = self._now()
         units = self.last.values()
         return ReproductionProgress(
@@ -116,7 +118,7 @@ class ProgressTally:
             failed=sum(unit_progress.state == "failed" for unit_progress in units),
             fraction=min(1.0, done / total),
             elapsed=now - self._began,
-            left=self._left(now),
+            left=self._seconds_left(now),
             best=self._best,
             running=tuple(
                 RunningUnit(unit_progress.unit, unit_progress.fraction, unit_progress.score)
@@ -130,19 +132,19 @@ class ProgressTally:
             ),
         )
 
-    def _steps(self, progress: UnitProgress) -> bool:
+    def _has_taken_steps(self, progress: UnitProgress) -> bool:
         """Return whether training steps were taken, or, without trainings, any work was done."""
         return progress.fraction > 0 and (progress.unit in self._trainings or not self._trainings)
 
-    def _done(self) -> float:
+    def _work_done(self) -> float:
         """Return the work done, counting only steps taken by units that stopped early."""
-        return sum(self._work.get(u, 0.0) * _trained(last) for u, last in self.last.items())
+        return sum(self._work.get(u, 0.0) * _trained_share(last) for u, last in self.last.items())
 
-    def _left(self, now: float) -> float | None:
+    def _seconds_left(self, now: float) -> float | None:
         if self._start is None:
             return None
         began, before = self._start
-        done = self._done()
+        done = self._work_done()
         over = {unit for unit, last in self.last.items() if last.state in OVER}
         ended = [
             self.last[unit].trained
@@ -151,7 +153,7 @@ class ProgressTally:
         ]
         usual = sum(ended) / len(ended) if ended else 1.0
         to_come = sum(
-            work * max(0.0, usual - (_trained(self.last[unit]) if unit in self.last else 0.0))
+            work * max(0.0, usual - (_trained_share(self.last[unit]) if unit in self.last else 0.0))
             for unit, work in self._work.items()
             if unit not in over
         )
@@ -172,14 +174,14 @@ def work_of(unit: Unit) -> float:
     return float(max(epochs, 1))
 
 
-def write(progress: ReproductionProgress, folder: Path) -> None:
+def write_progress(progress: ReproductionProgress, folder: Path) -> None:
     """Write `progress.json` atomically, ignoring errors; no sync, as it is rewritten often."""
     content = json.dumps(to_plain(progress)).encode()
     with suppress(OSError):
         write_file(inside(folder) / PROGRESS, content, synced=False)
 
 
-def read(folder: Path) -> ReproductionProgress:
+def read_progress(folder: Path) -> ReproductionProgress:
     """Read `progress.json`; raises `UserError` if it is missing or damaged."""
     path = inside(folder) / PROGRESS
     try:
@@ -190,25 +192,25 @@ def read(folder: Path) -> ReproductionProgress:
     return progress
 
 
-def _trained(progress: UnitProgress) -> float:
+def _trained_share(progress: UnitProgress) -> float:
     """Return the share of its steps that a unit has taken."""
     over = progress.state in OVER and progress.state != "failed"
     return progress.trained if over else min(1.0, max(0.0, progress.fraction))
 
 
-def _share(progress: UnitProgress) -> float:
+def _done_share(progress: UnitProgress) -> float:
     return 1.0 if progress.state in OVER else min(1.0, max(0.0, progress.fraction))
 
 
-def status(folder: Path) -> str:
+def result_status(folder: Path) -> str:
     """Return the status of a result: 'none', 'interrupted, 40 % done' or 'done 2026-11-21'."""
     try:
-        now = read(folder)
+        now = read_progress(folder)
     except UserError:
         return "none"
     if now.state == "done":
         try:
-            return f"done {document.read(folder).made[:10]}"
+            return f"done {document.read_document(folder).made[:10]}"
         except UserError:
             return "damaged"
     state = "interrupted" if now.state == "running" else now.state

@@ -50,35 +50,35 @@ def default_folder(name: str, request: _ReportOptions) -> Path:
     if request.protocol != "as-published":
         parts.append(request.protocol)
     if request.only:
-        parts.append(f"only_{_plain(request.only)}")
+        parts.append(f"only_{_plain_name(request.only)}")
     if request.data:
-        parts.append(_plain(request.data))
+        parts.append(_plain_name(request.data))
     if request.steps:
         parts.append("_".join(("steps", *(f"{step:g}" for step in request.steps))))
-    parts += _numbers((request.seeds, "seeds"))
+    parts += _numbered_parts((request.seeds, "seeds"))
     if request.seed_start:
         parts.append(f"from_{request.seed_start}")
-    parts += _numbers((request.epochs, "epochs"))
+    parts += _numbered_parts((request.epochs, "epochs"))
     if request.augmentation != "none":
         parts.append("augmented")
-    parts += _numbers((request.train_limit, "training"), (request.test_limit, "test"))
+    parts += _numbered_parts((request.train_limit, "training"), (request.test_limit, "test"))
     return results_root() / "-".join(parts)
 
 
 def measurement_folder(name: str, file: Path, settings: str) -> Path:
     """Return the results folder of a measurement, unique for the file and the settings."""
-    return results_root() / f"{_plain(name, '-')}-{_digest(str(file) + settings)}"
+    return results_root() / f"{_plain_name(name, '-')}-{_short_digest(str(file) + settings)}"
 
 
-def _numbers(*numbers: tuple[int, str]) -> list[str]:
+def _numbered_parts(*numbers: tuple[int, str]) -> list[str]:
     return [f"{number}_{noun}" for number, noun in numbers if number]
 
 
-def _plain(text: str, kept: str = "") -> str:
+def _plain_name(text: str, kept: str = "") -> str:
     """Keep letters, digits and `kept`; truncate long text and append a digest."""
     plain = "".join(c if c.isalnum() or c in kept else "_" for c in text)
-    return plain if len(plain) <= LONGEST else f"{plain[:LONGEST]}_{_digest(text)}"
+    return plain if len(plain) <= LONGEST else f"{plain[:LONGEST]}_{_short_digest(text)}"
 
 
-def _digest(text: str) -> str:
+def _short_digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:8]

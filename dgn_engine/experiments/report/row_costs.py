@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.cost import Cost, cost_of
 from dgn_engine.experiments.report.data_sizes import expected_sizes
-from dgn_engine.experiments.report.reproduce import has_rows, no_such_rows
+from dgn_engine.experiments.report.reproduce import has_rows, no_rows_message
 from dgn_engine.experiments.report.write_report import ReproductionTask
 
 ALL = "all rows"
@@ -34,7 +34,7 @@ def row_costs(task: ReproductionTask) -> tuple[RowCost, ...]:
     only = task.request.only
     labels = [label for label in task.experiment.rows if only in label]
     if only and not labels:
-        raise UserError(no_such_rows(task), kind="no-rows", value=task.request.only)
+        raise UserError(no_rows_message(task), kind="no-rows", value=task.request.only)
     return tuple(_row_cost(task, label) for label in labels)
 
 
@@ -42,16 +42,16 @@ def whole_cost(task: ReproductionTask) -> RowCost:
     """Return the total cost of the request."""
     if not task.experiment.plan(task.request).units:
         return RowCost(ALL, None, LEFT_OUT)
-    return _cost(task, ALL)
+    return _cost_or_refusal(task, ALL)
 
 
 def _row_cost(task: ReproductionTask, label: str) -> RowCost:
     if not has_rows(task, label):
         return RowCost(label, None, LEFT_OUT)
-    return _cost(replace(task, request=replace(task.request, only=label)), label)
+    return _cost_or_refusal(replace(task, request=replace(task.request, only=label)), label)
 
 
-def _cost(task: ReproductionTask, label: str) -> RowCost:
+def _cost_or_refusal(task: ReproductionTask, label: str) -> RowCost:
     try:
         return RowCost(label, cost_of(task, expected_sizes))
     except UserError as refusal:

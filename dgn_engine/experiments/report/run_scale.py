@@ -51,11 +51,11 @@ def scale_of(experiment: Experiment, request: Request) -> RunScale:
     if request.quick:
         return RunScale("quick")
     departures = [
-        *_epochs(experiment, request),
-        *_seeds(experiment, request),
-        *_data(experiment, request),
-        *_limits(experiment, request),
-        *_steps(experiment, request),
+        *_epoch_departures(experiment, request),
+        *_seed_departures(experiment, request),
+        *_data_departures(experiment, request),
+        *_limit_departures(experiment, request),
+        *_step_departures(experiment, request),
     ]
     if not departures:
         return RunScale("full")
@@ -63,63 +63,65 @@ def scale_of(experiment: Experiment, request: Request) -> RunScale:
     return RunScale(word, tuple(dict.fromkeys(departure.words for departure in departures)))
 
 
-def stand_in(experiment: Experiment, request: Request) -> tuple[str, ...]:
+def describe_substitution(experiment: Experiment, request: Request) -> tuple[str, ...]:
     """Return a sentence if networks are trained on other data than in the paper."""
     paper = {
         run.id: run.config.data.name
-        for run in _trainings(experiment, replace(request, scale="full", data="", steps=()))
+        for run in _planned_trainings(experiment, replace(request, scale="full", data="", steps=()))
     }
     used: dict[str, None] = {}  # in the order of the plan
     published: dict[str, None] = {}
-    for run in _trainings(experiment, request):
+    for run in _planned_trainings(experiment, request):
         name = run.config.data.name
         others = [paper[run.id]] if run.id in paper else list(paper.values())
         if others and name not in others:
-            used[_title(name)] = None
-            published.update(dict.fromkeys(map(_title, others)))
+            used[_data_title(name)] = None
+            published.update(dict.fromkeys(map(_data_title, others)))
     if not used:
         return ()
     return (f"Trained on {' and '.join(used)}, not on {' or '.join(published)}.",)
 
 
-def _title(name: str) -> str:
+def _data_title(name: str) -> str:
     if name == "digits":
         return "the digits that come with the package"
     entry = data_sets().get(name)
     return f"'{name}'" if entry is None else entry.title
 
 
-def _trainings(experiment: Experiment, request: Request) -> list[Training]:
+def _planned_trainings(experiment: Experiment, request: Request) -> list[Training]:
     return [unit for unit in experiment.plan(request).units if isinstance(unit, Training)]
 
 
-def _pairs(experiment: Experiment, request: Request, option: str) -> list[tuple[Training, ...]]:
+def _paired_trainings(
+    experiment: Experiment, request: Request, option: str
+) -> list[tuple[Training, ...]]:
     """Return the requested runs, each paired with the run without the option."""
     own = replace(request, **{option: getattr(Request(), option)})
-    usual = {run.id: run for run in _trainings(experiment, own)}
-    requested = _trainings(experiment, request)
+    usual = {run.id: run for run in _planned_trainings(experiment, own)}
+    requested = _planned_trainings(experiment, request)
     return [(run, usual[run.id]) for run in requested if run.id in usual]
 
 
-def _epochs(experiment: Experiment, request: Request) -> Iterator[_Departure]:
+def _epoch_departures(experiment: Experiment, request: Request) -> Iterator[_Departure]:
     if not request.epochs:
         return
     pairs = {
         (requested.config.training.epochs, own.config.training.epochs)
-        for requested, own in _pairs(experiment, request, "epochs")
+        for requested, own in _paired_trainings(experiment, request, "epochs")
     }
-    yield from _fewer(pairs, "epochs")
+    yield from _shortfall_departures(pairs, "epochs")
     for requested in sorted({requested for requested, own in pairs if requested > own}):
-        owns = _either(own for number, own in pairs if number == requested > own)
+        owns = _join_alternatives(own for number, own in pairs if number == requested > own)
         yield _Departure(f"{requested:,} instead of {owns} epochs", less=False)
 
 
-def _seeds(experiment: Experiment, request: Request) -> Iterator[_Departure]:
+def _seed_departures(experiment: Experiment, request: Request) -> Iterator[_Departure]:
     if not request.seeds:
         return
     usual = _seed_counts(experiment, replace(request, seeds=0))
     requested = _seed_counts(experiment, request)
-    yield from _fewer(
+    yield from _shortfall_departures(
         {(requested[cell], n) for cell, n in usual.items() if cell in requested}, "seeds"
     )
 
@@ -128,13 +130,13 @@ def _seed_counts(experiment: Experiment, request: Request) -> Counter[str]:
     return Counter(_SEED.sub("", unit.id) for unit in experiment.plan(request).units)
 
 
-def _data(experiment: Experiment, request: Request) -> Iterator[_Departure]:
+def _data_departures(experiment: Experiment, request: Request) -> Iterator[_Departure]:
     if not request.data:
         return
     plain = {"train_limit": 0, "test_limit": 0}
     pairs = {
         tuple(replace(run.config.data, **plain) for run in pair)  # type: ignore[arg-type]
-        for pair in _pairs(experiment, request, "data")
+        for pair in _paired_trainings(experiment, request, "data")
     }
     for requested, own in sorted(pairs, key=str):
         if requested.name == own.name:
@@ -154,26 +156,26 @@ def _train_size(data: DataConfig) -> int | None:
         return None  # the paper's data may be missing when training on other data
 
 
-def _limits(experiment: Experiment, request: Request) -> Iterator[_Departure]:
+def _limit_departures(experiment: Experiment, request: Request) -> Iterator[_Departure]:
     for part, limit in (("train", request.train_limit), ("test", request.test_limit)):
         if not limit:
             continue
         word = "training" if part == "train" else "test"
         pairs = set()
-        for run in _trainings(experiment, request):
+        for run in _planned_trainings(experiment, request):
             unlimited = replace(run.config.data, **{f"{part}_limit": 0})  # type: ignore[arg-type]
             try:
                 pairs.add((limit, getattr(expected_sizes(unlimited), part)))
             except UserError:
                 yield _Departure(f"at most {limit:,} {word} examples", less=True)
-        yield from _fewer(pairs, f"{word} examples")
+        yield from _shortfall_departures(pairs, f"{word} examples")
 
 
-def _steps(experiment: Experiment, request: Request) -> Iterator[_Departure]:
+def _step_departures(experiment: Experiment, request: Request) -> Iterator[_Departure]:
     if not request.steps:
         return
-    own = _learning_rates(_trainings(experiment, replace(request, steps=())))
-    requested = _learning_rates(_trainings(experiment, request))
+    own = _learning_rates(_planned_trainings(experiment, replace(request, steps=())))
+    requested = _learning_rates(_planned_trainings(experiment, request))
     if requested >= own:
         return
     rates = ", ".join(f"{step:g}" for step in sorted(request.steps, reverse=True))
@@ -191,13 +193,13 @@ def _learning_rates(runs: Sequence[Training]) -> set[float]:
     return {training.learning_rate for training in settings if training.optimiser == "sgd"}
 
 
-def _fewer(found: set[tuple[int, int]], noun: str) -> Iterator[_Departure]:
+def _shortfall_departures(found: set[tuple[int, int]], noun: str) -> Iterator[_Departure]:
     """Yield departures such as '3 of 60 epochs' for pairs of requested and published numbers."""
     for requested in sorted({requested for requested, own in found if requested < own}):
-        owns = _either(own for number, own in found if number == requested < own)
+        owns = _join_alternatives(own for number, own in found if number == requested < own)
         yield _Departure(f"{requested:,} of {owns} {noun}", less=True)
 
 
-def _either(numbers: Iterator[int]) -> str:
+def _join_alternatives(numbers: Iterator[int]) -> str:
     *most, last = (f"{number:,}" for number in sorted(set(numbers)))
     return f"{', '.join(most)} or {last}" if most else last

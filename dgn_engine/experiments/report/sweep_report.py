@@ -16,7 +16,7 @@ from typing import Any
 
 from dgn_engine.experiments import Plan
 from dgn_engine.experiments.report.document import Document, ReportUnit, State
-from dgn_engine.experiments.report.write_report import machine, report_row
+from dgn_engine.experiments.report.write_report import machine_facts, report_row
 from dgn_engine.protocol.experiments import Figure, PlottedLine, Row
 from dgn_engine.storage.runs import run_info
 from dgn_engine.sweep.statistics import mean_and_half_width
@@ -38,7 +38,7 @@ class _Group:
     runs: tuple[SummaryRow, ...]
 
     @property
-    def over(self) -> list[SummaryRow]:
+    def finished_runs(self) -> list[SummaryRow]:
         return [run for run in self.runs if run.state in _OVER]
 
 
@@ -52,9 +52,11 @@ def sweep_document(
 ) -> Document:
     """Return the report of the finished runs; a notice lists unfinished settings."""
     fields = [field for field in sweep.fields if field != SEED]
-    groups = _groups(lines)
+    groups = _group_runs(lines)
     of = "seeds" if SEED in sweep.fields else "runs"
-    missing = [_label(group.settings, fields) for group in groups if not group.over]
+    missing = [
+        _settings_label(group.settings, fields) for group in groups if not group.finished_runs
+    ]
     done = sum(line.state in _OVER for line in lines)
     notices = []
     if done < len(lines):
@@ -72,10 +74,12 @@ def sweep_document(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         state=state,
         versions=run_info.versions(),
-        machine=machine(Plan(tuple(run.unit for run in sweep.runs)), root, math.nan),
+        machine=machine_facts(Plan(tuple(run.unit for run in sweep.runs)), root, math.nan),
         seconds=sum(line.seconds for line in lines if math.isfinite(line.seconds)),
-        rows=tuple(report_row(_row(group, fields, of)) for group in groups if group.over),
-        figures=tuple(_figures(fields, groups, of)),
+        rows=tuple(
+            report_row(_group_row(group, fields, of)) for group in groups if group.finished_runs
+        ),
+        figures=tuple(_field_figures(fields, groups, of)),
         units=tuple(
             ReportUnit(row.id, row.state, row.seconds, row.trouble * (row.state == "failed"))
             for row in lines
@@ -85,24 +89,24 @@ def sweep_document(
     )
 
 
-def _groups(lines: Sequence[SummaryRow]) -> list[_Group]:
+def _group_runs(lines: Sequence[SummaryRow]) -> list[_Group]:
     groups: dict[str, list[SummaryRow]] = {}
     for line in lines:
-        groups.setdefault(_key(_unseeded(line.settings)), []).append(line)
-    return [_Group(_unseeded(runs[0].settings), tuple(runs)) for runs in groups.values()]
+        groups.setdefault(_value_key(_without_seed(line.settings)), []).append(line)
+    return [_Group(_without_seed(runs[0].settings), tuple(runs)) for runs in groups.values()]
 
 
-def _unseeded(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _without_seed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in settings.items() if field != SEED}
 
 
-def _row(group: _Group, fields: Sequence[str], of: str) -> Row:
-    over = group.over
+def _group_row(group: _Group, fields: Sequence[str], of: str) -> Row:
+    over = group.finished_runs
     parts = [
         f"{statistic} {100 * mean:.2f} %"
         for statistic, mean in (
-            ("last", _mean(run.last for run in over)),
-            ("train", _mean(run.train for run in over)),
+            ("last", _finite_mean(run.last for run in over)),
+            ("train", _finite_mean(run.train for run in over)),
         )
         if math.isfinite(mean)
     ]
@@ -113,7 +117,7 @@ def _row(group: _Group, fields: Sequence[str], of: str) -> Row:
         parts.append(f"{diverged} diverged")
     epochs = [run.epochs for run in over if math.isfinite(run.epochs)]
     return Row(
-        _label(group.settings, fields) or "all",
+        _settings_label(group.settings, fields) or "all",
         tuple(100 * run.best for run in over),
         epochs=max(epochs, default=math.nan),
         seconds=sum(run.seconds for run in over if math.isfinite(run.seconds)),
@@ -122,41 +126,45 @@ def _row(group: _Group, fields: Sequence[str], of: str) -> Row:
     )
 
 
-def _mean(values: Any) -> float:
+def _finite_mean(values: Any) -> float:
     return mean_and_half_width(tuple(value for value in values if math.isfinite(value)))[0]
 
 
-def _label(settings: Mapping[str, Any], fields: Sequence[str]) -> str:
+def _settings_label(settings: Mapping[str, Any], fields: Sequence[str]) -> str:
     lasts = [field.rpartition(".")[2] for field in fields]
     named = {
         field: last if lasts.count(last) == 1 else field
         for field, last in zip(fields, lasts, strict=True)
     }
-    return ", ".join(f"{named[f]} {_word(settings[f])}" for f in fields if f in settings)
+    return ", ".join(
+        f"{named[f]} {_format_setting_value(settings[f])}" for f in fields if f in settings
+    )
 
 
-def _word(value: Any) -> str:
+def _format_setting_value(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(_word(item) for item in value) or "none"
+        return " ".join(_format_setting_value(item) for item in value) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _key(value: Any) -> str:
+def _value_key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _figures(fields: Sequence[str], groups: Sequence[_Group], of: str) -> list[Figure]:
+def _field_figures(fields: Sequence[str], groups: Sequence[_Group], of: str) -> list[Figure]:
     """Return a figure for each field that has several values among the finished runs."""
-    over = [group for group in groups if group.over]
+    over = [group for group in groups if group.finished_runs]
     figures = []
     for field in fields:
-        values = {_key(g.settings[field]): g.settings[field] for g in over if field in g.settings}
+        values = {
+            _value_key(g.settings[field]): g.settings[field] for g in over if field in g.settings
+        }
         if len(values) > 1:
-            figures.append(_figure(field, list(values.values()), fields, over, of))
+            figures.append(_field_figure(field, list(values.values()), fields, over, of))
     return figures
 
 
-def _figure(
+def _field_figure(
     field: str, values: list[Any], fields: Sequence[str], groups: Sequence[_Group], of: str
 ) -> Figure:
     others = [name for name in fields if name != field]
@@ -164,30 +172,30 @@ def _figure(
     for group in groups:
         if field in group.settings:
             rest = {name: group.settings[name] for name in others if name in group.settings}
-            lines.setdefault(_label(rest, others), []).append(group)
+            lines.setdefault(_settings_label(rest, others), []).append(group)
     note = f"Mean over {of} ± half-width of the 95 % interval; n is in the table."
     if len(lines) > FEW:
         lines = {"mean": [group for members in lines.values() for group in members]}
         note += f" Values are means over all settings of {', '.join(others)}."
     numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
     values = sorted(values) if numeric else values
-    positions = {_key(v): float(v) if numeric else float(p) for p, v in enumerate(values)}
+    positions = {_value_key(v): float(v) if numeric else float(p) for p, v in enumerate(values)}
     return Figure(
         name="by-" + "".join(c if c.isalnum() else "_" for c in field),
         title=f"Best test accuracy by {field}",
         x=field,
         y=_ACCURACY,
         lines=tuple(
-            _line(label or field, field, members, positions, numeric)
+            _field_line(label or field, field, members, positions, numeric)
             for label, members in lines.items()
         ),
         log_x=numeric and values[0] > 0 and values[-1] / values[0] >= 10**_DECADES,
-        categories=() if numeric else tuple(_word(value) for value in values),
+        categories=() if numeric else tuple(_format_setting_value(value) for value in values),
         note=note,
     )
 
 
-def _line(
+def _field_line(
     label: str, field: str, groups: Sequence[_Group], places: Mapping[str, float], numeric: bool
 ) -> PlottedLine:
     """Return the mean at each value of the field; several settings are averaged per seed."""
@@ -195,10 +203,10 @@ def _line(
     for key, position in places.items():
         by_seed: dict[str, list[float]] = {}
         for group in groups:
-            if _key(group.settings[field]) == key:
-                for run in group.over:
+            if _value_key(group.settings[field]) == key:
+                for run in group.finished_runs:
                     if math.isfinite(run.best):
-                        seed = _key(run.settings.get(SEED))
+                        seed = _value_key(run.settings.get(SEED))
                         by_seed.setdefault(seed, []).append(100 * run.best)
         if by_seed:
             means = tuple(sum(scores) / len(scores) for scores in by_seed.values())

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from statistics import stdev
 
 from dgn_engine.experiments.report.document import Document, ReportRow
-from dgn_engine.experiments.report.formatting import ROW_HEADS, row_cells, rows_note, table
+from dgn_engine.experiments.report.formatting import (
+    ROW_HEADS,
+    drop_empty_columns,
+    row_cells,
+    rows_note,
+)
 from dgn_engine.experiments.report.latex import latex_grid, latex_rows
 from dgn_engine.experiments.report.markdown import markdown_grid, markdown_table
 from dgn_engine.experiments.report.paper_table import PaperTable, paper_table
@@ -38,14 +43,14 @@ def table_files(document: Document) -> dict[str, bytes]:
 def csv_text(rows: Sequence[ReportRow]) -> str:
     """Return CSV with one line per row and unrounded numbers; missing ones are empty."""
     content = io.StringIO()
-    lines = [{head: _plain(value) for head, value in _numbers(row).items()} for row in rows]
+    lines = [{head: _csv_value(value) for head, value in _row_numbers(row).items()} for row in rows]
     writer = csv.DictWriter(content, lines[0], lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return content.getvalue()
 
 
-def _numbers(row: ReportRow) -> dict[str, object]:
+def _row_numbers(row: ReportRow) -> dict[str, object]:
     line, column = row.place or ("", "")
     of_paper = row.printed
     return {
@@ -67,7 +72,7 @@ def _numbers(row: ReportRow) -> dict[str, object]:
     }
 
 
-def _plain(value: object) -> object:
+def _csv_value(value: object) -> object:
     nothing = value is None or (isinstance(value, float) and math.isnan(value))
     return "" if nothing else csv_cell(value)
 
@@ -78,5 +83,5 @@ def _in_order(grid: PaperTable) -> list[ReportRow]:
 
 
 def _markdown_rows(document: Document) -> str:
-    heads, rows = table(ROW_HEADS, [row_cells(document, row) for row in document.rows])
+    heads, rows = drop_empty_columns(ROW_HEADS, [row_cells(document, row) for row in document.rows])
     return "\n".join((*markdown_table(heads, rows), f"\n{rows_note(document)}\n"))

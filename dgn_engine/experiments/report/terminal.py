@@ -22,13 +22,15 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
     for sentence in (*document.notices, *document.answer):
         out.print(sentence, soft_wrap=True)
     if document.rows:
-        heads, rows = formatting.table(_HEADS, [_cells(document, row) for row in document.rows])
-        table = _table(heads)
+        heads, rows = formatting.drop_empty_columns(
+            _HEADS, [_row_texts(document, row) for row in document.rows]
+        )
+        table = _make_table(heads)
         for cells in rows:
             table.add_row(*cells)
         out.print(table)
     if document.claims:
-        table = _table(formatting.CLAIM_HEADS[:-1])
+        table = _make_table(formatting.CLAIM_HEADS[:-1])
         for claim in document.claims:
             *start, verdict, holm, power, _remark = formatting.claim_cells(claim, document.scale)
             style = _STYLES.get(claim.verdict, "dim")
@@ -44,13 +46,13 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
     out.print(f"{document.state}: {folder / REPORT}.html", soft_wrap=True)
 
 
-def _cells(document: Document, row: ReportRow) -> tuple[str, ...]:
+def _row_texts(document: Document, row: ReportRow) -> tuple[str, ...]:
     cells = dict(zip(formatting.ROW_HEADS, formatting.row_cells(document, row), strict=True))
-    cells["measured"] = formatting.measured(row)  # without the unit, to save room
+    cells["measured"] = formatting.format_measured(row)  # without the unit, to save room
     return tuple(cells[head] for head in _HEADS)
 
 
-def _table(heads: Sequence[str]) -> Table:
+def _make_table(heads: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     words_ = ("", "claim", "statistic", "verdict", "after Holm", "power")
     for head in heads:

@@ -18,12 +18,12 @@ from dgn_engine.experiments.report.document import (
     ReportRow,
     ReportUnit,
     State,
-    read,
+    read_document,
     to_bytes,
 )
 from dgn_engine.experiments.report.known_findings import known_findings
 from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS, TABLES
-from dgn_engine.experiments.report.run_scale import scale_of, stand_in
+from dgn_engine.experiments.report.run_scale import describe_substitution, scale_of
 from dgn_engine.protocol.experiments import PRINTED_RUNS
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import InnerPath, inside
@@ -82,7 +82,7 @@ def write_report(
         else _state_before(unit, task.folder)
         for unit in plan.units
     }
-    findings, unfinished = _findings(task, plan, state, results, states)
+    findings, unfinished = _available_findings(task, plan, state, results, states)
     units = tuple(
         ReportUnit(
             unit.id,
@@ -104,7 +104,7 @@ def write_report(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         state=state,
         versions=run_info.versions(),
-        machine=machine(plan, task.folder, took),
+        machine=machine_facts(plan, task.folder, took),
         seconds=results.seconds,
         rows=tuple(report_row(row) for row in findings.rows),
         claims=with_holm([at_scale(task.request, claim) for claim in findings.claims]),
@@ -117,15 +117,15 @@ def write_report(
         details=findings.details,
         command=task.command,
         columns=findings.columns,
-        notices=(*unfinished, *notices(task)),
+        notices=(*unfinished, *task_notices(task)),
     )
     write_file(inside(task.folder) / RESULTS, to_bytes(document))
-    document = read(task.folder)  # report what other readers will see
+    document = read_document(task.folder)  # report what other readers will see
     write_files(document, task.folder)
     return document
 
 
-def _findings(
+def _available_findings(
     task: ReproductionTask,
     plan: Plan,
     state: State,
@@ -154,7 +154,7 @@ def _findings(
     for heading, labels in (("Not done", known.missing), ("Partly done", known.partial)):
         if labels:
             quoted = [f"'{label}'" for label in labels]
-            sentences.append(f"{heading}: {_listed(quoted)}.")
+            sentences.append(f"{heading}: {_join_names(quoted)}.")
     if known.why and not known.found.rows:
         sentences.append(known.why if known.why.endswith(".") else f"{known.why}.")
     if known.claims:
@@ -163,12 +163,12 @@ def _findings(
     return known.found, (" ".join(sentences),)
 
 
-def notices(task: ReproductionTask) -> tuple[str, ...]:
+def task_notices(task: ReproductionTask) -> tuple[str, ...]:
     """Return sentences on data and scale that differ from the paper, shown at start and on top."""
     if not task.experiment.reproduces:
         return ()
     choice = (task.experiment, task.request)
-    return (*stand_in(*choice), *scale_of(*choice).sentences)
+    return (*describe_substitution(*choice), *scale_of(*choice).sentences)
 
 
 def write_files(document: Document, folder: Path) -> None:
@@ -188,8 +188,8 @@ def write_files(document: Document, folder: Path) -> None:
 
 
 def _write_files(document: Document, folder: InnerPath) -> None:
-    from dgn_engine.experiments.report.html import html
-    from dgn_engine.experiments.report.markdown import markdown
+    from dgn_engine.experiments.report.html import render_html
+    from dgn_engine.experiments.report.markdown import render_markdown
     from dgn_engine.experiments.report.table_files import table_files
 
     drawn: dict[str, bytes] = {}
@@ -199,8 +199,8 @@ def _write_files(document: Document, folder: InnerPath) -> None:
         )
 
         drawn = {figure.name: figure_bytes(figure, "svg") for figure in document.figures}
-    write_file(folder / f"{REPORT}.md", markdown(document).encode())
-    write_file(folder / f"{REPORT}.html", html(document, drawn).encode())
+    write_file(folder / f"{REPORT}.md", render_markdown(document).encode())
+    write_file(folder / f"{REPORT}.html", render_html(document, drawn).encode())
     for name, content in table_files(document).items():
         make_folder(folder / TABLES)
         write_file(folder / TABLES / name, content)
@@ -224,7 +224,7 @@ def _early_ends(
             unstartable.append(f"'{name}' (needs '{unstartable_unit.source}')")
             continue
         try:
-            diverged.append(f"'{name}' at step {results.trained(name).diverged_at:,}")
+            diverged.append(f"'{name}' at step {results.trained_run(name).diverged_at:,}")
         except UserError:
             diverged.append(f"'{name}'")
     if diverged:
@@ -233,18 +233,18 @@ def _early_ends(
             if task.experiment.reproduces
             else "These have no accuracy, and their seeds are left out."
         )
-        yield f"Diverged: {_listed(diverged)}. {counts}"
+        yield f"Diverged: {_join_names(diverged)}. {counts}"
     if unstartable:
         yield (
             f"Not started, because the run that provides their gates or weights diverged early: "
-            f"{_listed(unstartable)}. These count as diverged."
+            f"{_join_names(unstartable)}. These count as diverged."
         )
     failed = [f"'{name}'" for name, state in states.items() if state == "failed"]
     if failed:
-        yield f"Failed: {_listed(failed)}. Their table cells are empty."
+        yield f"Failed: {_join_names(failed)}. Their table cells are empty."
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     more = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + more
 
@@ -285,18 +285,18 @@ def _state_before(unit: Unit, root: Path) -> str:
     return state if state in ("done", "diverged") else "queued"
 
 
-def machine(plan: Plan, root: Path, took: float) -> dict[str, object]:
+def machine_facts(plan: Plan, root: Path, took: float) -> dict[str, object]:
     """Return the hardware that executed a plan; `took` is its duration in seconds, or NaN."""
     return {
         "processor": run_info.processor(),
         "cores": os.cpu_count(),
         "platform": platform.platform(),
-        "device": ", ".join(sorted(_devices(plan, root))) or "cpu",
+        "device": ", ".join(sorted(_used_devices(plan, root))) or "cpu",
         "wall_seconds": took if math.isfinite(took) else None,
     }
 
 
-def _devices(plan: Plan, root: Path) -> set[str]:
+def _used_devices(plan: Plan, root: Path) -> set[str]:
     devices = set()
     for unit in plan.units:
         if isinstance(unit, Training):

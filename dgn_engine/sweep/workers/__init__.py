@@ -82,7 +82,7 @@ def _devices_of(name: str, cluster: str, text: str, units: Sequence[Unit]) -> tu
     """Return the devices of --devices; raises `UserError` if one is missing or has no effect."""
     if not text:
         return ()
-    from dgn_engine.sweep.workers.places import gpus, parse_devices, places_on
+    from dgn_engine.sweep.workers.places import parse_devices, places_on, usable_gpus
 
     if cluster or name in ("serial", "dask"):
         raise UserError(
@@ -92,11 +92,11 @@ def _devices_of(name: str, cluster: str, text: str, units: Sequence[Unit]) -> tu
             value=text,
         )
     named = parse_devices(text)
-    places_on(named, gpus(units), units)
+    places_on(named, usable_gpus(units), units)
     return named
 
 
-def works_here(cluster: str) -> bool:
+def runs_on_this_machine(cluster: str) -> bool:
     """Return whether units are executed on this machine, with its devices and files."""
     return cluster in ("", "local")
 
@@ -104,6 +104,6 @@ def works_here(cluster: str) -> bool:
 def _suits_packs(units: Sequence[Unit], named: Sequence[str]) -> bool:
     """Return whether some units can be trained as a stack; on a CPU, only if that is faster."""
     from dgn_engine.sweep.workers.batched_workers import find_stacks
-    from dgn_engine.sweep.workers.places import CPU, gpus
+    from dgn_engine.sweep.workers.places import CPU, usable_gpus
 
-    return bool(find_stacks(units, Path(), 1, CPU in named or not gpus(units)))
+    return bool(find_stacks(units, Path(), 1, CPU in named or not usable_gpus(units)))

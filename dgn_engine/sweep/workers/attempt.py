@@ -63,9 +63,11 @@ def attempt_unit(task: UnitTask, on_update: OnUpdate, interrupted: Stopped) -> U
     on_update(UnitUpdate(unit.id, "running"))
     try:
         _free_locks(task)
-        state = _perform(task, watcher, interrupted)
+        state = _perform_task(task, watcher, interrupted)
     except UserError as refusal:
-        return _refused(task, refusal, "failed" if _no_handles(refusal) else "refused")
+        return _refusal_update(
+            task, refusal, "failed" if _ran_out_of_handles(refusal) else "refused"
+        )
     except Exception as error:
         write_log(root, unit.id, traceback.format_exc())
         trouble = last_lines(traceback.format_exc())
@@ -92,11 +94,11 @@ def attempt_pack(
     def on_progress(progress: JobProgress) -> None:
         name = names[progress.job.folder]
         far[name] = min(1.0, progress.step / progress.total_steps) if progress.total_steps else 0.0
-        score = _number(progress.outcome.best_accuracy)
+        score = _number_or_none(progress.outcome.best_accuracy)
         on_update(UnitUpdate(name, "running", far[name], score))
 
     try:
-        jobs = [_job(task) for task in tasks]
+        jobs = [_pack_job(task) for task in tasks]
         results = train_pack(jobs, on_progress, interrupted, most=len(jobs))
         return [
             _job_update(task, result, far.get(task.unit.id, 0.0))
@@ -105,7 +107,7 @@ def attempt_pack(
     except UserError as refusal:
         text, state, crowded = str(refusal), _FAILED, False
     except Exception as error:
-        text, state, crowded = traceback.format_exc(), _state_after(error), _no_memory(error)
+        text, state, crowded = traceback.format_exc(), _state_after(error), _is_out_of_memory(error)
     for task in tasks:
         write_log(root, task.unit.id, text)
     trouble = last_lines(text)
@@ -114,10 +116,10 @@ def attempt_pack(
 
 def _state_after(error: Exception) -> UpdateState:
     """Return 'lost' if this process can no longer use its GPU and must end, else 'failed'."""
-    return "lost" if breaks_cuda(str(error)) and not _no_memory(error) else "failed"
+    return "lost" if breaks_cuda(str(error)) and not _is_out_of_memory(error) else "failed"
 
 
-def _no_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: Exception) -> bool:
     from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
 
     if is_out_of_memory(error):
@@ -147,9 +149,9 @@ def last_lines(text: str) -> str:
     return "\n".join(text.rstrip().splitlines()[-LAST_LINES:])
 
 
-def _perform(task: UnitTask, watcher: RunWatcher, interrupted: Stopped) -> UpdateState:
+def _perform_task(task: UnitTask, watcher: RunWatcher, interrupted: Stopped) -> UpdateState:
     """Run or train the unit and return its state; errors are raised."""
-    from dgn_engine.sweep.calculation import calculate
+    from dgn_engine.sweep.calculation import run_calculation
     from dgn_engine.sweep.unit_results import state_of
 
     unit, root = task.unit, task.root
@@ -157,12 +159,12 @@ def _perform(task: UnitTask, watcher: RunWatcher, interrupted: Stopped) -> Updat
     if state in ("done", "diverged"):
         return "done" if state == "done" else "diverged"
     if isinstance(unit, Calculation):
-        calculate(unit, root)
+        run_calculation(unit, root)
         return "done"
     from dgn_engine.training.headless_run import NotBegunError
 
     try:
-        diverged = _train(unit, root, state == "begun", watcher, interrupted)
+        diverged = _train_unit(unit, root, state == "begun", watcher, interrupted)
     except NotBegunError:
         return "interrupted"
     if diverged:
@@ -170,7 +172,7 @@ def _perform(task: UnitTask, watcher: RunWatcher, interrupted: Stopped) -> Updat
     return "interrupted" if interrupted() and state_of(unit, root) != "done" else "done"
 
 
-def _train(
+def _train_unit(
     unit: Training, root: Path, begun: bool, watcher: RunWatcher, interrupted: Stopped
 ) -> bool:
     """Train or resume a run; return whether it diverged."""
@@ -179,7 +181,7 @@ def _train(
 
     path = unit_folder(root, unit.id)
     headless = HeadlessRun(watcher, interrupted)
-    folder = RunFolder(path) if begun else RunFolder.create(path, unit.resolved(root))
+    folder = RunFolder(path) if begun else RunFolder.create(path, unit.resolve_paths(root))
     try:
         outcome = (
             headless.continue_folder(folder)
@@ -197,28 +199,28 @@ def _train(
     return outcome.diverged
 
 
-def _no_handles(refusal: UserError) -> bool:
+def _ran_out_of_handles(refusal: UserError) -> bool:
     """Return whether too many files were open, which is temporary."""
     return any(os.strerror(code) in str(refusal) for code in (errno.EMFILE, errno.ENFILE))
 
 
-def _job(task: UnitTask) -> Job:
+def _pack_job(task: UnitTask) -> Job:
     from dgn_engine.training.batched import Job
 
     assert isinstance(task.unit, Training)
     _free_locks(task)
-    return Job(task.unit.resolved(task.root), unit_folder(task.root, task.unit.id))
+    return Job(task.unit.resolve_paths(task.root), unit_folder(task.root, task.unit.id))
 
 
 def _job_update(task: UnitTask, result: JobResult, far: float) -> UnitUpdate:
     """Return the last update of a run in a stack; `far` is its share of steps when interrupted."""
     if result.refusal is not None:
-        return _refused(task, result.refusal, "failed")
-    state, score = _STATES[result.status], _number(result.outcome.best_accuracy)
+        return _refusal_update(task, result.refusal, "failed")
+    state, score = _STATES[result.status], _number_or_none(result.outcome.best_accuracy)
     return UnitUpdate(task.unit.id, state, far if state == "interrupted" else 1.0, score)
 
 
-def _refused(task: UnitTask, refusal: UserError, state: UpdateState) -> UnitUpdate:
+def _refusal_update(task: UnitTask, refusal: UserError, state: UpdateState) -> UnitUpdate:
     """Return the update for an error: 'held' if another process has locked the run."""
     if isinstance(refusal, LockHeldError):
         other = refusal.elsewhere
@@ -234,7 +236,7 @@ def _free_locks(task: UnitTask) -> None:
         free(unit_folder(task.root, task.unit.id) / LOCK, process.pid, process.host)
 
 
-def _number(accuracy: float) -> float | None:
+def _number_or_none(accuracy: float) -> float | None:
     return accuracy if accuracy == accuracy else None
 
 
@@ -250,7 +252,7 @@ class _UpdateWatcher:
     def fraction(self) -> float:
         return min(1.0, self._steps / self._total) if self._total else 0.0
 
-    def stepped(self, step: int) -> None:
+    def on_step(self, step: int) -> None:
         self._steps = step
         now = time.monotonic()
         if now - self._sent >= EVERY:

@@ -47,16 +47,16 @@ class BatchedWorkers(ProcessWorkers):
 
     @contextmanager
     def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
-        def note(update: UnitUpdate) -> None:
+        def note_update(update: UnitUpdate) -> None:
             if update.state in ("done", "diverged"):
                 self._over.add(update.unit)
             if update.state in ("failed", "refused"):
                 self._alone.add(update.unit)
             on_update(update)
 
-        with super().start(units, note, stopped):
+        with super().start(units, note_update, stopped):
             gaining = self._gaining and not self.on_cards
-            stacks = find_stacks(units, self._root, self.places, gaining)
+            stacks = find_stacks(units, self._root, self.place_count, gaining)
             self._stack_of = {name: stack for stack in stacks for name in stack}
             self._over |= {
                 unit.id
@@ -65,11 +65,11 @@ class BatchedWorkers(ProcessWorkers):
             }
             yield
 
-    def _elsewhere(self, update: UnitUpdate, place: Place) -> UnitUpdate:
+    def _retry_elsewhere(self, update: UnitUpdate, place: Place) -> UnitUpdate:
         """Retry a stack that ran out of memory as two of half its size."""
         stack = self._stack_of.get(update.unit, frozenset())
         if update.state != "failed" or len(stack) < 2:
-            return super()._elsewhere(update, place)
+            return super()._retry_elsewhere(update, place)
         if update.unit not in self._halved:
             left = sorted(stack - self._over - self._alone)
             for half in (left[: len(left) // 2], left[len(left) // 2 :]):
@@ -97,7 +97,7 @@ class BatchedWorkers(ProcessWorkers):
                 late.append(batch)
             else:
                 yield batch
-        if not self.busy:
+        if not self.is_busy:
             yield from late
 
 
@@ -121,8 +121,8 @@ def find_stacks(
     from dgn_engine.training.batched.stack_groups import STACK, group_into_stacks
 
     stacks: list[frozenset[str]] = []
-    for wave in waves(units):
-        configs = [unit.resolved(root) for unit in wave]
+    for wave in dependency_levels(units):
+        configs = [unit.resolve_paths(root) for unit in wave]
         for pack in group_into_packs(configs).packs:
             most = max(2, min(STACK, -(-len(pack) // places)))
             for places_in_pack in group_into_stacks([configs[i] for i in pack], most):
@@ -135,7 +135,7 @@ def find_stacks(
     return stacks
 
 
-def waves(units: Sequence[Unit]) -> list[list[Training]]:
+def dependency_levels(units: Sequence[Unit]) -> list[list[Training]]:
     """Group the trainings by the length of the chain of units that must be done before."""
     depth: dict[str, int] = {}
     levels: dict[int, list[Training]] = {}

@@ -15,7 +15,7 @@ from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.unit import UnitTask, UnitUpdate
 
 
-def introduce(root: str) -> str:
+def describe_worker(root: str) -> str:
     """Return the worker's process, version and whether it sees the sweep's folder, as JSON."""
     return json.dumps(
         {
@@ -39,17 +39,17 @@ def carry_out_here(text: str, topic: str) -> str:
     worker: Any = get_worker()
     key = worker.get_current_task()
 
-    def send(update: UnitUpdate) -> None:
+    def send_update(update: UnitUpdate) -> None:
         worker.log_event(topic, update.to_text())
 
-    def unwanted() -> bool:
+    def is_cancelled() -> bool:
         task = worker.state.tasks.get(key)
         wanted = task is not None and task.state in ("executing", "long-running")
         return not wanted or worker.status.name not in ("running", "paused")
 
-    last = attempt_unit(UnitTask.from_text(text), send, unwanted)
+    last = attempt_unit(UnitTask.from_text(text), send_update, is_cancelled)
     if last.state == "lost":
         os._exit(DEVICE_FAULT)  # the GPU is unusable in this process; the nanny starts a new one
-    if unwanted():
-        send(last)
+    if is_cancelled():
+        send_update(last)
     return last.to_text()

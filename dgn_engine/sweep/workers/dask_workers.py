@@ -16,7 +16,7 @@ from dgn_engine import __version__
 from dgn_engine.errors import UserError
 from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.scheduler import Executor
-from dgn_engine.sweep.slurm import check_cluster, connected, replace_ended_jobs, wanted_jobs
+from dgn_engine.sweep.slurm import check_cluster, connect_client, replace_ended_jobs, wanted_jobs
 from dgn_engine.sweep.unit import OnUpdate, ProcessId, Stopped, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.attempt import LOGS
 
@@ -79,7 +79,7 @@ class DaskWorkers:
     @contextmanager
     def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
         self._on_update = on_update
-        with connected(self._cluster, self._limit, self._tls, self._root) as self._client:
+        with connect_client(self._cluster, self._limit, self._tls, self._root) as self._client:
             self._client.subscribe_topic(self._topic, lambda event: self._events.put(event[1]))
             self._alone_since = self._replaced = time.monotonic()
             try:
@@ -89,11 +89,11 @@ class DaskWorkers:
                 self._client.unsubscribe_topic(self._topic)
 
     def submit(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
-        self._refresh()
+        self._refresh_workers()
         free = sorted(self._present - {job.address for job in self._jobs})
         begun = list(ready[: len(free)])
         for task, address in zip(begun, free, strict=False):
-            self._submit(replace(task, ended=(*task.ended, *self._gone)), address)
+            self._submit_task(replace(task, ended=(*task.ended, *self._gone)), address)
         if self._cluster.startswith("slurm"):
             self._replace_jobs(len(ready) - len(begun))
         return begun
@@ -102,10 +102,10 @@ class DaskWorkers:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             with suppress(queue.Empty):
-                self._apply(self._events.get(timeout=SLICE))
-            if self._collect():
+                self._apply_event(self._events.get(timeout=SLICE))
+            if self._collect_finished():
                 break
-        self._refresh()
+        self._refresh_workers()
 
     def interrupt(self) -> None:
         """Cancel all tasks; each unit reports it in its last event."""
@@ -113,7 +113,7 @@ class DaskWorkers:
             if not job.future.cancelled():
                 job.future.cancel()
 
-    def _submit(self, task: UnitTask, address: str) -> None:
+    def _submit_task(self, task: UnitTask, address: str) -> None:
         from dgn_engine.sweep.workers.dask_task import carry_out_here
 
         future = self._client.submit(
@@ -128,30 +128,30 @@ class DaskWorkers:
         )
         self._jobs.append(_DaskJob(task, address, future))
 
-    def _apply(self, text: str) -> None:
+    def _apply_event(self, text: str) -> None:
         update = UnitUpdate.from_text(text)
         job = next((job for job in self._jobs if job.task.unit.id == update.unit), None)
         if job is None:
             return
-        if not update.over:
+        if not update.is_over:
             self._on_update(update)
         elif job.future.cancelled():
-            self._finish(job, update)
+            self._finish_job(job, update)
 
-    def _collect(self) -> bool:
+    def _collect_finished(self) -> bool:
         """Finish jobs that are over; return whether there were any."""
         over = [job for job in self._jobs if job.future.status in ("finished", "error", "lost")]
         for job in over:
             if job.future.status == "finished":
-                self._finish(job, UnitUpdate.from_text(str(job.future.result())))
+                self._finish_job(job, UnitUpdate.from_text(str(job.future.result())))
             else:
                 why = str(job.future.exception()) if job.future.status == "error" else "lost"
-                self._finish(
+                self._finish_job(
                     job, UnitUpdate(job.task.unit.id, "lost", trouble=f"{job.address}: {why}")
                 )
         return bool(over)
 
-    def _refresh(self) -> None:
+    def _refresh_workers(self) -> None:
         """Update the list of workers; units of missing workers are lost.
 
         Raises:
@@ -174,12 +174,12 @@ class DaskWorkers:
             self._gone.add(self._known.pop(address))
         for address in set(self._unfit) - addresses:
             del self._unfit[address]  # a new worker at this address is checked again
-        self._introduce(addresses - set(self._known) - set(self._unfit))
+        self._introduce_workers(addresses - set(self._known) - set(self._unfit))
         self._present = addresses & set(self._known)
         for job in [job for job in self._jobs if job.address not in addresses]:
             sentence = f"Its Dask worker {job.address} is gone."
             job.future.cancel()
-            self._finish(job, UnitUpdate(job.task.unit.id, "lost", trouble=sentence))
+            self._finish_job(job, UnitUpdate(job.task.unit.id, "lost", trouble=sentence))
         self._require_workers(addresses)
 
     def _replace_jobs(self, waiting: int) -> None:
@@ -208,16 +208,16 @@ class DaskWorkers:
             )
             raise UserError(f"No Slurm job is running: {why}.", kind="no-workers", value=why)
 
-    def _introduce(self, addresses: set[str]) -> None:
+    def _introduce_workers(self, addresses: set[str]) -> None:
         if not addresses:
             return
-        from dgn_engine.sweep.workers.dask_task import introduce
+        from dgn_engine.sweep.workers.dask_task import describe_worker
 
         answers = self._client.run(
-            introduce, str(self._root), workers=sorted(addresses), on_error="return"
+            describe_worker, str(self._root), workers=sorted(addresses), on_error="return"
         )
         for address, answer in answers.items():
-            if isinstance(answer, str) and not (why := self._unfitness(json.loads(answer))):
+            if isinstance(answer, str) and not (why := self._reason_unfit(json.loads(answer))):
                 info = json.loads(answer)
                 self._known[address] = ProcessId(info["pid"], info["host"])
                 self._gone.discard(self._known[address])  # process ids are reused
@@ -226,7 +226,7 @@ class DaskWorkers:
             else:
                 self._unfit[address] = f"The Dask worker {address} cannot run dgn: {answer}."
 
-    def _unfitness(self, answer: dict[str, Any]) -> str:
+    def _reason_unfit(self, answer: dict[str, Any]) -> str:
         if answer["version"] != __version__:
             return f"has dgn-viewer {answer['version']}, this is {__version__}; use one version"
         if not answer["sees"]:
@@ -249,7 +249,7 @@ class DaskWorkers:
                 value=self._cluster,
             )
 
-    def _finish(self, job: _DaskJob, update: UnitUpdate) -> None:
+    def _finish_job(self, job: _DaskJob, update: UnitUpdate) -> None:
         self._jobs.remove(job)
         job.future.release()
         self._on_update(update)

@@ -119,7 +119,7 @@ def places_on(names: Sequence[str], cards: Sequence[str], units: Sequence[Unit])
     return places
 
 
-def gpus(units: Sequence[Unit]) -> tuple[str, ...]:
+def usable_gpus(units: Sequence[Unit]) -> tuple[str, ...]:
     """Return the GPUs that these units may use, by their names in CUDA_VISIBLE_DEVICES."""
     if not any(isinstance(unit, Training) and unit.config.device in _GPU for unit in units):
         return ()

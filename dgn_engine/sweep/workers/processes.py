@@ -25,8 +25,8 @@ from dgn_engine.storage.inner_path import inside
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.attempt import LOGS, last_lines, write_log
-from dgn_engine.sweep.workers.places import Place, gpus, places_on
-from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT, STOP, serve
+from dgn_engine.sweep.workers.places import Place, places_on, usable_gpus
+from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT, STOP, serve_units
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -76,7 +76,7 @@ class ProcessWorkers:
         self._on_update: OnUpdate
 
     @property
-    def places(self) -> int:
+    def place_count(self) -> int:
         return len(self._places)
 
     @property
@@ -84,13 +84,13 @@ class ProcessWorkers:
         return any(place.visible for place in self._places)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         return any(worker.tasks for worker in self._workers)
 
     @contextmanager
     def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
         self._on_update = on_update
-        cards = gpus(units)
+        cards = usable_gpus(units)
         names = self._devices or ("cuda",) * bool(cards)
         places = places_on(names, cards, units) or [Place()] * usable_cores()
         count = self._limit or len(places)
@@ -102,7 +102,7 @@ class ProcessWorkers:
         finally:
             self.interrupt()
             for worker in self._workers:
-                _end(worker, LEAVE)
+                _end_worker(worker, LEAVE)
                 with contextlib.suppress(OSError):
                     if not worker.log.stat().st_size:
                         worker.log.unlink()
@@ -114,11 +114,11 @@ class ProcessWorkers:
         begun: list[UnitTask] = []
         for batch in self.batches(ready):
             place = self._place_for(batch)
-            if place is None and self._tight_for(batch):
+            if place is None and self._devices_without_memory(batch):
                 continue  # waits for a larger GPU, with priority at the next call
             if place is None:
                 break  # later ones must wait, too, or this one might never start
-            self._assign(batch, place)
+            self._assign_batch(batch, place)
             begun += batch
         return begun
 
@@ -130,7 +130,7 @@ class ProcessWorkers:
         """Return a free place for a batch on the least used device; None if there is none."""
         busy = [next(iter(worker.tasks.values())) for worker in self._workers if worker.tasks]
         used = Counter(worker.place for worker in self._workers if worker.tasks)
-        tight = self._tight_for(batch)
+        tight = self._devices_without_memory(batch)
         room = Counter(self._places) - used
         free = [place for place in dict.fromkeys(self._places) if room[place]]
         free = [place for place in free if place.name not in tight]
@@ -139,10 +139,10 @@ class ProcessWorkers:
         place = min(free, key=lambda candidate: used[candidate])
         if self._limit or place.name or not busy:
             return place
-        fits = sum(threads(task.unit) for task in (*busy, batch[0])) <= usable_cores()
+        fits = sum(unit_threads(task.unit) for task in (*busy, batch[0])) <= usable_cores()
         return place if fits else None
 
-    def _tight_for(self, batch: Batch) -> set[str]:
+    def _devices_without_memory(self, batch: Batch) -> set[str]:
         """Return the devices on which the batch ran out of memory.
 
         Empty if no other device is left; another failure there is then final.
@@ -160,15 +160,17 @@ class ProcessWorkers:
             worker = pipes[pipe]
             try:
                 while pipe.poll():
-                    self._apply(worker, UnitUpdate.from_text(pipe.recv_bytes().decode()))
+                    self._apply_worker_update(
+                        worker, UnitUpdate.from_text(pipe.recv_bytes().decode())
+                    )
             except (EOFError, OSError):
                 self._on_loss(worker)
 
     def interrupt(self) -> None:
         for worker in self._workers:
-            _send(worker, STOP)
+            _send_text(worker, STOP)
 
-    def _assign(self, batch: Batch, place: Place) -> None:
+    def _assign_batch(self, batch: Batch, place: Place) -> None:
         idle = [
             candidate
             for candidate in self._workers
@@ -176,7 +178,7 @@ class ProcessWorkers:
         ]
         worker = idle[0] if idle else self._start_process(place)
         worker.tasks = {task.unit.id: task for task in batch}
-        _send(worker, json.dumps([task.to_text() for task in batch]))
+        _send_text(worker, json.dumps([task.to_text() for task in batch]))
 
     def _start_process(self, place: Place) -> _Worker:
         environment = {**ONE_THREAD, **place.environment}
@@ -184,7 +186,7 @@ class ProcessWorkers:
         self._logs += 1
         log = self._root / LOGS / f"worker-{self._logs}.txt"
         process = SPAWN.Process(
-            target=serve, args=(theirs, environment, str(log)), name="dgn-worker", daemon=True
+            target=serve_units, args=(theirs, environment, str(log)), name="dgn-worker", daemon=True
         )
         process.start()
         theirs.close()
@@ -192,16 +194,16 @@ class ProcessWorkers:
         self._workers.append(worker)
         return worker
 
-    def _apply(self, worker: _Worker, update: UnitUpdate) -> None:
-        if update.over:
+    def _apply_worker_update(self, worker: _Worker, update: UnitUpdate) -> None:
+        if update.is_over:
             worker.tasks.pop(update.unit, None)
         if update.state in ("done", "diverged"):
             del self._faults[worker.place.name]
         if update.no_memory:
-            update = self._elsewhere(update, worker.place)
+            update = self._retry_elsewhere(update, worker.place)
         self._on_update(update)
 
-    def _elsewhere(self, update: UnitUpdate, place: Place) -> UnitUpdate:
+    def _retry_elsewhere(self, update: UnitUpdate, place: Place) -> UnitUpdate:
         """Retry a unit that ran out of memory on each of the other devices before it fails."""
         tried = self._tight.setdefault(update.unit, set())
         tried.add(place.name)
@@ -212,7 +214,7 @@ class ProcessWorkers:
     def _on_loss(self, worker: _Worker) -> None:
         """Report the units of a process that was killed or crashed as lost."""
         self._workers.remove(worker)
-        code = _end(worker, 1.0)
+        code = _end_worker(worker, 1.0)
         notice = self._note_fault(worker.place) if code == DEVICE_FAULT else ""
         text = f"Its process ended with exit code {code}. {notice}".strip()
         with contextlib.suppress(OSError):
@@ -238,27 +240,27 @@ class ProcessWorkers:
         )
 
 
-def _send(worker: _Worker, text: str) -> None:
+def _send_text(worker: _Worker, text: str) -> None:
     with contextlib.suppress(OSError):  # `poll` will notice the closed pipe
         worker.pipe.send_bytes(text.encode())
 
 
-def _end(worker: _Worker, grace: float) -> int | None:
+def _end_worker(worker: _Worker, grace: float) -> int | None:
     code = end_spawned(worker.process, grace)
     worker.pipe.close()
     worker.process.close()
     return code
 
 
-def threads(unit: Unit) -> int:
+def unit_threads(unit: Unit) -> int:
     """Return the threads of a unit on a CPU: one, or all cores but one if it has convolutions."""
-    if not isinstance(unit, Training) or not _convolves(unit.config.net):
+    if not isinstance(unit, Training) or not _has_convolutions(unit.config.net):
         return 1
     return max(1, (os.cpu_count() or 1) - 1)
 
 
 @lru_cache(maxsize=256)
-def _convolves(net: NetConfig) -> bool:
+def _has_convolutions(net: NetConfig) -> bool:
     from dgn_engine.training.devices import has_convolutions
     from dgn_engine.training.trial_starts import usual_architecture
 

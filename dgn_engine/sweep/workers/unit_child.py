@@ -23,7 +23,7 @@ DEVICE_FAULT = 69  # exit code: the GPU cannot be used, at least by this process
 STOP = "stop"  # parent → child: save the running unit, then end
 
 
-def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
+def serve_units(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
     """Execute units for the parent until it sends STOP or is gone; output goes to `log`.
 
     SIGTERM, which Slurm sends to every process of a job, also stops it.
@@ -32,7 +32,7 @@ def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
     begin_saving_child()
     signal.signal(signal.SIGTERM, lambda *_: setattr(parent, "stopped", True))
     os.environ.update(environment)  # before torch is imported
-    _redirect(Path(log))
+    _redirect_output(Path(log))
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         while not parent.stopped:
             if not pipe.poll(IDLE):
@@ -54,10 +54,10 @@ def _check_card(environment: Mapping[str, str]) -> None:
     try:
         torch.zeros(1, device="cuda").tolist()
     except Exception as error:  # of any type, from a missing driver to full memory
-        _leave(f"The GPU does not respond: {error}")
+        _exit_at_once(f"The GPU does not respond: {error}")
 
 
-def _leave(why: str) -> None:
+def _exit_at_once(why: str) -> None:
     """Exit at once, since CUDA cannot be shut down cleanly."""
     for line in why.splitlines():  # into the log, whose end the parent reports
         print_error(line)
@@ -70,13 +70,13 @@ def _carry_out(texts: list[str], parent: _Parent) -> None:
 
     tasks = [UnitTask.from_text(text) for text in texts]
     if len(tasks) == 1:
-        last = [attempt_unit(tasks[0], parent.send, parent.wants_stop)]
+        last = [attempt_unit(tasks[0], parent.send_update, parent.wants_stop)]
     else:
-        last = attempt_pack(tasks, parent.send, parent.wants_stop)
+        last = attempt_pack(tasks, parent.send_update, parent.wants_stop)
     if any(update.state == "lost" for update in last):
-        _leave(last[0].trouble)  # the parent will notice the closed pipe
+        _exit_at_once(last[0].trouble)  # the parent will notice the closed pipe
     for update in last:
-        parent.send(update)
+        parent.send_update(update)
 
 
 class _Parent:
@@ -97,14 +97,14 @@ class _Parent:
                 self.stopped = True
         return self.stopped
 
-    def send(self, update: UnitUpdate) -> None:
+    def send_update(self, update: UnitUpdate) -> None:
         try:
             self._pipe.send_bytes(update.to_text().encode())
         except OSError:
             self.stopped = True
 
 
-def _redirect(log: Path) -> None:
+def _redirect_output(log: Path) -> None:
     """Redirect stdout and stderr to a file, so that they do not break the progress bar."""
     path = inside(log.parent.parent) / log.parent.name / log.name
     handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)

@@ -96,7 +96,7 @@ def test_terminal_json_report_and_arrays_tell_the_same_without_a_column_of_print
     out = measured
     assert measure(trained, out, *LONG, "--json", "--report-only") == 0
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    made = document.read(out)
+    made = document.read_document(out)
     assert tuple(told["answer"]) == made.answer
     assert told["share"] == made.details["share"]
     gates, random = (told["kinds"][name] for name in ("its gates", "random gates"))
@@ -134,10 +134,10 @@ def test_what_was_interrupted_goes_on_to_the_same_numbers(
     assert measure(trained, part, *LONG, "--seeds", "2") == 0
     shutil.rmtree(part / "units" / "FR-II-s1")
     (part / "results.json").unlink()
-    command = document.read(measured).command
+    command = document.read_document(measured).command
     again = [*command[: command.index("--out")], "--out", str(part)]
     assert main([*again, "--executor", "serial", "--quiet"]) == 0
-    one, other = document.read(measured), document.read(part)
+    one, other = document.read_document(measured), document.read_document(part)
     assert one.answer == other.answer
     assert repr(one.details) == repr(other.details)
 
@@ -222,7 +222,7 @@ def test_gates_stand_where_the_file_has_them(
     assert "value networks get ones as input" in printed
     assert measure(file, other, "--value-input", "image") == 0
     assert read_config(other / "config.toml").gating.value_input == "image"
-    assert main([*document.read(other).command, "--quiet"]) == 0
+    assert main([*document.read_document(other).command, "--quiet"]) == 0
     assert read_config(other / "config.toml").gating.value_input == "image"
 
 
@@ -245,7 +245,7 @@ def test_a_run_that_diverges_is_named_and_left_out(
     out = tmp_path / "out"
     assert measure(trained, out, "--optimiser", "sgd", "--lr", "1e30") == 0
     printed = capsys.readouterr().out
-    made = document.read(out)
+    made = document.read_document(out)
     assert made.details["verdict"] == "none"
     assert made.details["left_out"]
     assert "seed 0" in printed.partition(".")[0]
@@ -257,7 +257,7 @@ def test_networks_that_learn_nothing_give_no_share_and_a_setting_without_effect_
 ) -> None:
     assert measure(trained, tmp_path / "out", "--lr", "1e-9", "--momentum", "0.9") == 0
     assert "gate-information: --momentum " in capsys.readouterr().err
-    details = document.read(tmp_path / "out").details
+    details = document.read_document(tmp_path / "out").details
     assert (details["verdict"], details["left_out"]) == ("none", [])
 
 

@@ -140,7 +140,7 @@ def test_gate_information_with_all_defaults(
     done = stranger.types("gate-information", *network, *FEWER)
     assert done.returncode == 0, done.stderr
     (folder,) = set(stranger.results()) - before
-    made = document.read(folder)
+    made = document.read_document(folder)
     assert (made.state, len(made.units)) == ("done", 2 * SEEDS + 1)
     assert done.stdout.startswith(made.answer[0][:40])
     assert "11/11" in done.stderr, "each run is a line of the progress"
@@ -150,7 +150,7 @@ def test_gate_information_with_all_defaults(
         return
     out = str(tmp_path / "out")
     assert main(["gate-information", *map(str, network), *FEWER, *QUICKLY, "--out", out]) == 0
-    one, two, stacked = scores(made), scores(document.read(Path(out))), given is not a_file
+    one, two, stacked = scores(made), scores(document.read_document(Path(out))), given is not a_file
     assert one.keys() == two.keys()
     for name, values in one.items():
         assert values == (pytest.approx(two[name], abs=STACKED) if stacked else two[name]), name
@@ -206,7 +206,7 @@ def test_an_experiment_of_the_papers_with_all_defaults(stranger: Stranger) -> No
     done = stranger.types("reproduce", "npf-nu")
     assert done.returncode == 0, done.stderr
     folder = stranger.result_of("npf-nu-quick")
-    made = document.read(folder)
+    made = document.read_document(folder)
     assert (made.state, made.scale) == ("done", "quick")
     assert f"{len(made.units)}/{len(made.units)}" in done.stderr
     for name in ("report.html", "report.md", "results.json"):
@@ -214,7 +214,7 @@ def test_an_experiment_of_the_papers_with_all_defaults(stranger: Stranger) -> No
     assert [*(folder / "figures").glob("*.svg")]
     out = stranger.folder / "npf-nu-serial"
     assert main(["reproduce", "npf-nu", *QUICKLY, "--out", str(out)]) == 0
-    one, two = scores(made), scores(document.read(out))
+    one, two = scores(made), scores(document.read_document(out))
     assert one.keys() == two.keys()
     for name, values in one.items():
         assert values == pytest.approx(two[name], rel=1e-3), name

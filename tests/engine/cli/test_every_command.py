@@ -14,8 +14,8 @@ import pytest
 
 from dgn_engine import cli
 from dgn_engine.cli import Subcommand, docs, main, runs
-from dgn_engine.cli.run.examine_health import HealthFinding, examine, report_findings
-from dgn_engine.cli.run.list_experiments import say_table
+from dgn_engine.cli.run.examine_health import HealthFinding, check_health, report_findings
+from dgn_engine.cli.run.list_experiments import print_wrapped_table
 from dgn_engine.config import RunConfig
 from dgn_engine.plugins import discover_plugins
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -268,7 +268,7 @@ SUBJECTS = ("versions", "device", "confinement", "folders", "data sets")
 
 
 def found(subject: str, **given: object) -> dict[str, HealthFinding]:
-    findings = examine(**given)  # type: ignore[arg-type]
+    findings = check_health(**given)  # type: ignore[arg-type]
     return {one.name: one for one in findings if one.subject == subject}
 
 
@@ -292,7 +292,7 @@ def test_versions_are_those_that_are_installed_and_what_is_missing_is_a_fault(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert found("versions")["torch"].about == version("torch")
-    findings = examine(packages=("no-such-package",))
+    findings = check_health(packages=("no-such-package",))
     assert report_findings(findings) == 1
     said = capsys.readouterr().out
     assert "✗              no-such-package " in said
@@ -327,7 +327,7 @@ def test_a_hostile_folder_is_named_escaped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / HOSTILE))
-    report_findings(examine(packages=()))
+    report_findings(check_health(packages=()))
     assert hidden(capsys.readouterr().out) == {"\n"}
 
 
@@ -351,7 +351,7 @@ def test_columns_stand_side_by_side_and_the_last_is_folded(
 ) -> None:
     long = " ".join(["word"] * 40)
     rows = [("a", "10", "short"), ("bcdefg", "1", long), ("x\x1b", "", "")]
-    say_table(("name", "n", "what"), rows)
+    print_wrapped_table(("name", "n", "what"), rows)
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["name    n   what", "a       10  short"]
     assert lines[2].startswith("bcdefg  1   word word")

@@ -126,7 +126,7 @@ def test_gates_of_the_users_own_module_are_measured_by_processes_that_never_run_
     module, out = copy.deepcopy(mine.module), tmp_path / "out"
     asked = ["gate-information", "--model", "own_nets:Mine", "--weights", "mine.pt"]
     assert main([*asked, *FEW, *SHORT, "--out", str(out)]) == 0
-    made = document.read(out)
+    made = document.read_document(out)
     assert made.state == "done"
     assert "Mine of own_nets.py" in made.title
     assert any("mine.pt" in each and "Mine of own_nets.py" in each for each in made.choices)
@@ -143,7 +143,7 @@ def test_gates_of_the_users_own_module_are_measured_by_processes_that_never_run_
     trained = (out / "units" / "FL-s0" / "weights.safetensors").stat().st_mtime_ns
     assert main([*words]) == 0  # the same command goes on: nothing is left to train
     assert (out / "units" / "FL-s0" / "weights.safetensors").stat().st_mtime_ns == trained
-    assert repr(document.read(out).details) == repr(made.details)
+    assert repr(document.read_document(out).details) == repr(made.details)
     (stored,) = out.glob("network-*.safetensors")
     assert shown(capsys, str(stored), *SEEN)["inspection"]["accuracy"]["test"] == pytest.approx(
         shown(capsys, *asked[1:], *SEEN)["inspection"]["accuracy"]["test"]
@@ -345,11 +345,11 @@ def test_gates_of_a_run_and_of_a_session_are_measured_as_those_of_its_file(
         assert other["own"] == file["own"]
         for kind, of in other["kinds"].items():
             assert of["last"] == file["kinds"][kind]["last"]
-    made = document.read(tmp_path / "out1")
+    made = document.read_document(tmp_path / "out1")
     assert made.command[1] == "small@4"  # a run that goes on has a newer step than this
     assert "small@4" in made.title
     assert main([*made.command, *IN_LINE]) == 0
-    assert repr(document.read(tmp_path / "out1").details) == repr(made.details)
+    assert repr(document.read_document(tmp_path / "out1").details) == repr(made.details)
 
 
 def normalised() -> nn.Sequential:
@@ -379,12 +379,12 @@ def test_gates_of_a_part_are_those_of_that_part_in_every_process(
     asked = ["gate-information", "--part", "ema", "both.pt", *said, *FEW, *SHORT]
     assert main([*asked, *how]) == 0
     (results,) = (folder / "results").iterdir()
-    found = document.read(results)
+    found = document.read_document(results)
     assert found.state == "done"
     assert any("'ema' of" in choice for choice in found.choices)
     alone_as = ["gate-information", "alone.pt", *said, *FEW, *SHORT, *IN_LINE, "--out", "alone"]
     assert main(alone_as) == 0
-    alone = document.read(folder / "alone")
+    alone = document.read_document(folder / "alone")
     assert found.details["own"] == alone.details["own"]
     weights = Path("units") / "FL-s0" / "weights.safetensors"
     held, wanted = (read_tensors(where / weights).arrays for where in (results, folder / "alone"))

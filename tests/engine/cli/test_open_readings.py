@@ -218,7 +218,7 @@ def test_what_is_open_is_asked_and_the_line_of_the_answer_is_computed_as_torch_d
             assert told["accuracy"]["test"] == 1.0
             Path("out").rename("inspected")
         else:
-            assert document.read(Path("out")).details["own"]["percent"] == 100.0
+            assert document.read_document(Path("out")).details["own"]["percent"] == 100.0
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.cli import main
-from dgn_engine.cli.run.user_code import code_of_the_user
+from dgn_engine.cli.run.user_code import allow_user_imports
 from tests.engine.cli.typed import printed
 from tests.engine.cli.user_code import (
     NETS,
@@ -458,7 +458,7 @@ def test_what_torch_compiles_of_the_users_code_is_kept_out_of_the_shared_tempora
     monkeypatch.setenv("DGN_HOME", str(folder / "home"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # what it was comes back, whoever sets it
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-    with code_of_the_user("user_compiled"):
+    with allow_user_imports("user_compiled"):
         module = importlib.import_module("user_compiled")
         module.make()
     assert module.folders == [str(folder / "home" / "cache" / "torch-compile")]

@@ -238,7 +238,7 @@ def test_a_command_of_a_window_that_has_begun_nothing_ends_as_by_the_signal(
     monkeypatch.setattr(os, "_exit", leave)
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)
     with pytest.raises(SystemExit) as left:
-        _attached._watch(_attached.WindowPace(lambda: b""))
+        _attached._watch_parent(_attached.WindowPace(lambda: b""))
     assert left.value.code == 128 + signal.SIGUSR1
 
 

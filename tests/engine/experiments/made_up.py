@@ -65,11 +65,11 @@ class MadeUpResults(UnitResults):
         super().__init__(Path())
         self._runs, self._values = runs or {}, values or {}
 
-    def trained(self, unit_id: str) -> TrainedRun:
+    def trained_run(self, unit_id: str) -> TrainedRun:
         self._trained[unit_id] = self._runs[unit_id]
         return self._runs[unit_id]
 
-    def calculated(self, unit_id: str) -> Any:
+    def calculation_result(self, unit_id: str) -> Any:
         value, self._calculated[unit_id] = self._values[unit_id]
         return value
 

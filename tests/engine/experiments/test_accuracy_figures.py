@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dgn_engine.experiments import Request, Row
-from dgn_engine.experiments._accuracy_figures import beside_printed, model_boxes
+from dgn_engine.experiments._accuracy_figures import model_boxes, plot_measured_and_printed
 from dgn_engine.protocol.experiments import Figure, PlottedLine, Printed
 from tests.engine.experiments.forty_eight import ALL, EIGHT
 from tests.engine.experiments.made_up import QUICK, made_runs, near, percents, read
@@ -129,11 +129,11 @@ def test_the_learning_curves_of_models_have_the_interval_over_seeds(models: dict
 
 def test_a_column_without_a_value_has_no_point_and_one_value_no_bar() -> None:
     rows = {"a": Row("", (NAN, 3.0)), "b": Row("", (NAN,), Printed(2.0)), "c": Row("", (1.0, 3.0))}
-    dots, printed = beside_printed("n", "label", rows).lines
+    dots, printed = plot_measured_and_printed("n", "label", rows).lines
     assert (dots.x, dots.y) == ((0.0, 2.0), (3.0, 2.0))
     assert math.isnan(dots.spread[0])
     assert (printed.x, printed.y, printed.spread) == ((1.0,), (2.0,), ())
-    alone = beside_printed("n", "label", {"a": Row("", (1.0, 3.0))})
+    alone = plot_measured_and_printed("n", "label", {"a": Row("", (1.0, 3.0))})
     assert [line.label for line in alone.lines] == ["measured"]
     assert alone.title == "label: measured"
 

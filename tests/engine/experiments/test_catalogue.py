@@ -8,8 +8,8 @@ import pytest
 
 from dgn_engine.experiments import all_experiments
 from dgn_engine.experiments._claims import UNMEASURED, judge
-from dgn_engine.experiments._published import claim_ids, printed, published_claim
-from dgn_engine.experiments.report.experiment_list import full_words, quick_words
+from dgn_engine.experiments._published import claim_ids, find_printed, published_claim
+from dgn_engine.experiments.report.experiment_list import format_full_cost, format_quick_cost
 from dgn_engine.experiments.report.papers import OTHERS, PAPERS, paper_title
 from dgn_engine.protocol.experiments import Printed
 from tests.plugins import own
@@ -24,8 +24,8 @@ def test_experiments_name_paper_claims_costs_protocols_and_what_they_ask(
             name: [
                 found.paper,
                 " ".join(found.claims),
-                f"{found.quick_minutes:g} min: {quick_words(found)}",
-                f"{found.full_hours:g} h: {full_words(found)}",
+                f"{found.quick_minutes:g} min: {format_quick_cost(found)}",
+                f"{found.full_hours:g} h: {format_full_cost(found)}",
                 " ".join((*found.protocols, *found.asks)),
             ]
             for name, found in ((one, all_experiments()[one]) for one in own(all_experiments()))
@@ -46,7 +46,7 @@ def test_experiments_name_paper_claims_costs_protocols_and_what_they_ask(
 def test_a_printed_number_is_that_of_the_paper(
     table: str, row: str, column: str, expected: Any
 ) -> None:
-    assert printed(table, row, column) == expected
+    assert find_printed(table, row, column) == expected
 
 
 def test_a_comparison_with_a_printed_table_has_an_id_of_its_own() -> None:

@@ -30,9 +30,9 @@ from dgn_engine.sweep.statistics import (
     POSITIVE,
     SHARE,
     Bounds,
-    holm,
-    interval,
+    adjust_holm,
     mean_and_half_width,
+    mean_interval,
     mean_test,
     welch_p,
 )
@@ -71,19 +71,21 @@ def students(values: np.ndarray) -> tuple[float, float, float]:
 
 def test_the_interval_of_a_correlation_is_that_of_fishers_z_brought_back() -> None:
     twin = np.tanh(students(np.arctanh(np.array(CORRELATIONS))))
-    assert interval(CORRELATIONS, CORRELATION) == pytest.approx(tuple(twin))
-    assert interval(CORRELATIONS)[1] < -1 < twin[1], "Student's t on the raw values runs past −1"
+    assert mean_interval(CORRELATIONS, CORRELATION) == pytest.approx(tuple(twin))
+    assert mean_interval(CORRELATIONS)[1] < -1 < twin[1], (
+        "Student's t on the raw values runs past −1"
+    )
 
 
 def test_shares_percents_and_sizes_keep_within_their_bounds() -> None:
     shares = np.array([0.02, 0.09, 0.3])
     twin = expit(students(logit(shares)))
-    assert interval(tuple(shares), SHARE) == pytest.approx(tuple(twin))
-    assert interval(tuple(100 * shares), PERCENT) == pytest.approx(tuple(100 * twin))
-    assert interval(tuple(shares), POSITIVE) == pytest.approx(
+    assert mean_interval(tuple(shares), SHARE) == pytest.approx(tuple(twin))
+    assert mean_interval(tuple(100 * shares), PERCENT) == pytest.approx(tuple(100 * twin))
+    assert mean_interval(tuple(shares), POSITIVE) == pytest.approx(
         tuple(np.exp(students(np.log(shares))))
     )
-    assert interval(tuple(shares))[1] < 0
+    assert mean_interval(tuple(shares))[1] < 0
 
 
 def test_what_does_not_vary_at_all_decides_nothing() -> None:
@@ -138,8 +140,8 @@ def test_a_verdict_is_reached_exactly_where_p_is_at_most_a_fortieth(
 
 def test_holm_is_the_step_down_procedure() -> None:
     chances = (0.01, 0.04, math.nan, 0.03, 0.005)
-    assert holm(chances) == pytest.approx([0.03, 0.06, math.nan, 0.06, 0.02], nan_ok=True)
-    assert holm(()) == []
+    assert adjust_holm(chances) == pytest.approx([0.03, 0.06, math.nan, 0.06, 0.02], nan_ok=True)
+    assert adjust_holm(()) == []
 
 
 def test_holm_keeps_the_chance_of_any_false_verdict() -> None:
@@ -169,7 +171,7 @@ def test_welchs_test_against_a_printed_number_is_scipys() -> None:
 
 def test_a_value_at_or_beyond_a_bound_has_no_interval() -> None:
     for values in ((0.0, 0.1, 0.2), (0.5, 1.1, 0.2), (0.5, math.nan, 0.2)):
-        assert all(math.isnan(end) for end in interval(values, SHARE))
+        assert all(math.isnan(end) for end in mean_interval(values, SHARE))
     assert judged(below((0.0, 0.1, 0.2), 0.9, SHARE)).verdict == "not decided"
 
 
@@ -238,12 +240,12 @@ def test_two_values_have_an_interval() -> None:
     """t(0.975) of one degree of freedom is 12.7062; of two it is 4.30265."""
     assert mean_and_half_width((1.0, 3.0)) == pytest.approx((2.0, 12.706204736))
     twin = [expit(logit(0.25) / 2 + side * 12.706204736 * logit(0.25) / 2) for side in (0, 1, -1)]
-    assert interval((0.25, 0.5), SHARE) == pytest.approx(tuple(twin))
+    assert mean_interval((0.25, 0.5), SHARE) == pytest.approx(tuple(twin))
 
 
 def test_a_fall_is_a_rise_turned_round() -> None:
-    rise = interval((0.99, 0.9, 0.6), CORRELATION)
-    fall = interval((-0.99, -0.9, -0.6), CORRELATION)
+    rise = mean_interval((0.99, 0.9, 0.6), CORRELATION)
+    fall = mean_interval((-0.99, -0.9, -0.6), CORRELATION)
     assert fall == pytest.approx((-rise[0], -rise[2], -rise[1]))
     assert -1 < fall[1] < fall[0] < fall[2]
 

@@ -48,7 +48,7 @@ def work(**arguments: Any) -> CalculationInputs:
 
 def signs(inputs: int, width: int, depth: int, seed: int, sigma: float = 0.0) -> Any:
     """Gates of an independent network, value weights ±σ."""
-    return initial.gated(initial.dense(inputs, width, depth), seed, sigma=sigma)
+    return initial.draw_network(initial.dense_architecture(inputs, width, depth), seed, sigma=sigma)
 
 
 def random_gates(n: int, width: int, depth: int, seed: int) -> list[np.ndarray]:
@@ -68,7 +68,7 @@ def frg_kernel(n: int, width: int, depth: int, seed: int) -> np.ndarray:
 
 def test_convergence_is_a_hundred_steps_with_the_kernel_of_the_start() -> None:
     errors = dgn_frg_convergence.convergence(work(n=5, width=4, depth=3, seed=2))["errors"]
-    kernel, e = frg_kernel(5, 4, 3, 2), initial.targets(5, 2).numpy()
+    kernel, e = frg_kernel(5, 4, 3, 2), initial.draw_targets(5, 2).numpy()
     start, rate, expected = float(e @ e), 0.1 / np.linalg.eigvalsh(kernel)[-1], []
     for _ in range(101):
         expected.append(float(e @ e) / start)
@@ -91,12 +91,12 @@ def test_the_spectrum_under_random_gates() -> None:
 def test_descents_on_correlated_inputs(kind: str, steps: int) -> None:
     found = dgn_galu_relu.trained(work(kind=kind, n=4, width=6, depth=3, seed=1, steps=steps))
     x = initial.unit_inputs(4, (100,), 1, 0.9).numpy()
-    network = initial.normal(100, 6, 3, 1, own=kind == "relu")
+    network = initial.draw_normal_network(100, 6, 3, 1, own=kind == "relu")
     weights = arrays(network.value.weights)
     gates = None if kind == "relu" else relu_gates(arrays(network.feature.weights), x)
     kernel = tangent_kernel(weights, gates or relu_gates(weights, x), x)
     values = np.linalg.eigvalsh(kernel)
-    y = initial.targets(4, 1).numpy()
+    y = initial.draw_targets(4, 1).numpy()
     taken = descent(weights, x, y, 0.1 / values[-1], steps, gates)
     squares = [float(error @ error) for error, *_ in taken]
     every = {3: 1, 200: 2}[steps]
@@ -109,7 +109,7 @@ def test_descents_on_correlated_inputs(kind: str, steps: int) -> None:
 def test_speed_of_descents_by_kind_of_gates(kind: str) -> None:
     found = theory_depth.speed(work(kind=kind, n=4, width=6, depth=3, seed=1, steps=7))
     x = initial.unit_inputs(4, (10,), 1, 0.5).numpy()
-    network = initial.normal(10, 6, 3, 1, own=kind == "relu")
+    network = initial.draw_normal_network(10, 6, 3, 1, own=kind == "relu")
     weights = arrays(network.value.weights)
     gates = {
         "relu": None,
@@ -117,7 +117,7 @@ def test_speed_of_descents_by_kind_of_gates(kind: str) -> None:
         "coins": random_gates(4, 6, 3, 1),
     }[kind]
     values = np.linalg.eigvalsh(tangent_kernel(weights, gates or relu_gates(weights, x), x))
-    taken = descent(weights, x, initial.targets(4, 1).numpy(), 0.1 / values[-1], 7, gates)
+    taken = descent(weights, x, initial.draw_targets(4, 1).numpy(), 0.1 / values[-1], 7, gates)
     first, last = taken[0][0], taken[-1][0]
     assert found["left"] == near(last @ last / (first @ first))
     assert found["condition"] == near(values[0] / values[-1])
@@ -126,8 +126,8 @@ def test_speed_of_descents_by_kind_of_gates(kind: str) -> None:
 @pytest.mark.parametrize(("own", "steps"), [(True, 250), (False, 5)])
 def test_dynamics_step_by_step(own: bool, steps: int) -> None:
     found = theory_dynamics.dynamics(work(own=own, width=4, seed=3, steps=steps))
-    x, y = initial.unit_inputs(20, (5,), 3).numpy(), initial.targets(20, 3).numpy()
-    network = initial.gated(initial.dense(5, 4, 3), 3, own=own, init="kaiming")
+    x, y = initial.unit_inputs(20, (5,), 3).numpy(), initial.draw_targets(20, 3).numpy()
+    network = initial.draw_network(initial.dense_architecture(5, 4, 3), 3, own=own, init="kaiming")
     weights = arrays(network.value.weights)
     gates = None if own else relu_gates(arrays(network.feature.weights), x)
     first = tangent_kernel(weights, gates or relu_gates(weights, x), x)
@@ -155,7 +155,7 @@ def test_dynamics_step_by_step(own: bool, steps: int) -> None:
 
 def wide(width: int, depth: int, seed: int) -> list[np.ndarray]:
     """N(0, 2/w) in every layer, N(0, 1/w) in the last."""
-    weights = arrays(initial.normal(10, width, depth, seed, own=True).value.weights)
+    weights = arrays(initial.draw_normal_network(10, width, depth, seed, own=True).value.weights)
     weights[-1] = weights[-1] / math.sqrt(2)
     return weights
 
@@ -196,7 +196,7 @@ def test_examples_on_one_ray_have_no_angle_though_their_cosine_is_rounded_up() -
     z = torch.tensor([[1.0, 4.0, 4.0], [3.0, 12.0, 12.0]], dtype=torch.float64)
     unit = z / z.norm(dim=1, keepdim=True)
     assert float((unit @ unit.T)[0, 1]) > 1.0
-    assert theory_infinite_width._angles(z).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert theory_infinite_width._pairwise_angles(z).tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
 def test_angles_and_overlaps_by_layer() -> None:
@@ -235,11 +235,11 @@ def test_the_distance_of_value_kernels_is_over_sixteen_draws(name: str) -> None:
     found = theory_ntk_npk.distances(work(name=name, widths=[4, 6], seed=1))
     for seen, width in zip(found, (4, 6), strict=True):
         architecture = {
-            "fc": initial.dense(10, width, 4),
-            "cnn": initial.convolutional(width, 6),
-            "resnet": initial.residual(10, width, 2, 2),
+            "fc": initial.dense_architecture(10, width, 4),
+            "cnn": initial.conv_architecture(width, 6),
+            "resnet": initial.residual_architecture(10, width, 2, 2),
         }[name]
-        network = initial.gated(architecture, 1)
+        network = initial.draw_network(architecture, 1)
         x = initial.unit_inputs(8, architecture.input_shape, 1)
         assert seen == near(root_of_mean_square(network, x, 1))
 
@@ -282,8 +282,10 @@ def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated(
 ) -> None:
     monkeypatch.setattr(composite_resnet_kernel, "DRAWS", 2)
     found = composite_resnet_kernel.shares(work(width=8, seed=2, pre=pre, post=post))
-    architecture = composite_resnet_kernel._normalised(initial.residual(10, 8, 4, 2), pre, post)
-    network = initial.gated(architecture, 2)
+    architecture = composite_resnet_kernel._with_factors(
+        initial.residual_architecture(10, 8, 4, 2), pre, post
+    )
+    network = initial.draw_network(architecture, 2)
     x = initial.unit_inputs(8, (10,), 2)
     gates = arrays(network.trace(x).value.gates)
     weights = arrays(network.value.weights)
@@ -335,7 +337,7 @@ def test_a_sub_network_left_out_and_a_factor_forgotten_make_the_kernels_differ(
 
 def test_a_shift_that_changes_the_kernel_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zero padding at the borders is not invariant; circular padding is."""
-    monkeypatch.setattr(theory_ntk_npk, "convolutional", _zero_padded)
+    monkeypatch.setattr(theory_ntk_npk, "conv_architecture", _zero_padded)
     assert theory_ntk_npk._rotation_error() > 1e-3
 
 
@@ -362,7 +364,7 @@ def _zero_padded(channels: int, side: int) -> Any:
 
 
 def test_a_network_written_in_numpy_is_the_programs() -> None:
-    network = initial.normal(10, 6, 3, 1, own=True)
+    network = initial.draw_normal_network(10, 6, 3, 1, own=True)
     x = initial.unit_inputs(4, (10,), 1)
     weights = arrays(network.value.weights)
     expected = outputs(weights, relu_gates(weights, x.numpy()), x.numpy())

@@ -24,8 +24,8 @@ from dgn_engine.experiments._published import claim_ids
 from dgn_engine.experiments.report import document, experiment_list
 from dgn_engine.experiments.report.experiment_list import (
     experiment_entries,
-    full_words,
-    quick_words,
+    format_full_cost,
+    format_quick_cost,
 )
 from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
 from dgn_engine.experiments.report.write_report import ReproductionTask
@@ -71,7 +71,7 @@ def test_an_experiment_runs_three_steps_and_makes_its_report(
     assert {claim.id for claim in made.claims} == set(experiment.claims), "each has a line"
     few = [claim for claim in made.claims if claim.n < 3 and not claim.exact]
     assert {claim.verdict for claim in few} <= {"not decided at this scale"}
-    again = document.read(tmp_path)
+    again = document.read_document(tmp_path)
     assert [row.label for row in again.rows] == [row.label for row in made.rows]
     assert document.to_bytes(again) == document.to_bytes(made)
     assert (tmp_path / "report.html").stat().st_size > 1000
@@ -172,9 +172,9 @@ def _made_up(
     missing_ids = [unit.id for unit in units if unit.id.endswith(missing)]
 
     class MadeUp(UnitResults):
-        def trained(self, unit_id: str) -> TrainedRun:
+        def trained_run(self, unit_id: str) -> TrainedRun:
             if unit_id.endswith(missing):
-                return super().trained(unit_id)
+                return super().trained_run(unit_id)
             best = next((v for part, v in (scores or {}).items() if part in unit_id), 0.9)
             best += 1e-4 * int(unit_id[-1]) + 1e-6 * (crc32(unit_id.encode()) % 97)
             at = re.search(r"-sgd-([\d.]+)-", unit_id)
@@ -213,8 +213,8 @@ def test_the_menu_is_read_from_the_sources_as_the_experiments_say_it() -> None:
             experiment.about,
         )
         assert entry.protocols == tuple(experiment.protocols)
-        assert entry.quick_cost == quick_words(experiment)
-        assert entry.full_cost == full_words(experiment)
+        assert entry.quick_cost == format_quick_cost(experiment)
+        assert entry.full_cost == format_full_cost(experiment)
         assert (entry.rows, entry.asks) == (experiment.rows, experiment.asks)
     assert {entry.id for entry in experiment_entries()} == set(EXPERIMENTS)
 
@@ -237,7 +237,7 @@ def test_the_menu_needs_no_experiment_imported_where_the_sources_are_there(
         def gone(trouble: Exception = trouble) -> Any:
             raise trouble
 
-        monkeypatch.setattr(experiment_list, "_sources", gone)
+        monkeypatch.setattr(experiment_list, "_experiment_sources", gone)
         assert experiment_list.experiment_entries() == usual
-    monkeypatch.setattr(experiment_list, "_sources", tuple)
+    monkeypatch.setattr(experiment_list, "_experiment_sources", tuple)
     assert experiment_list.experiment_entries() == usual

@@ -18,7 +18,7 @@ import pytest
 from dgn_engine.experiments import Claim, Findings, PlottedLine, Request, Row, all_experiments
 from dgn_engine.experiments import find_experiment as find
 from dgn_engine.experiments._grid import TrainedCell
-from dgn_engine.experiments.duality_noise import turn
+from dgn_engine.experiments.duality_noise import peak_heights
 from dgn_engine.protocol.experiments import Printed
 from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.sweep.unit_results import TrainedRun
@@ -422,19 +422,19 @@ def test_where_a_curve_peaks_is_chosen_by_the_other_seeds() -> None:
     """The noise of a seed has no part in the choice of its own epoch."""
     tests = ((0.1, 0.9, 0.2, 0.3), (0.1, 0.2, 0.8, 0.3), (0.1, 0.2, 0.7, 0.3))
     runs = [made_run(1009 + seed, test=test) for seed, test in enumerate(tests)]
-    rise, fall = turn(TrainedCell(runs))
+    rise, fall = peak_heights(TrainedCell(runs))
     assert rise.values == pytest.approx((10, 10, 10))  # epochs 2, 1 and 1, counted from 0
     assert fall.values == pytest.approx((-10, -10, -10))
     assert fall.test_variance == 0
     scored = [replace(run, test_examples=400) for run in runs]
-    rise, fall = turn(TrainedCell(scored))
+    rise, fall = peak_heights(TrainedCell(scored))
     assert rise.test_variance == pytest.approx((20 * 80 + 10 * 90) / 400)
     assert fall.test_variance == pytest.approx((20 * 80 + 30 * 70) / 400)
 
 
 def test_a_curve_that_ended_early_is_compared_as_far_as_all_go() -> None:
     runs = [made_run(1009, test=(0.1, 0.5, 0.4)), made_run(1013, test=(0.1, 0.6, 0.3, 0.9))]
-    _, fall = turn(TrainedCell(runs))
+    _, fall = peak_heights(TrainedCell(runs))
     assert fall.values == pytest.approx((10, 30))
 
 

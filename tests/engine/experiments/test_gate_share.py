@@ -13,11 +13,11 @@ from dgn_engine.experiments._gate_share import (
     GateAnswer,
     SeedCurves,
     answer_of,
-    ending,
-    epochs_enough,
+    curve_ending,
     gate_share,
     mean_curve,
-    percent,
+    sufficient_epochs,
+    whole_percent,
     why_not_converged,
 )
 from dgn_engine.sweep.statistics import ratio_of_means
@@ -90,8 +90,8 @@ def test_where_random_gates_are_declared_the_networks_the_interval_holds_0(n: in
     for _ in range(WORLDS):
         own, gates, random = world(draw, 0.0, n)
         share = gate_share(own, gates, random)
-        bounded += share.bounded
-        held += share.bounded and share.low <= 0 <= share.high
+        bounded += share.has_interval
+        held += share.has_interval and share.low <= 0 <= share.high
         carried += answer_of(share, (), CHANCE, True).kind == "recovered"
     slack = 3 * math.sqrt(0.05 * 0.95 / WORLDS)
     assert carried / WORLDS <= 0.05 + slack
@@ -107,7 +107,7 @@ def test_the_interval_holds_what_is_carried_and_five_seeds_find_it(carried: floa
     for _ in range(WORLDS):
         own, gates, random = world(draw, carried, 5)
         share = gate_share(own, gates, random)
-        if share.bounded:
+        if share.has_interval:
             held.append(share.low <= 100 * carried <= share.high)
         found += answer_of(share, (), CHANCE, True).kind == "recovered"
     assert np.mean(held) == pytest.approx(0.95, abs=0.02)
@@ -188,7 +188,7 @@ def test_a_seed_that_diverged_is_left_out_and_nothing_is_claimed() -> None:
     rest = gate_share(96.0, [94.0, 95.5, 94.5], [90.0, 89.0, 91.0])
     assert answer.kind == "none"
     assert why in answer.sentence
-    assert f"{percent(rest.percent)} of the gap" in answer.sentence
+    assert f"{whole_percent(rest.percent)} of the gap" in answer.sentence
     assert "over 3 seeds" in answer.sentence
     assert (share.percent, share.low, share.high) == (rest.percent, rest.low, rest.high)
     assert math.isnan(share.by_seed[1])
@@ -196,12 +196,12 @@ def test_a_seed_that_diverged_is_left_out_and_nothing_is_claimed() -> None:
 
 def test_below_random_gates_a_share_has_no_bounds() -> None:
     below = gate_share(80.0, [94.0, 95.0, 95.5], [90.0, 91.0, 89.0])
-    assert (math.isfinite(below.low), below.bounded) == (True, False)
+    assert (math.isfinite(below.low), below.has_interval) == (True, False)
 
 
 def test_no_share_is_minus_zero() -> None:
-    assert percent(-0.3) == "0 %"
-    assert percent(-1234.4) == "−1,234 %"
+    assert whole_percent(-0.3) == "0 %"
+    assert whole_percent(-1234.4) == "−1,234 %"
 
 
 def curves(*test: Sequence[float], **given: dict[int, str]) -> SeedCurves:
@@ -211,16 +211,16 @@ def curves(*test: Sequence[float], **given: dict[int, str]) -> SeedCurves:
 def test_a_curve_that_rises_has_not_converged() -> None:
     rising = [60.0 + 1.0 * epoch for epoch in range(20)]
     flat = [90.0, 93.0, *[95.0] * 10]
-    found = ending(curves(flat, rising), 360)
+    found = curve_ending(curves(flat, rising), 360)
     assert not found.converged
     assert (found.mean, found.most, found.seed) == (2.5, 5.0, 1)
-    assert ending(curves(flat, flat), 360).converged
-    assert not ending(curves([60.0, 80.0, 84.0, 85.0, 88.0], flat), 360).converged
+    assert curve_ending(curves(flat, flat), 360).converged
+    assert not curve_ending(curves([60.0, 80.0, 84.0, 85.0, 88.0], flat), 360).converged
 
 
 def test_one_seed_that_goes_on_is_enough() -> None:
     flat, late = [95.0] * 20, [*[93.0] * 15, *[94.2] * 5]
-    found = ending(curves(*[flat] * 9, late), 360)
+    found = curve_ending(curves(*[flat] * 9, late), 360)
     assert not found.converged
     assert abs(found.mean) < 0.5
     words = why_not_converged([curves(*[flat] * 9, late)], [found])
@@ -229,14 +229,14 @@ def test_one_seed_that_goes_on_is_enough() -> None:
 
 def test_an_accuracy_that_falls_has_not_converged_either() -> None:
     falling = curves([90.0 - epoch for epoch in range(20)])
-    found = ending(falling, 360)
+    found = curve_ending(falling, 360)
     assert not found.converged
     assert "still fell by 5.00 points" in why_not_converged([falling], [found])
 
 
 def test_one_epoch_has_no_course() -> None:
     for each in (curves([90.0]), curves([], [])):
-        found = ending(each, 360)
+        found = curve_ending(each, 360)
         assert not found.converged
         assert "At least two epochs" in why_not_converged([each], [found])
 
@@ -246,7 +246,9 @@ def test_noise_of_few_test_examples_is_no_course() -> None:
     for examples in (50, 360, 10_000):
         noise = 0.3 * 100 * math.sqrt(0.06 / examples)
         alarms = [
-            ending(curves(*(95 + draw.normal(0, noise, (5, 60))).tolist()), examples).converged
+            curve_ending(
+                curves(*(95 + draw.normal(0, noise, (5, 60))).tolist()), examples
+            ).converged
             for _ in range(200)
         ]
         assert np.mean(alarms) > 0.95
@@ -254,7 +256,7 @@ def test_noise_of_few_test_examples_is_no_course() -> None:
 
 def test_a_run_that_diverged_does_not_count_for_the_course() -> None:
     broken = curves([95.0] * 20, [10.0, 50.0, 90.0], trouble={1: "diverged at step 9"})
-    assert ending(broken, 360).converged
+    assert curve_ending(broken, 360).converged
     assert broken.last[0] == 95.0
     assert math.isnan(broken.last[1])
 
@@ -263,7 +265,7 @@ def test_a_run_that_diverged_does_not_count_for_the_course() -> None:
     ("change", "epochs"), [(0.6, 40), (1.0, 40), (1.1, 80), (-4.4, 320), (90, 320), (math.nan, 320)]
 )
 def test_the_more_it_changes_the_more_epochs_are_suggested(change: float, epochs: int) -> None:
-    assert epochs_enough(change, 20, 360) == epochs
+    assert sufficient_epochs(change, 20, 360) == epochs
 
 
 def test_the_mean_curve_holds_the_last_accuracy_of_runs_that_ended_early() -> None:

@@ -13,10 +13,10 @@ from dgn_engine.experiments._grid import (
     CalculatedCell,
     Grid,
     TrainedCell,
-    averaged,
-    calculation,
+    calculation_unit,
     gate_source,
-    training,
+    mean_line,
+    training_unit,
 )
 from dgn_engine.protocol.experiments import Printed, Row
 from dgn_engine.sweep.unit import Calculation, UnitFile
@@ -26,8 +26,8 @@ CONFIG = RunConfig()
 
 
 def test_a_run_is_named_by_its_regime_unless_it_has_a_cell() -> None:
-    assert training(CONFIG, "DL", 3).id == "DL-s3"
-    named = training(CONFIG, "DL", 3, "other", beta=2.0)
+    assert training_unit(CONFIG, "DL", 3).id == "DL-s3"
+    named = training_unit(CONFIG, "DL", 3, "other", beta=2.0)
     assert (named.id, named.config.seed) == ("other-s3", 3)
     assert (named.config.gating.regime, named.config.gating.beta) == ("DL", 2.0)
 
@@ -35,18 +35,18 @@ def test_a_run_is_named_by_its_regime_unless_it_has_a_cell() -> None:
 def test_only_a_regime_that_takes_gates_takes_those_of_a_run() -> None:
     relu = gate_source(CONFIG, 1)
     assert relu.config.training.keep_best
-    assert training(CONFIG, "DL", 1, gates_of=relu).gates_from is None
-    assert training(CONFIG, "FL", 1, gates_of=relu).gates_from == UnitFile(
+    assert training_unit(CONFIG, "DL", 1, gates_of=relu).gates_from is None
+    assert training_unit(CONFIG, "FL", 1, gates_of=relu).gates_from == UnitFile(
         "ReLU-s1", "weights/best.safetensors"
     )
     other = UnitFile("x", "y.pt")
-    assert training(CONFIG, "FL", 1, gates_from=other).gates_from == other
-    assert training(CONFIG, "FL", 1, weights_from=other).weights_from == other
+    assert training_unit(CONFIG, "FL", 1, gates_from=other).gates_from == other
+    assert training_unit(CONFIG, "FL", 1, weights_from=other).weights_from == other
     assert gate_source(CONFIG, 1, "cell", "DL-linear").id == "cell-s1"
 
 
 def test_a_calculation_names_its_function_its_arguments_and_its_needs() -> None:
-    made = calculation("x", dgn_hard_data.plan, gate_source(CONFIG, 1), n=3)  # type: ignore[arg-type]
+    made = calculation_unit("x", dgn_hard_data.plan, gate_source(CONFIG, 1), n=3)  # type: ignore[arg-type]
     assert made == Calculation(
         "x", "dgn_engine.experiments.dgn_hard_data:plan", {"n": 3}, ("ReLU-s1",)
     )
@@ -83,7 +83,7 @@ def test_a_calculated_cell_knows_its_seconds_or_not() -> None:
 
 def test_seconds_of_a_cell_are_those_of_its_seeds() -> None:
     results = MadeUpResults(values={f"c-s{s}": (s, 2.0**s) for s in range(4)})
-    assert Grid(results, range(3)).calculated("c").seconds == 7.0
+    assert Grid(results, range(3)).read_calculated("c").seconds == 7.0
 
 
 def test_a_row_has_one_step_the_best_in_the_mean_where_no_score_counts_as_nothing() -> None:
@@ -120,6 +120,6 @@ def test_curves_are_averaged_as_far_as_they_go(
     curves: list[list[float]], y: tuple[float, ...], spread: tuple[float, ...]
 ) -> None:
     """t(0.975) of one degree of freedom is 12.706; s/√2 of 1 and 3 is 1."""
-    line = averaged("a", (10, 20), curves)
+    line = mean_line("a", (10, 20), curves)
     assert (line.x, line.y) == (near((10.0, 20.0)[: len(y)]), near(y))
     assert line.spread == near(spread)

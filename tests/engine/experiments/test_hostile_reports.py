@@ -55,7 +55,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = json.loads(document.to_bytes(hostile_result()))
     tree["rows"][0]["label"] = f"1{HOSTILE}"  # as a file of others has it
     (folder / "results.json").write_text(json.dumps(tree), encoding="utf-8")
-    write_files(document.read(folder), folder)
+    write_files(document.read_document(folder), folder)
     return folder
 
 
@@ -109,7 +109,7 @@ def test_a_figure_whose_name_leads_elsewhere_is_refused(name: str, tmp_path: Pat
     tree["figures"][0]["name"] = name
     (tmp_path / "results.json").write_text(json.dumps(tree), encoding="utf-8")
     with refused("damaged"):
-        document.read(tmp_path)
+        document.read_document(tmp_path)
 
 
 def test_what_goes_on_with_a_result_is_not_changed_by_escapes() -> None:
@@ -141,4 +141,4 @@ def test_only_a_command_that_makes_this_result_goes_on_with_it(
     command: tuple[str, ...], goes_on: bool, tmp_path: Path
 ) -> None:
     words = tuple(word.replace("HERE", str(tmp_path)) for word in command)
-    assert document.goes_on_in(result(command=words), tmp_path) is goes_on
+    assert document.can_resume_in(result(command=words), tmp_path) is goes_on

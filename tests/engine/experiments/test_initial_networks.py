@@ -12,8 +12,12 @@ import torch
 
 from dgn_engine.experiments import _initial_networks as initial
 from dgn_engine.experiments import _sign_enumeration
-from dgn_engine.experiments._gradient_descent import descend, descend_with_kernel, log_remainder
-from dgn_engine.experiments._gradient_descent import train as descended
+from dgn_engine.experiments._gradient_descent import (
+    descend_with_kernel,
+    iterate_descent,
+    log_remainder,
+)
+from dgn_engine.experiments._gradient_descent import train_full_batch as descended
 from dgn_engine.experiments.dgn_hard_data import FLOOR
 from dgn_engine.kernels import random_gating_kernel
 from dgn_engine.model.architecture import (
@@ -34,17 +38,19 @@ from tests.snapshots import Recorded
 def test_networks_of_theorems_are_those_that_are_recorded(recorded: Recorded) -> None:
     """Dense, of three circular convolutions, and of two skips between two blocks of two layers."""
     made = (
-        initial.dense(3, 5, 4),
-        initial.dense(3, 5, 2, 7),
-        initial.dense(3, 5, 1, 7),
-        initial.convolutional(5, 6),
-        initial.residual(10, 4, 2, 3),
+        initial.dense_architecture(3, 5, 4),
+        initial.dense_architecture(3, 5, 2, 7),
+        initial.dense_architecture(3, 5, 1, 7),
+        initial.conv_architecture(5, 6),
+        initial.residual_architecture(10, 4, 2, 3),
     )
     recorded([[one.input_shape, *map(repr, one.nodes)] for one in made])
 
 
 def test_value_and_feature_weights_are_independent_draws_of_the_seed() -> None:
-    one, again, other = (initial.gated(initial.dense(9, 16, 3), seed) for seed in (1, 1, 2))
+    one, again, other = (
+        initial.draw_network(initial.dense_architecture(9, 16, 3), seed) for seed in (1, 1, 2)
+    )
     for layer, fan_in in enumerate((9, 16, 16)):
         value = one.value.weights[layer]
         assert value.dtype == torch.float64
@@ -56,20 +62,20 @@ def test_value_and_feature_weights_are_independent_draws_of_the_seed() -> None:
     features = one.feature.weights[0]
     assert len(features.abs().unique()) > 100, "normal, not ±σ"
     assert (one.own_gates, one.gate.soft) == (False, False)
-    assert initial.gated(initial.dense(9, 16, 3), 1, soft=True).gate.soft
-    assert initial.gated(initial.dense(9, 16, 3), 1, own=True).own_gates
+    assert initial.draw_network(initial.dense_architecture(9, 16, 3), 1, soft=True).gate.soft
+    assert initial.draw_network(initial.dense_architecture(9, 16, 3), 1, own=True).own_gates
 
 
 def test_sigma_is_that_of_both_networks_and_normal_has_two_over_w() -> None:
-    network = initial.gated(initial.dense(9, 16, 3), 1, sigma=3.0)
+    network = initial.draw_network(initial.dense_architecture(9, 16, 3), 1, sigma=3.0)
     assert network.value.weights[0].abs().unique().tolist() == [3.0]
     assert float(network.feature.weights[1].std()) == pytest.approx(3.0, rel=0.2)
-    wide = initial.normal(200, 50, 3, 1, own=True)
+    wide = initial.draw_normal_network(200, 50, 3, 1, own=True)
     assert wide.own_gates
     for stack in (wide.value, wide.feature):
         assert float(stack.weights[0].std()) == pytest.approx(math.sqrt(2 / 50), rel=0.03)
         assert float(stack.weights[0].mean()) == pytest.approx(0, abs=0.01)
-    assert not initial.normal(4, 5, 3, 1, own=False).own_gates
+    assert not initial.draw_normal_network(4, 5, 3, 1, own=False).own_gates
     assert [tuple(w.shape) for w in wide.value.weights] == [(50, 200), (50, 50), (1, 50)]
 
 
@@ -90,13 +96,13 @@ def test_inputs_have_unit_norm_and_share_one_direction(correlation: float) -> No
 
 
 def test_targets_are_uniform_between_plus_and_minus_one() -> None:
-    y = initial.targets(4000, 1).numpy()
+    y = initial.draw_targets(4000, 1).numpy()
     assert y.shape == (4000,)
     assert -1 <= y.min() < -0.99
     assert 0.99 < y.max() <= 1
     assert y.mean() == pytest.approx(0, abs=0.05)
     assert y.var() == pytest.approx(1 / 3, rel=0.05)
-    assert not np.array_equal(y, initial.targets(4000, 2).numpy())
+    assert not np.array_equal(y, initial.draw_targets(4000, 2).numpy())
 
 
 def test_coins_are_open_with_probability_p_in_every_layer_but_the_last() -> None:
@@ -145,15 +151,15 @@ def test_what_is_left_of_nothing_is_minus_thirty() -> None:
 def test_a_descent_yields_each_step_and_takes_no_other_and_training_a_tenth_of_an_eigenvalue() -> (
     None
 ):
-    network = initial.gated(initial.dense(3, 6, 3), 1, init="kaiming")
-    x, y = initial.unit_inputs(5, (3,), 1), initial.targets(5, 1)
+    network = initial.draw_network(initial.dense_architecture(3, 6, 3), 1, init="kaiming")
+    x, y = initial.unit_inputs(5, (3,), 1), initial.draw_targets(5, 1)
     weights = arrays(network.value.weights)
     gates = relu_gates(arrays(network.feature.weights), x.numpy())
     first = tangent_kernel(weights, gates, x.numpy())
     values = np.linalg.eigvalsh(first)
     rate = 0.1 / values[-1]
     taken = descent(weights, x.numpy(), y.numpy(), rate, 4, gates)
-    steps = list(descend(copy.deepcopy(network), x, y, float(rate), 4))
+    steps = list(iterate_descent(copy.deepcopy(network), x, y, float(rate), 4))
     assert [step.step for step in steps] == [0, 1, 2, 3, 4]
     for step, (error, _, used, kernel) in zip(steps, taken, strict=True):
         assert step.error.numpy() == near(error)
@@ -162,7 +168,7 @@ def test_a_descent_yields_each_step_and_takes_no_other_and_training_a_tenth_of_a
         assert all((a.numpy() == b).all() for a, b in zip(step.gates, used, strict=True))
     assert all(
         step.kernel is None
-        for step in descend(copy.deepcopy(network), x, y, 0.05, 1, kernels=False)
+        for step in iterate_descent(copy.deepcopy(network), x, y, 0.05, 1, kernels=False)
     )
     found = descended(network, x, y, 4)
     assert found.kernel.numpy() == near(first)
@@ -181,7 +187,9 @@ def test_a_held_kernel_leaves_what_lies_outside_it() -> None:
 
 
 def test_every_sign_pattern_of_sigma_is_tried_once() -> None:
-    network = initial.gated(initial.dense(2, 2, 2), 1, sigma=_sign_enumeration.SIGMA)
+    network = initial.draw_network(
+        initial.dense_architecture(2, 2, 2), 1, sigma=_sign_enumeration.SIGMA
+    )
     seen = set()
     for signs in _sign_enumeration._sign_patterns(network):
         weights = [float(one) for weight in network.value.weights for one in weight.flatten()]
@@ -205,7 +213,7 @@ def test_tiny_networks_have_few_weights_and_every_kind_of_layer(
     tiny = _sign_enumeration.TINY[name]
     assert tiny.input_shape == shape
     assert [type(node) for node in tiny.nodes] == kinds
-    network = initial.gated(tiny, 1)
+    network = initial.draw_network(tiny, 1)
     assert sum(weight.numel() for weight in network.value.weights) == parameters
 
 

@@ -28,7 +28,11 @@ from dgn_engine.experiments import (
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments._grid import Grid, learning_curves
 from dgn_engine.experiments.report import document, reproduction_progress
-from dgn_engine.experiments.report.known_findings import KnownFindings, guesses, known_findings
+from dgn_engine.experiments.report.known_findings import (
+    KnownFindings,
+    guess_accuracies,
+    known_findings,
+)
 from dgn_engine.sweep.unit import Calculation, Training
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from tests.engine.experiments.made_up import MadeUpResults, made_runs
@@ -49,7 +53,7 @@ class Made(UnitResults):
         super().__init__(Path())
         self.missing = missing
 
-    def trained(self, unit_id: str) -> TrainedRun:
+    def trained_run(self, unit_id: str) -> TrainedRun:
         assert unit_id not in self.missing
         draw = random.Random(unit_id)
         test = tuple(0.5 + 0.4 * draw.random() for _ in range(3))
@@ -97,7 +101,7 @@ def _read(cells: Collection[str], missing: Collection[str], findings: Any) -> Kn
 
 def test_a_row_has_the_seeds_that_are_done_and_says_of_how_many() -> None:
     def findings(request: Request, results: UnitResults) -> Findings:
-        cells = {name: Grid(results, range(3)).trained(name) for name in ("a", "b", "c")}
+        cells = {name: Grid(results, range(3)).read_trained(name) for name in ("a", "b", "c")}
         rows = tuple(cell.row(name, remark="as is") for name, cell in cells.items())
         claim = judge(("a", "a above"), "a", above(cells["a"].best))
         other = judge(("b", "b above"), "b", above(cells["b"].best))
@@ -148,7 +152,7 @@ def test_a_step_is_open_while_other_cells_of_its_row_could_still_change_the_choi
 @pytest.mark.parametrize("cells", [1, 2, 3, 7, 64])
 def test_of_any_two_missing_cells_each_is_guessed_above_the_other(cells: int) -> None:
     missing = [f"cell{number}-s{seed}" for number in range(cells) for seed in range(2)]
-    found = list(guesses(missing))
+    found = list(guess_accuracies(missing))
     assert len(found) < 32
     for one in missing:
         assert {0.0, 1.0} <= {guess[one] for guess in found}
@@ -161,7 +165,7 @@ def test_what_rests_on_a_missing_calculation_is_left_out() -> None:
     def findings(request: Request, results: UnitResults) -> Findings:
         grid = Grid(results, range(2))
         rows = [
-            Row(name, tuple(one["value"] for one in grid.calculated(name).results), unit="")
+            Row(name, tuple(one["value"] for one in grid.read_calculated(name).results), unit="")
             for name in ("w8", "w16")
         ]
         image = Figure("i", "I", "", "", (), image=((float(rows[0].values[0]),),))
@@ -190,7 +194,7 @@ def test_what_rests_on_a_missing_calculation_is_left_out() -> None:
 
 def test_a_missing_calculation_is_guessed_to_have_the_shape_of_its_own_cell() -> None:
     def findings(request: Request, results: UnitResults) -> Findings:
-        cells = {n: Grid(results, range(2)).calculated(f"w{n}")["steps"] for n in (2, 3)}
+        cells = {n: Grid(results, range(2)).read_calculated(f"w{n}")["steps"] for n in (2, 3)}
         assert all(len(one) == n for n, cell in cells.items() for one in cell)
         return Findings((Row("first", tuple(one[0] for one in cells[2]), unit=""),))
 
@@ -208,7 +212,7 @@ def test_rows_that_can_be_chosen_are_read_alone_where_nothing_like_the_rest_is_d
 
     def findings(request: Request, results: UnitResults) -> Findings:
         names = [unit.id for unit in plan(request).units]
-        values = [results.calculated(name) for name in names]
+        values = [results.calculation_result(name) for name in names]
         claims = [judge(("order", name), "s", above((1.0, 1.1, 1.2))) for name in names]
         rows = [Row(name, (value,)) for name, value in zip(names, values, strict=True)]
         return Findings(tuple(rows), tuple(claims), remarks=("r",))
@@ -248,7 +252,7 @@ def test_ctrl_c_leaves_a_report_of_what_is_done(executor: str, tmp_path: Path) -
         process.kill()
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    made = document.read(tmp_path)
+    made = document.read_document(tmp_path)
     assert made.state == "interrupted"
     done = {unit.id for unit in made.units if unit.state == "done"}
     assert done
@@ -261,6 +265,6 @@ def test_ctrl_c_leaves_a_report_of_what_is_done(executor: str, tmp_path: Path) -
 
 def _some_are_done(folder: Path) -> bool:
     try:
-        return reproduction_progress.read(folder).done > 0
+        return reproduction_progress.read_progress(folder).done > 0
     except UserError:
         return False

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.mathtext import MathTextParser
 
-from dgn_engine.experiments.report.figure_scenes import BOX, boxes, looks, places
-from dgn_engine.experiments.report.mathematics import rich, typeset
+from dgn_engine.experiments.report.figure_scenes import BOX, box_plots, drawn_positions, line_looks
+from dgn_engine.experiments.report.mathematics import label_as_html, typeset
 from dgn_engine.protocol.experiments import Figure, PlottedLine
 
 LABELS = {
@@ -80,18 +80,18 @@ def test_dollars_of_users_are_letters() -> None:
     ],
 )
 def test_mathematics_in_a_page_leans_and_names_do_not(label: str, wanted: str) -> None:
-    assert rich(label) == wanted
+    assert label_as_html(label) == wanted
 
 
 def test_a_box_has_numpys_quartiles_and_tukeys_whiskers() -> None:
     values = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 30.0, math.nan)
-    (box,) = boxes(PlottedLine("", (2.0,) * 8, values, style="boxes"))
+    (box,) = box_plots(PlottedLine("", (2.0,) * 8, values, style="boxes"))
     first, median, third = np.quantile(values[:7], (0.25, 0.5, 0.75))
     assert (box.at, box.first, box.median, box.third) == (2.0, first, median, third)
     assert (box.low, box.high) == (1.0, 6.0), "30 lies beyond 1.5 interquartile ranges"
-    (alone,) = boxes(PlottedLine("", (0.0,), (7.0,), style="boxes"))
+    (alone,) = box_plots(PlottedLine("", (0.0,), (7.0,), style="boxes"))
     assert {alone.low, alone.first, alone.median, alone.third, alone.high} == {7.0}
-    assert boxes(PlottedLine("", (0.0,), (math.nan,), style="boxes")) == []
+    assert box_plots(PlottedLine("", (0.0,), (math.nan,), style="boxes")) == []
 
 
 def figure(*lines: PlottedLine, categories: tuple[str, ...] = ()) -> Figure:
@@ -103,13 +103,15 @@ def test_marks_of_one_category_stand_beside_each_other_and_a_box_in_the_middle()
     other = PlottedLine("", (0.0,), (4.0,), style="cloud")
     box = PlottedLine("", (0.0, 1.0), (1.0, 2.0), style="boxes")
     dot = PlottedLine("", (1.0,), (1.0,), style="points")
-    first, second, middle, alone = places(figure(cloud, other, box, dot, categories=("a", "b")))
+    first, second, middle, alone = drawn_positions(
+        figure(cloud, other, box, dot, categories=("a", "b"))
+    )
     assert first[0] != first[1]
     assert max(first[:2]) < second[0]
     assert (first[2], middle) == (1.0, (0.0, 1.0))
     assert alone[0] > 1.0 + BOX, "beside the box, which it would be lost in"
-    assert places(figure(cloud))[0] == cloud.x, "only categories are spread"
-    again = places(figure(cloud, other, box, dot, categories=("a", "b")))
+    assert drawn_positions(figure(cloud))[0] == cloud.x, "only categories are spread"
+    again = drawn_positions(figure(cloud, other, box, dot, categories=("a", "b")))
     assert again[0] == first, "the same values are drawn alike"
 
 
@@ -117,9 +119,9 @@ def test_printed_lines_take_no_colour() -> None:
     measured = PlottedLine("d = 2", (0.0,), (1.0,))
     printed = PlottedLine("p", (), (1.0,), style="printed")
     ideal = PlottedLine("ideal, d = 2", (0.0,), (1.0,), style="printed")
-    assert looks(figure(measured, printed, ideal, measured)) == [
-        looks(figure(measured))[0],
+    assert line_looks(figure(measured, printed, ideal, measured)) == [
+        line_looks(figure(measured))[0],
         ("muted", "dot"),
-        (looks(figure(measured))[0][0], "dot"),
-        looks(figure(measured, measured))[1],
+        (line_looks(figure(measured))[0][0], "dot"),
+        line_looks(figure(measured, measured))[1],
     ]

@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.experiments._initial_networks import dense, gated, targets, unit_inputs
+from dgn_engine.experiments._initial_networks import (
+    dense_architecture,
+    draw_network,
+    draw_targets,
+    unit_inputs,
+)
 from dgn_engine.experiments.npf_eigenvalue_bound import (
     bound_while_training,
     parts_of_bound,
@@ -47,8 +52,8 @@ def path_by_path(network: GatedNetwork, x: np.ndarray) -> tuple[np.ndarray, np.n
 
 @pytest.mark.parametrize(("width", "depth", "seed"), [(4, 3, 0), (3, 4, 1), (2, 2, 2)])
 def test_the_parts_are_those_of_every_path(width: int, depth: int, seed: int) -> None:
-    network = gated(dense(3, width, depth), seed, own=True, init="kaiming")
-    x, y = unit_inputs(4, (3,), seed), targets(4, seed)
+    network = draw_network(dense_architecture(3, width, depth), seed, own=True, init="kaiming")
+    x, y = unit_inputs(4, (3,), seed), draw_targets(4, seed)
     phi, slopes = path_by_path(network, x.numpy())
     gates = [gate.detach() for gate in network.trace(x).value.gates]
     assert path_features(x, gates).numpy() == pytest.approx(phi, abs=1e-15)
@@ -77,7 +82,7 @@ def test_the_error_moves_against_its_sign() -> None:
 
 def test_an_error_that_the_kernel_does_not_see_stands_still() -> None:
     """Ke is rounding alone there: ė + Ke is small beside ‖K‖‖e‖, not beside ‖Ke‖."""
-    network = gated(dense(3, 3, 4), 1, own=True, init="kaiming")
+    network = draw_network(dense_architecture(3, 3, 4), 1, own=True, init="kaiming")
     one = unit_inputs(2, (3,), 1)
     x = torch.cat([one, one])  # each input twice: K is singular
     unseen = torch.tensor([1.0, -1.0, -1.0, 1.0]).double()
@@ -87,10 +92,10 @@ def test_an_error_that_the_kernel_does_not_see_stands_still() -> None:
 
 
 def test_where_no_path_is_open_both_sides_are_zero() -> None:
-    network = gated(dense(3, 2, 3), 0, own=True, init="kaiming")
+    network = draw_network(dense_architecture(3, 2, 3), 0, own=True, init="kaiming")
     for weight in network.value.weights:
         weight.abs_()
-    found = parts_of_bound(network, -unit_inputs(2, (3,), 0).abs(), targets(2, 0))
+    found = parts_of_bound(network, -unit_inputs(2, (3,), 0).abs(), draw_targets(2, 0))
     assert (found["excess"], found["factors"], found["paths"]) == (0.0, 0.0, 0.0)
     assert math.isnan(found["ratio"])
     assert math.isnan(found["speed"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dgn_engine.experiments._claims import ClaimTest, Sample, above, below, judge, within
-from dgn_engine.experiments._power import GOAL, MOST, Design, enough, power
+from dgn_engine.experiments._power import GOAL, MOST, Design, claim_power, replicates_needed
 from dgn_engine.sweep.statistics import PERCENT, mean_test
 
 Test = Callable[[Sample], ClaimTest]
@@ -44,7 +44,7 @@ def test_the_power_is_that_of_a_simulation(design: Design, test: Test, n: int, d
     region = test(Sample((1.0, 2.0))).region
     found = simulated(design, n, test, draws)
     error = math.sqrt(max(found * (1 - found), 0.01) / draws)
-    assert power(design, n, region) == pytest.approx(found, abs=3.5 * error)
+    assert claim_power(design, n, region) == pytest.approx(found, abs=3.5 * error)
 
 
 @pytest.mark.wide
@@ -60,7 +60,7 @@ def test_a_claim_that_is_just_false_is_held_in_a_fortieth_of_the_draws_at_most(
 ) -> None:
     null = Design(boundary, spread, "null", shared)
     assert simulated(null, n, test, draws) <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / draws)
-    assert power(null, n, test(Sample((1.0, 2.0))).region) <= 0.026 + (0.01 if shared else 0)
+    assert claim_power(null, n, test(Sample((1.0, 2.0))).region) <= 0.026 + (0.01 if shared else 0)
 
 
 @pytest.mark.wide
@@ -78,18 +78,18 @@ def test_an_interval_with_a_known_part_covers_95_percent(n: int, share: float) -
 
 def test_enough_is_the_least_number_with_the_wanted_power() -> None:
     design, region = Design(0.5, 1.0, "made up"), (0.0, math.inf)
-    n = enough(design, region)
-    assert power(design, n, region) >= GOAL > power(design, n - 1, region)
+    n = replicates_needed(design, region)
+    assert claim_power(design, n, region) >= GOAL > claim_power(design, n - 1, region)
 
 
 def test_where_the_test_set_is_too_small_no_number_of_seeds_is_enough() -> None:
     design = Design(0.5, 0.1, "made up", test_variance=1.0)
-    assert enough(design, (0.0, math.inf)) == 0
-    assert power(design, MOST, (0.0, math.inf)) < 0.2
+    assert replicates_needed(design, (0.0, math.inf)) == 0
+    assert claim_power(design, MOST, (0.0, math.inf)) < 0.2
 
 
 def test_two_replicates_have_no_power() -> None:
-    assert power(Design(100.0, 0.1, "made up"), 2, (0.0, math.inf)) == 0.0
+    assert claim_power(Design(100.0, 0.1, "made up"), 2, (0.0, math.inf)) == 0.0
 
 
 def test_a_bounded_statistic_has_its_power_on_the_scale_of_its_test() -> None:
@@ -98,12 +98,12 @@ def test_a_bounded_statistic_has_its_power_on_the_scale_of_its_test() -> None:
     places = draw.normal(math.log(98 / 2), 0.5 * (1 / 98 + 1 / 2), (600, 5))
     percents = 100 / (1 + np.exp(-places))
     held = np.mean([above(tuple(v), 97.0, PERCENT).verdict == "held" for v in percents])
-    assert power(design, 5, test.region, PERCENT) == pytest.approx(held, abs=0.06)
+    assert claim_power(design, 5, test.region, PERCENT) == pytest.approx(held, abs=0.06)
 
 
 def test_a_judged_claim_carries_its_power_and_where_the_spread_is_from() -> None:
     design = Design(0.5, 1.0, "printed ± of both columns")
     claim = judge("npf-1", "difference", above((0.4, 0.6, 0.5)), design=design)
-    assert claim.power == power(design, 3, (0.0, math.inf)) < GOAL
-    assert claim.enough == enough(design, (0.0, math.inf))
+    assert claim.power == claim_power(design, 3, (0.0, math.inf)) < GOAL
+    assert claim.enough == replicates_needed(design, (0.0, math.inf))
     assert claim.power_from == "printed ± of both columns"

@@ -371,16 +371,16 @@ def test_of_equal_scores_the_first_is_the_best() -> None:
 def test_progress_survives_its_file(tmp_path: Path) -> None:
     made = tally(Clock())
     made.add(UnitProgress("b", "running", 0.5, 0.25))
-    progress.write(made.progress(), tmp_path)
-    assert progress.read(tmp_path) == made.progress()
+    progress.write_progress(made.progress(), tmp_path)
+    assert progress.read_progress(tmp_path) == made.progress()
     assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]
-    progress.write(made.progress(), tmp_path / "nowhere")  # no trouble
+    progress.write_progress(made.progress(), tmp_path / "nowhere")  # no trouble
     with refused("no-file"):
-        progress.read(tmp_path / "nowhere")
+        progress.read_progress(tmp_path / "nowhere")
 
 
 def test_the_status_of_a_folder_in_words(tmp_path: Path) -> None:
-    assert progress.status(tmp_path) == "none"
+    assert progress.result_status(tmp_path) == "none"
     made = tally(Clock())
     made.add(UnitProgress("b", "running", 0.7))
     for state, words in (
@@ -388,7 +388,7 @@ def test_the_status_of_a_folder_in_words(tmp_path: Path) -> None:
         ("failed", "failed, 40 % done"),
         ("done", "damaged"),
     ):
-        progress.write(made.progress(state), tmp_path)
-        assert progress.status(tmp_path) == words
+        progress.write_progress(made.progress(state), tmp_path)
+        assert progress.result_status(tmp_path) == words
     (tmp_path / "results.json").write_bytes(document.to_bytes(result()))
-    assert progress.status(tmp_path) == "done 2026-11-22"
+    assert progress.result_status(tmp_path) == "done 2026-11-22"

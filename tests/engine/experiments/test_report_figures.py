@@ -24,13 +24,17 @@ from matplotlib.transforms import Bbox
 from dgn_engine.experiments import Figure, PlottedLine
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.figure_scenes import scene_of
-from dgn_engine.experiments.report.formatting import SERIES, tokens
-from dgn_engine.experiments.report.report_figures import draw, figure_bytes, inline_svg
+from dgn_engine.experiments.report.formatting import SERIES, theme_colours
+from dgn_engine.experiments.report.report_figures import (
+    draw_report_figure,
+    figure_bytes,
+    inline_svg,
+)
 from dgn_engine.figures.paper import print_style
 from dgn_engine.scene.elements import Chart
 from tests.engine.experiments.documents import result
 
-LIGHT = tokens("light")
+LIGHT = theme_colours("light")
 LONG = tuple(float(n) for n in range(13))
 LINES = (
     PlottedLine("a", (1.0, 2.0, 4.0), (1.0, 3.0, 2.0), (0.5, 0.25, 0.125)),
@@ -77,7 +81,7 @@ def chart(*lines: PlottedLine, **other: object) -> Chart:
 
 def drawn(figure: Figure) -> tuple[Drawn, Axes]:
     with print_style():
-        page = draw(figure)
+        page = draw_report_figure(figure)
     return page, page.axes[0]
 
 
@@ -254,7 +258,7 @@ def test_a_picture_of_an_older_result_is_still_read_and_drawn(tmp_path: Path) ->
     for name in ("rows", "columns", "scale"):
         del tree["figures"][0][name]
     (tmp_path / "results.json").write_text(json.dumps(tree), encoding="utf-8")
-    (found,) = document.read(tmp_path).figures
+    (found,) = document.read_document(tmp_path).figures
     assert (found.rows, found.columns, found.scale) == ((), (), "")
     page, axes = drawn(found)
     assert len(page.axes) == 1, "no bar of colours"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.experiments.report import document, formatting
-from dgn_engine.experiments.report.html import html
-from dgn_engine.experiments.report.markdown import markdown
+from dgn_engine.experiments.report.html import render_html
+from dgn_engine.experiments.report.markdown import render_markdown
 from dgn_engine.experiments.report.terminal import print_document
 from dgn_engine.protocol.experiments import Figure, Printed
 from tests.engine.experiments.documents import BARE, CLAIM, EXACT, OPEN, ROW, result
@@ -27,11 +27,16 @@ SIZES = (
 def test_numbers_are_shown_as_recorded(recorded: Recorded) -> None:
     """As percents, plain, and plain with their sign."""
     kinds = (("%", False), ("", False), ("", True))
-    recorded({size: [formatting.number(size, *kind) for kind in kinds] for size in SIZES})
+    recorded({size: [formatting.format_number(size, *kind) for kind in kinds] for size in SIZES})
 
 
 def test_epochs_are_short_and_nothing_where_nothing_is_trained() -> None:
-    assert [formatting.epochs(v) for v in (40.0, 0.0, 2.5, math.nan)] == ["40", "0", "2.5", "–"]
+    assert [formatting.format_epochs(v) for v in (40.0, 0.0, 2.5, math.nan)] == [
+        "40",
+        "0",
+        "2.5",
+        "–",
+    ]
 
 
 def test_cells_and_facts_of_a_result(recorded: Recorded) -> None:
@@ -44,21 +49,21 @@ def test_cells_and_facts_of_a_result(recorded: Recorded) -> None:
     ]
     claims = [formatting.claim_cells(claim) for claim in (CLAIM, EXACT, OPEN)]
     half = replace(CLAIM, high=math.nan), replace(CLAIM, low=math.inf)
-    assert {formatting.interval(claim) for claim in half} == {"–"}
-    recorded({"rows": rows, "claims": claims, "facts": dict(formatting.facts(result()))})
+    assert {formatting.format_interval(claim) for claim in half} == {"–"}
+    recorded({"rows": rows, "claims": claims, "facts": dict(formatting.report_facts(result()))})
 
 
 @pytest.mark.parametrize("wall", [None, 0.5, 1.0])
 def test_facts_leave_out_what_nobody_asked_or_measured(wall: float | None) -> None:
     machine = {"wall_seconds": wall}
     plain = result(request={"seeds": 0}, units=(), command=(), machine=machine)
-    found = dict(formatting.facts(plain))
+    found = dict(formatting.report_facts(plain))
     assert not {"requested options", "last session", "created by"} & set(found)
     assert found["state"] == "done"
 
 
 def test_verdicts_are_counted() -> None:
-    assert formatting.verdicts(result()) == {"held": 2, "not decided": 1, "not held": 1}
+    assert formatting.count_verdicts(result()) == {"held": 2, "not decided": 1, "not held": 1}
 
 
 def test_the_first_twenty_four_curves_look_different() -> None:
@@ -72,11 +77,11 @@ def test_the_first_twenty_four_curves_look_different() -> None:
 
 def test_markdown_holds_every_part_in_its_order(recorded: Recorded) -> None:
     figure = Figure("curve", "A | curve", "x", "y", (), note="What a point is.")
-    recorded(markdown(result(figures=(figure,))).splitlines())
+    recorded(render_markdown(result(figures=(figure,))).splitlines())
 
 
 def test_markdown_without_rows_and_claims_has_no_empty_tables() -> None:
-    bare = markdown(result(rows=(), claims=(), remarks=(), units=()))
+    bare = render_markdown(result(rows=(), claims=(), remarks=(), units=()))
     assert "|" not in bare
     assert [line for line in bare.splitlines() if line.startswith("##")] == [
         "## Differences from the paper's scale",
@@ -85,7 +90,7 @@ def test_markdown_without_rows_and_claims_has_no_empty_tables() -> None:
 
 
 def test_html_says_each_cell_and_leaves_out_columns_without_content() -> None:
-    page = html(result())
+    page = render_html(result())
     assert "<title>Gates &amp; &lt;regimes&gt;</title>" in page
     assert "<h1>Gates &amp; &lt;regimes&gt;</h1><p>Where it sits.</p>" in page
     assert '<tr><td>DL</td><td class="number">97.50 ± 6.35 %</td>' in page
@@ -97,7 +102,7 @@ def test_html_says_each_cell_and_leaves_out_columns_without_content() -> None:
     assert "<summary>a</summary>" not in page
     assert "<dt>device</dt><dd>cpu</dd>" in page
     assert "<li>A remark.</li>" in page
-    bare = html(result(rows=(BARE,), claims=(OPEN,), units=(), remarks=(), scaled_down=()))
+    bare = render_html(result(rows=(BARE,), claims=(OPEN,), units=(), remarks=(), scaled_down=()))
     for head in ("printed", "difference", "remark", "epochs", "95 % interval"):
         assert f">{head}</th>" not in bare, head
     assert "<th>scale</th>" in bare
@@ -107,7 +112,7 @@ def test_html_says_each_cell_and_leaves_out_columns_without_content() -> None:
 
 
 def test_html_without_rows_and_claims_has_no_tables() -> None:
-    page = html(result(rows=(), claims=()))
+    page = render_html(result(rows=(), claims=()))
     assert "<table" not in page
     assert "Measured and printed" not in page
     assert "<h2>Claims</h2>" not in page
@@ -143,7 +148,7 @@ def test_a_document_survives_its_file_and_nan_is_null(tmp_path: Path) -> None:
     assert content.endswith(b"}\n")
     (tmp_path / "results.json").write_bytes(content)
     for place in (tmp_path, tmp_path / "results.json"):
-        found = document.read(place)
+        found = document.read_document(place)
         assert document.to_bytes(found) == content
         assert ([row.place for row in found.rows], found.columns) == (
             [None, placed.place],
@@ -167,4 +172,4 @@ def test_a_file_that_is_no_result_is_refused(
     if content is not None:
         (tmp_path / "results.json").write_bytes(content)
     with refused(kind):
-        document.read(tmp_path)
+        document.read_document(tmp_path)

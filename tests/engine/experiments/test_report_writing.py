@@ -163,8 +163,8 @@ def test_a_result_says_what_made_it_and_on_which_devices(
 
 def test_twelve_names_are_listed_and_more_are_counted() -> None:
     names = [f"u{i}" for i in range(12)]
-    assert writing._listed(names) == ", ".join(names)
-    assert writing._listed([*names, "x", "y"]) == f"{', '.join(names)} and 2 more"
+    assert writing._join_names(names) == ", ".join(names)
+    assert writing._join_names([*names, "x", "y"]) == f"{', '.join(names)} and 2 more"
 
 
 def test_files_for_people_lie_beside_the_result(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def _plan(request: Request) -> Plan:
 
 
 def _findings(request: Request, results: UnitResults) -> Findings:
-    best = tuple(100 * results.trained(f"run-s{seed}").best for seed in range(3))
+    best = tuple(100 * results.trained_run(f"run-s{seed}").best for seed in range(3))
     figure = Figure(
         "curve",
         "A curve",
@@ -102,9 +102,9 @@ def test_a_report_holds_every_number_and_needs_no_network(whole: tuple[Path, Doc
     page = (folder / "report.html").read_text(encoding="utf-8")
     text = (folder / "report.md").read_text(encoding="utf-8")
     for wanted in (
-        formatting.measured(row),
+        formatting.format_measured(row),
         "98.14 ± 0.07",
-        formatting.number(row.difference, "%", True),
+        formatting.format_number(row.difference, "%", True),
     ):
         assert wanted in page
         assert wanted in text
@@ -117,21 +117,21 @@ def test_a_report_holds_every_number_and_needs_no_network(whole: tuple[Path, Doc
     for kind in ("pdf", "svg"):
         assert (folder / "figures" / f"curve.{kind}").stat().st_size > 1000
     assert all(unit.seconds >= 0 for unit in made.units)
-    assert reproduction_progress.read(folder).state == "done"
+    assert reproduction_progress.read_progress(folder).state == "done"
 
 
 def test_a_result_is_read_again_as_it_was_written(
     whole: tuple[Path, Document], tmp_path: Path
 ) -> None:
     folder, made = whole
-    assert document.to_bytes(document.read(folder)) == document.to_bytes(made)
-    assert document.read(folder).figures == made.figures
+    assert document.to_bytes(document.read_document(folder)) == document.to_bytes(made)
+    assert document.read_document(folder).figures == made.figures
     tree = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert set(tree) == {item.name for item in dataclasses.fields(made)}
     tree["rows"][0]["values"] = ["no number"]
     (tmp_path / "results.json").write_text(json.dumps(tree), encoding="utf-8")
     with refused("damaged"):
-        document.read(tmp_path)
+        document.read_document(tmp_path)
 
 
 @pytest.mark.usefixtures("figures_drawn_once")
@@ -150,7 +150,7 @@ def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(
     assert half.rows == ()
     assert {unit.state for unit in half.units} <= {"done", "interrupted", "queued"}
     assert "queued" in {unit.state for unit in half.units}
-    assert reproduction_progress.read(tmp_path).state == "interrupted"
+    assert reproduction_progress.read_progress(tmp_path).state == "interrupted"
     with refused("not-done", value=3):
         report_again(_task(tmp_path))
     again = reproduce(_task(tmp_path), SerialExecutor(), _never)
@@ -234,17 +234,17 @@ def test_what_breaks_an_experiment_off_is_seen_in_its_progress(
 
     class Breaks(SerialExecutor):
         def run(self, units: Any, root: Path, on_update: Any, stopped: Any) -> None:
-            told.append((reproduction_progress.read(root).state, 0.0))
+            told.append((reproduction_progress.read_progress(root).state, 0.0))
             on_update(UnitProgress("run-s0", "running", 0.5))
-            now = reproduction_progress.read(root)
+            now = reproduction_progress.read_progress(root)
             told.append((now.state, now.fraction))
             raise trouble
 
     with pytest.raises(type(trouble)):
         reproduce(_task(tmp_path), Breaks(), _never)
     assert told == [("running", 0.0), ("running", pytest.approx(0.5 / 3))]
-    assert reproduction_progress.read(tmp_path).state == "failed"
-    assert document.read(tmp_path).state == "running"  # nothing of it is judged
+    assert reproduction_progress.read_progress(tmp_path).state == "failed"
+    assert document.read_document(tmp_path).state == "running"  # nothing of it is judged
 
 
 def test_progress_is_written_twice_a_second_at_most(
@@ -259,7 +259,7 @@ def test_progress_is_written_twice_a_second_at_most(
             for tenth in range(12):
                 now[0] = 100.0 + tenth / 8
                 on_update(UnitProgress("run-s0", "running", tenth / 16))
-                written.append(3 * reproduction_progress.read(root).fraction)
+                written.append(3 * reproduction_progress.read_progress(root).fraction)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -344,7 +344,7 @@ def test_gate_information_is_beside_the_files_own_accuracy_and_random_gates(
     assert "256" in str(refused_command(*words, "--epochs", "1", "--data", "correlated"))
     assert not out.exists(), "what is refused leaves no folder"
     assert main([*words, "--epochs", "1"]) == 0
-    made = document.read(out)
+    made = document.read_document(out)
     itself, copied, random = made.rows
     assert itself.values[0] == pytest.approx(100 * _own(file), abs=1e-6)
     assert len(copied.values) == len(random.values) == 1

@@ -14,11 +14,11 @@ from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row, fin
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments.report import document, formatting
 from dgn_engine.experiments.report.cost import cost_in_words
-from dgn_engine.experiments.report.html import html
-from dgn_engine.experiments.report.markdown import markdown
+from dgn_engine.experiments.report.html import render_html
+from dgn_engine.experiments.report.markdown import render_markdown
 from dgn_engine.experiments.report.reproduce import epochs_in_words, plan_of
-from dgn_engine.experiments.report.run_scale import scale_of, stand_in
-from dgn_engine.experiments.report.write_report import ReproductionTask, notices, write_report
+from dgn_engine.experiments.report.run_scale import describe_substitution, scale_of
+from dgn_engine.experiments.report.write_report import ReproductionTask, task_notices, write_report
 from dgn_engine.sweep.unit import Calculation, Training
 from tests.engine.experiments.documents import CLAIM, EXACT, MISSED, OPEN, result
 
@@ -143,7 +143,7 @@ def test_calculations_alone_have_seeds_and_nothing_else_that_can_be_less() -> No
     made = replace(PAPER, plan=plan)
     assert scale_of(made, Request(scale="full")).word == "full"
     assert scale_of(made, Request(scale="full", seeds=2)).departures == ("2 of 5 seeds",)
-    assert stand_in(made, Request()) == ()
+    assert describe_substitution(made, Request()) == ()
 
 
 def test_data_that_stand_for_the_papers_are_said_first() -> None:
@@ -154,10 +154,10 @@ def test_data_that_stand_for_the_papers_are_said_first() -> None:
         (table, Request("full", only="GCONV", data="folder:/there"), ("folder:/there", "CIFAR-10")),
         (stages, Request(), ("digits", "CIFAR-10")),
     ):
-        (said,) = stand_in(experiment, asked)
+        (said,) = describe_substitution(experiment, asked)
         assert all(name in said for name in names)
-    assert stand_in(table, Request(only="MNIST", data="mnist")) == ()
-    assert stand_in(table, Request(scale="full")) == ()
+    assert describe_substitution(table, Request(only="MNIST", data="mnist")) == ()
+    assert describe_substitution(table, Request(scale="full")) == ()
 
 
 def test_the_cost_is_that_of_the_scale_that_is_run(tmp_path: Path) -> None:
@@ -185,15 +185,15 @@ def test_a_report_of_a_reduced_scale_says_so_everywhere(tmp_path: Path) -> None:
     asked = task(tmp_path, scale="full", epochs=2, seeds=3)
     made = write_report(asked, plan_of(asked))
     assert made.scale == "reduced"
-    assert made.notices == notices(asked)
+    assert made.notices == task_notices(asked)
     (said,) = made.notices
     assert said.endswith("2 of 60 epochs, 3 of 5 seeds.")
-    for text in (markdown(made), html(made)):
+    for text in (render_markdown(made), render_html(made)):
         assert said in text
         assert "held, reduced scale" in text
         assert "not decided at" in text
     assert formatting.row_cells(made, made.rows[0])[7] == "reduced"
-    assert dict(formatting.facts(made))["scale"] == "reduced"
+    assert dict(formatting.report_facts(made))["scale"] == "reduced"
     assert "reduced (2 of 60 epochs, 3 of 5 seeds)" in formatting.made_at(made)
     whole = write_report(task(tmp_path, scale="full"), _plan(Request()))
     assert (whole.scale, whole.notices) == ("full", ())
@@ -202,7 +202,7 @@ def test_a_report_of_a_reduced_scale_says_so_everywhere(tmp_path: Path) -> None:
 def test_a_verdict_says_at_which_scale_it_was_reached() -> None:
     claims = (CLAIM, EXACT, OPEN, MISSED)
     said = {
-        scale: [formatting.verdict(claim, scale) for claim in claims]
+        scale: [formatting.format_verdict(claim, scale) for claim in claims]
         for scale in ("", "quick", "full", "reduced", "changed")
     }
     assert said[""] == said["quick"] == said["full"] == ["held", "held", "not decided", "not held"]
@@ -213,18 +213,18 @@ def test_a_verdict_says_at_which_scale_it_was_reached() -> None:
         "not held, reduced scale",
     ]
     assert said["changed"][0] == "held, changed scale"
-    assert formatting.verdicts(result(scale="reduced")) == {
+    assert formatting.count_verdicts(result(scale="reduced")) == {
         "held, reduced scale": 1,
         "held": 1,
         "not decided at this scale": 1,
         "not held, reduced scale": 1,
     }
-    assert 'class="verdict held">held, reduced scale<' in html(result(scale="reduced"))
+    assert 'class="verdict held">held, reduced scale<' in render_html(result(scale="reduced"))
 
 
 def test_a_result_written_before_there_were_notices_opens(tmp_path: Path) -> None:
     tree = json.loads(document.to_bytes(result(scale="full")))
     del tree["notices"]
     (tmp_path / "results.json").write_text(json.dumps(tree), encoding="utf-8")
-    found = document.read(tmp_path)
+    found = document.read_document(tmp_path)
     assert (found.scale, found.notices) == ("full", ())

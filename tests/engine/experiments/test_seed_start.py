@@ -14,7 +14,7 @@ from dgn_engine.cli import main
 from dgn_engine.cli.run.reproduce_papers import options_of
 from dgn_engine.config import MOST_SEED, DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row, all_experiments
-from dgn_engine.experiments._grid import Grid, training
+from dgn_engine.experiments._grid import Grid, training_unit
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.reproduce import reproduce
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
@@ -86,7 +86,7 @@ def test_findings_are_about_the_seeds_that_were_asked_for(name: str) -> None:
             super().__init__(Path())
             self.by = by
 
-        def trained(self, unit_id: str) -> TrainedRun:
+        def trained_run(self, unit_id: str) -> TrainedRun:
             cell, _, seed = unit_id.rpartition("-s")
             return run(int(seed) - self.by, sum(map(ord, cell)) % 97)
 
@@ -98,12 +98,12 @@ def test_findings_are_about_the_seeds_that_were_asked_for(name: str) -> None:
 
 def _plan(request: Request) -> Plan:
     seeds = request.seed_range(3, 3)
-    return Plan(tuple(training(CONFIG, "ReLU", seed, "relu") for seed in seeds))
+    return Plan(tuple(training_unit(CONFIG, "ReLU", seed, "relu") for seed in seeds))
 
 
 def _findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(3, 3))
-    return Findings((Row("ReLU", tuple(grid.trained("relu").best)),))
+    return Findings((Row("ReLU", tuple(grid.read_trained("relu").best)),))
 
 
 TINY = Experiment("A tiny table", "[NPF] Table 0", "For the tests.", _plan, _findings, 0.0, 0.0)

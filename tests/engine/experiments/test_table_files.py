@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.experiments.report.document import Document, ReportRow
-from dgn_engine.experiments.report.html import html
-from dgn_engine.experiments.report.latex import escape, latex_grid, latex_rows
-from dgn_engine.experiments.report.markdown import markdown
+from dgn_engine.experiments.report.html import render_html
+from dgn_engine.experiments.report.latex import escape_latex, latex_grid, latex_rows
+from dgn_engine.experiments.report.markdown import render_markdown
 from dgn_engine.experiments.report.paper_table import paper_table
 from dgn_engine.experiments.report.table_files import table_files
 from dgn_engine.protocol.experiments import PRINTED_SPREAD, Printed
@@ -89,14 +89,14 @@ def test_the_tables_of_a_result(recorded: Recorded) -> None:
 
 
 def test_a_report_has_the_papers_table_before_its_rows() -> None:
-    report = markdown(MADE)
+    report = render_markdown(MADE)
     assert report.index("## In the layout of") < report.index("## Measured")
     assert f"A printed ± is {PRINTED_SPREAD}, not" in report
-    page = html(MADE)
+    page = render_html(MADE)
     assert '<tr class=printed><th scope="row">printed</th><td class="number">–</td>' in page
     assert '<th scope="row">50 % &amp; more</th>' in page
     assert "<code>tables/npf-table2.tex</code>" in page
-    assert page.count("<h2>") == html(result()).count("<h2>") + 1
+    assert page.count("<h2>") == render_html(result()).count("<h2>") + 1
 
 
 def read_csv(name: str) -> list[dict[str, str]]:
@@ -142,7 +142,7 @@ def test_csv_has_each_number_in_a_column_of_its_own_in_full() -> None:
     ],
 )
 def test_words_are_set_in_latex_letter_by_letter(words: str, wanted: str) -> None:
-    assert escape(words) == wanted
+    assert escape_latex(words) == wanted
 
 
 def test_numbers_in_cells_have_signs_powers_and_words_as_latex_has_them() -> None:

@@ -48,7 +48,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No figures, and no chance error of test sets: that has tests of its own."""
     nothing = PlottedLine("", (), ())
     monkeypatch.setattr(TrainedCell, "loss_line", lambda *_: nothing)
-    monkeypatch.setattr(dgn_frg_spectrum, "_lines", lambda *_: (nothing, nothing))
+    monkeypatch.setattr(dgn_frg_spectrum, "_spectrum_lines", lambda *_: (nothing, nothing))
     monkeypatch.setattr(dgn_frg_spectrum, "DEPTHS", (2,))  # the mean over them is judged
     monkeypatch.setattr(_accuracy_designs, "ALONE", 0.0)
     for module in (
@@ -120,7 +120,7 @@ def kinds_by_depth(ends: tuple[Design, Design]) -> Draw:
 
 def spectra(near: float, far: float, spread: float) -> Draw:
     """e.c.d.f.s at these distances from the ideal, at the wide and at the narrow width."""
-    ideal = dgn_frg_spectrum._ideal(200, 2)
+    ideal = dgn_frg_spectrum._ideal_distribution(200, 2)
 
     def draw(random: Random) -> tuple[Runs, Values]:
         found: dict[str, Any] = {}

@@ -38,8 +38,8 @@ def endless_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def only_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of duality-48, and of eight orders, so that many draws take seconds."""
-    monkeypatch.setattr(duality_48, "_table", lambda *_: ())
-    monkeypatch.setattr(duality_48, "_figures", lambda *_: ())
+    monkeypatch.setattr(duality_48, "_report_rows", lambda *_: ())
+    monkeypatch.setattr(duality_48, "_make_figures", lambda *_: ())
     monkeypatch.setattr(duality_48, "ORDERS", duality_48.EIGHT)
 
 

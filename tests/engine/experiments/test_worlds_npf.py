@@ -14,7 +14,7 @@ import pytest
 
 from dgn_engine.experiments import Request, _grid, npf_nu
 from dgn_engine.experiments._accuracy_designs import ALONE, TEST_EXAMPLES
-from dgn_engine.experiments._published import printed
+from dgn_engine.experiments._published import find_printed
 from dgn_engine.protocol.experiments import Printed
 from tests.daily import nightly
 from tests.engine.experiments.made_up import FULL
@@ -65,7 +65,7 @@ def row(name: str, prefix: str, **other: float) -> dict[str, Printed]:
     """A row of Table 2 with its printed ±, some means replaced."""
     found = {}
     for regime, column in REGIMES.items():
-        cell = printed(TABLE, name, column)
+        cell = find_printed(TABLE, name, column)
         assert cell is not None
         value = other.get(regime.replace("-", ""), cell.value)
         found[f"{prefix}-{regime}"] = Printed(value, cell.half_width)
@@ -161,7 +161,7 @@ def test_workshop_table_4_as_printed_is_held_as_often_as_the_power_says() -> Non
     }
     means = arch(pixels=95.0)
     for name, column in columns.items():
-        cell = printed("npf_workshop_table4", ARCH, column)
+        cell = find_printed("npf_workshop_table4", ARCH, column)
         assert cell is not None
         means[f"Arch-1-adam-0.0001-{name}"] = cell
     rates, claims = judged("workshop-table4", code(ARCH), cells(means))

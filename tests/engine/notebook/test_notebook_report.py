@@ -25,14 +25,14 @@ def test_a_result_is_shown_in_the_words_of_its_report(
     found = dgn.open_report("mine")
     assert repr(dgn.open_report(folder)) == repr(found)
     assert repr(found).startswith(f"<report npf-table2: done, {len(made.rows)} rows; ")
-    assert found.verdicts == formatting.verdicts(made)
+    assert found.verdicts == formatting.count_verdicts(made)
     assert (found.rows, found.claims) == (found.document.rows, found.document.claims)
     shown = found._repr_html_()
     assert "Gates &amp; &lt;regimes&gt;" in shown
     for claim in made.claims:
-        assert formatting.verdict(claim, made.scale) in shown
+        assert formatting.format_verdict(claim, made.scale) in shown
     for row in made.rows:
-        assert formatting.measured(row) in shown
+        assert formatting.format_measured(row) in shown
     assert shown.count("<table>") == 2
 
 

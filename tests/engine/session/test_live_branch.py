@@ -127,7 +127,7 @@ class Trainer:
         headless = HeadlessRun(self, lambda: self.step >= until, checkpoint_every=1e9)
         headless.run_branch(self.parent, None, changes, self.folder, steps)
 
-    def stepped(self, step: int) -> None:
+    def on_step(self, step: int) -> None:
         self.step = step
 
     def on_event(self, event: Event) -> None:
@@ -510,13 +510,13 @@ def test_a_command_takes_steps_at_the_pace_that_its_window_writes(
         def __init__(self) -> None:
             self.at: list[float] = []
 
-        def stepped(self, step: int) -> None:
+        def on_step(self, step: int) -> None:
             self.at.append(Clock.now)
 
     monkeypatch.setattr(headless_run, "time", Clock)
     parts = iter([b"1", b"0\n5.0\n", b""])
     pace = WindowPace(lambda: next(parts))
-    pace.follow()
+    pace.read_paces()
     follower = Follower()
     headless = HeadlessRun(follower, lambda: False, pace=lambda: pace.value)
     headless.train(small(epochs=1), None)

@@ -56,7 +56,7 @@ def test_a_fault_in_a_command_is_in_the_log_and_goes_its_way(
         raise RuntimeError("a fault of ours")
 
     command = Subcommand("Fail.", lambda _: None, fail)
-    monkeypatch.setattr(cli, "_asked_for", lambda _: {"fail": command})
+    monkeypatch.setattr(cli, "_select_commands", lambda _: {"fail": command})
     with pytest.raises(RuntimeError, match="a fault of ours"):
         cli.main(["fail"])
     assert re.search(r"ERROR dgn fail [\d.]+ .*\nTraceback", end_of_log())

@@ -102,7 +102,7 @@ def test_results_and_old_indices_that_are_no_files_are_told_of_or_passed_over(
     put(thing, run / PROGRESS)
     put(thing, run.parent / "index.sqlite")
     with pytest.raises(UserError):
-        document.read(run)
+        document.read_document(run)
     with pytest.raises(UserError):
-        reproduction_progress.read(run)
+        reproduction_progress.read_progress(run)
     assert [entry.name for entry in index.read_index(run.parent)] == ["one"]

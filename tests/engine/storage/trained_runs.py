@@ -23,7 +23,7 @@ class Stops:
         self.after, self.killed, self.step = after, killed, 0
         self.events: list[Event] = []
 
-    def stepped(self, step: int) -> None:
+    def on_step(self, step: int) -> None:
         self.step = step
         if step == self.killed:
             raise InterruptedError

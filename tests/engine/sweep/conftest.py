@@ -29,7 +29,7 @@ def bench(
     """Processes that are made up, three at a time, or as many as there are cards."""
     context = Context()
     monkeypatch.setattr(processes, "SPAWN", context)
-    monkeypatch.setattr(processes, "gpus", lambda _units: cards)
+    monkeypatch.setattr(processes, "usable_gpus", lambda _units: cards)
     monkeypatch.setattr(processes, "usable_cores", lambda: 3)
     made = Bench(tmp_path, context)
     yield made

@@ -97,7 +97,7 @@ def test_what_is_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_what_is_over_is_not_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tried(UNIT, tmp_path / "a").state == "done"
     assert tried(WILD, tmp_path / "b").state == "diverged"
-    monkeypatch.setattr(attempt, "_train", pytest.fail)
+    monkeypatch.setattr(attempt, "_train_unit", pytest.fail)
     assert tried(UNIT, tmp_path / "a") == UnitUpdate(UNIT.id, "done")
     assert tried(WILD, tmp_path / "b") == UnitUpdate(UNIT.id, "diverged")
 
@@ -309,4 +309,4 @@ def test_a_score_is_the_best_since_the_last_swap(monkeypatch: pytest.MonkeyPatch
     assert watcher.score is None
     watcher.on_event(Measured(1, 1.0, 0.5, 0.5, None, 0.25))
     assert watcher.score == 0.25
-    watcher.stepped(5)  # updates are not sent at each step
+    watcher.on_step(5)  # updates are not sent at each step

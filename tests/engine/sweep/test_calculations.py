@@ -12,7 +12,7 @@ import pytest
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
-from dgn_engine.experiments.report.formatting import facts, row_cells
+from dgn_engine.experiments.report.formatting import report_facts, row_cells
 from dgn_engine.experiments.report.reproduce import report_again, reproduce
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.sweep.unit import Calculation
@@ -28,7 +28,7 @@ UNIT = Calculation(
 
 
 def _findings(request: Request, results: UnitResults) -> Findings:
-    values = tuple(results.calculated("limit")["limit"])
+    values = tuple(results.calculation_result("limit")["limit"])
     start = Row("at the start", values, unit="", epochs=0, seconds=results.seconds_of("limit"))
     return Findings((start, Row("never trained", values, unit="")))
 
@@ -54,7 +54,7 @@ def test_a_calculation_tells_its_time_in_units_rows_and_the_whole(tmp_path: Path
     assert unit.seconds > 0
     assert made.rows[0].seconds == made.seconds == unit.seconds
     assert (
-        dict(facts(made))["runs and calculations"]
+        dict(report_facts(made))["runs and calculations"]
         == f"1, {formatting.format_duration(unit.seconds)} of computing"
     )
     assert report_again(_task(tmp_path)).units[0].seconds == unit.seconds

@@ -164,7 +164,7 @@ def begin(
             clock.now += slow
             yield client
 
-        monkeypatch.setattr(dask_workers, "connected", connected)
+        monkeypatch.setattr(dask_workers, "connect_client", connected)
         bench = Bench(client, clock, tmp_path, cluster)
         context = bench.workers.start([], bench.updates.append, never)
         context.__enter__()

@@ -15,7 +15,11 @@ from dgn_engine.config import NetConfig
 from dgn_engine.protocol.training import Finished
 from dgn_engine.sweep.unit import Calculation, Training, Unit, UnitFile, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers import processes
-from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, BatchedWorkers, waves
+from dgn_engine.sweep.workers.batched_workers import (
+    BatchedExecutor,
+    BatchedWorkers,
+    dependency_levels,
+)
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.unit_child import STOP
 from tests.engine.sweep.made_up_processes import Bench
@@ -32,10 +36,10 @@ def test_as_many_processes_are_started_as_the_cores_carry_and_each_is_used_again
     bench: Bench,
 ) -> None:
     bench.begin(ProcessExecutor())
-    assert bench.workers.places == 3
-    assert not bench.workers.busy
+    assert bench.workers.place_count == 3
+    assert not bench.workers.is_busy
     assert bench.submit(*map(small, range(5))) == ["FR-II-s0", "FR-II-s1", "FR-II-s2"]
-    assert bench.workers.busy
+    assert bench.workers.is_busy
     assert [[task.unit.id for task in child.hear()] for child in bench.children] == [
         ["FR-II-s0"],
         ["FR-II-s1"],
@@ -89,7 +93,7 @@ def test_a_unit_that_is_larger_than_the_machine_is_begun_alone(
 def test_each_gpu_has_one_process_or_its_share_of_the_limit(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "gpus", lambda _units: ("4", "7"))
+    monkeypatch.setattr(processes, "usable_gpus", lambda _units: ("4", "7"))
     bench.begin(ProcessExecutor())
     units = [convolution(seed) for seed in range(4)]
     assert len(bench.submit(*units)) == 2
@@ -151,7 +155,7 @@ def test_processes_are_told_to_stop_and_killed_where_they_do_not(bench: Bench) -
     bench.stack.close()
     assert good.calls == [20.0, None]
     assert slow.calls == [20.0, "kill", None]
-    assert not bench.workers.busy
+    assert not bench.workers.is_busy
     assert [path.name for path in (bench.root / "logs").iterdir()] == ["worker-3.txt"]
 
 
@@ -186,22 +190,25 @@ def test_gpus_are_those_that_may_be_seen_and_only_where_a_unit_wants_one(
         replace(cpu, config=replace(cpu.config, device="auto")),
     ]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert processes.gpus(wants) == ("0", "1")
-    assert processes.gpus([replace(cpu, config=replace(cpu.config, device="cuda"))]) == ("0", "1")
-    assert processes.gpus(wants[:2]) == ()
+    assert processes.usable_gpus(wants) == ("0", "1")
+    assert processes.usable_gpus([replace(cpu, config=replace(cpu.config, device="cuda"))]) == (
+        "0",
+        "1",
+    )
+    assert processes.usable_gpus(wants[:2]) == ()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, 5,7")
-    assert processes.gpus(wants) == ("3", "5")
+    assert processes.usable_gpus(wants) == ("3", "5")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert processes.gpus(wants) == ()
+    assert processes.usable_gpus(wants) == ()
 
 
 def test_a_unit_has_one_thread_unless_it_convolves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     nonsense = replace(small(0), config=replace(small(0).config, net=NetConfig("nonsense")))
     units = [small(0), convolution(0), Calculation("x", "dgn_engine.x:f"), nonsense]
-    assert [processes.threads(unit) for unit in units] == [1, 7, 1, 1]
+    assert [processes.unit_threads(unit) for unit in units] == [1, 7, 1, 1]
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    assert processes.threads(convolution(0)) == 1
+    assert processes.unit_threads(convolution(0)) == 1
 
 
 # stacks
@@ -287,7 +294,7 @@ def test_members_of_a_stack_that_failed_are_tried_one_by_one(
 
 
 def test_a_batch_that_is_lost_is_lost_as_a_whole(bench: Bench, packs: BatchedWorkers) -> None:
-    assert packs.places == 2
+    assert packs.place_count == 2
     bench.submit(*map(small, range(4)))
     bench.children[0].say(UnitUpdate("FR-II-s1", "done"))
     bench.poll()
@@ -302,7 +309,7 @@ def test_what_needs_others_is_in_a_later_wave() -> None:
     assert isinstance(fixed, Training)
     table = Calculation("table", "dgn_engine.x:f", needs=(fixed.id,))
     last = replace(small(7, "FL"), gates_from=UnitFile("table", "x"))
-    found = waves([relu, small(1), fixed, table, last])
+    found = dependency_levels([relu, small(1), fixed, table, last])
     assert [[unit.id for unit in wave] for wave in found] == [
         ["ReLU-s0", "FR-II-s1"],
         ["FL-s0"],

@@ -12,14 +12,14 @@ from tests.snapshots import Recorded
 
 
 def ids(schedule: Schedule) -> list[str]:
-    return [unit.id for unit in schedule.ready()]
+    return [unit.id for unit in schedule.ready_units()]
 
 
 def test_a_unit_is_ready_when_what_it_needs_is_done() -> None:
     schedule = Schedule([*learnt(0), small(1)])
     assert ids(schedule) == ["ReLU-s0", "FR-II-s1"]
     schedule.begin("ReLU-s0")
-    schedule.apply(UnitUpdate("ReLU-s0", "done"), stopping=False)
+    schedule.apply_update(UnitUpdate("ReLU-s0", "done"), stopping=False)
     assert ids(schedule) == ["FL-s0", "FR-II-s1"]
 
 
@@ -29,31 +29,31 @@ def test_a_third_failure_is_the_last_and_takes_dependants_along_with_its_reason(
     after = []
     for _ in range(TRIES):
         schedule.begin("ReLU-s0")
-        after = schedule.apply(
+        after = schedule.apply_update(
             UnitUpdate("ReLU-s0", "failed", trouble="no such net"), stopping=False
         )
     assert [progress.unit for progress in after] == ["ReLU-s0", "FL-s0", "table"]
     assert all(progress.state == "failed" for progress in after)
     assert all("no such net" in progress.trouble for progress in after)
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_a_lost_worker_is_forgiven_as_long_as_the_run_gets_further() -> None:
     schedule = Schedule([small(0)])
     for fraction in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
         schedule.begin("FR-II-s0")
-        schedule.apply(UnitUpdate("FR-II-s0", "running", fraction), stopping=False)
-        (after,) = schedule.apply(UnitUpdate("FR-II-s0", "lost"), stopping=False)
+        schedule.apply_update(UnitUpdate("FR-II-s0", "running", fraction), stopping=False)
+        (after,) = schedule.apply_update(UnitUpdate("FR-II-s0", "lost"), stopping=False)
         assert after.state == "queued"
     for left in range(TRIES):
         schedule.begin("FR-II-s0")
-        (after,) = schedule.apply(UnitUpdate("FR-II-s0", "lost"), stopping=False)
+        (after,) = schedule.apply_update(UnitUpdate("FR-II-s0", "lost"), stopping=False)
         assert after.state == ("failed" if left == TRIES - 1 else "queued")
 
 
 def test_updates_of_a_unit_that_was_given_up_are_ignored() -> None:
     schedule = Schedule([small(0)])
-    assert schedule.apply(UnitUpdate("FR-II-s0", "done"), stopping=False) == []
+    assert schedule.apply_update(UnitUpdate("FR-II-s0", "done"), stopping=False) == []
     assert schedule.states == {"FR-II-s0": "queued"}
 
 
@@ -74,12 +74,12 @@ def test_what_follows_from_an_update_is_recorded(recorded: Recorded) -> None:
     for state, stopping in product(get_args(UpdateState), (False, True)):
         schedule = begun(small(0))
         update = UnitUpdate(UNIT, state, 0.5, 0.3, trouble="why")
-        (after,) = schedule.apply(update, stopping)
+        (after,) = schedule.apply_update(update, stopping)
         found[f"{state}{', stopping' * stopping}"] = [
             after.state, after.fraction, after.score, after.trouble, after.trained,
         ]  # fmt: skip
         assert schedule.states == {UNIT: after.state}
-        assert schedule.over is (after.state in ("done", "diverged", "failed"))
+        assert schedule.is_over is (after.state in ("done", "diverged", "failed"))
         assert schedule.running == ([UNIT] if after.state == "running" else [])
         assert ids(schedule) == ([UNIT] if after.state == "queued" else [])
     recorded(found)
@@ -88,23 +88,23 @@ def test_what_follows_from_an_update_is_recorded(recorded: Recorded) -> None:
 def test_a_unit_that_is_queued_again_is_as_far_as_it_ever_was() -> None:
     schedule = begun(small(0))
     for fraction in (0.2, 0.7, 0.4):
-        schedule.apply(UnitUpdate(UNIT, "running", fraction), stopping=False)
-    (after,) = schedule.apply(UnitUpdate(UNIT, "lost", 0.1), stopping=False)
+        schedule.apply_update(UnitUpdate(UNIT, "running", fraction), stopping=False)
+    (after,) = schedule.apply_update(UnitUpdate(UNIT, "lost", 0.1), stopping=False)
     assert after.fraction == 0.7
     schedule.begin(UNIT)
-    schedule.apply(UnitUpdate(UNIT, "running", 0.8), stopping=False)
+    schedule.apply_update(UnitUpdate(UNIT, "running", 0.8), stopping=False)
     assert schedule.stop() == [UnitProgress(UNIT, "interrupted", 0.8)]
     assert schedule.states == {UNIT: "interrupted"}
     assert schedule.stop() == []
-    assert not schedule.over
+    assert not schedule.is_over
 
 
 def test_a_worker_that_is_lost_again_and_again_at_the_same_place_is_a_failure() -> None:
     schedule = begun(small(0))
     states = []
     for fraction in (0.3, 0.3, 0.2, 0.3):
-        schedule.apply(UnitUpdate(UNIT, "running", fraction), stopping=False)
-        (after,) = schedule.apply(UnitUpdate(UNIT, "lost"), stopping=False)
+        schedule.apply_update(UnitUpdate(UNIT, "running", fraction), stopping=False)
+        (after,) = schedule.apply_update(UnitUpdate(UNIT, "lost"), stopping=False)
         states.append(after.state)
         if after.state == "queued":
             schedule.begin(UNIT)
@@ -115,10 +115,10 @@ def test_a_run_that_somebody_writes_all_the_time_is_given_up_after_300_times() -
     schedule = Schedule([small(0)])
     for _ in range(300):
         schedule.begin(UNIT)
-        (after,) = schedule.apply(UnitUpdate(UNIT, "held", trouble="by x"), stopping=False)
+        (after,) = schedule.apply_update(UnitUpdate(UNIT, "held", trouble="by x"), stopping=False)
         assert after.state == "queued"
     schedule.begin(UNIT)
-    (after,) = schedule.apply(UnitUpdate(UNIT, "held", trouble="by x"), stopping=False)
+    (after,) = schedule.apply_update(UnitUpdate(UNIT, "held", trouble="by x"), stopping=False)
     assert after == UnitProgress(UNIT, "failed", trouble="by x")
 
 
@@ -128,7 +128,7 @@ def test_what_is_queued_again_stands_before_what_comes_after_it_and_behind_what_
     schedule = Schedule([small(seed) for seed in range(4)])
     for seed in (1, 2):
         schedule.begin(f"FR-II-s{seed}")
-    schedule.apply(UnitUpdate("FR-II-s2", "interrupted"), stopping=False)
+    schedule.apply_update(UnitUpdate("FR-II-s2", "interrupted"), stopping=False)
     assert ids(schedule) == ["FR-II-s0", "FR-II-s2", "FR-II-s3"]
     assert schedule.running == ["FR-II-s1"]
 
@@ -138,9 +138,9 @@ def test_what_needs_two_units_waits_for_both_and_fails_once() -> None:
     schedule = Schedule([small(0), small(1), both])
     schedule.begin("FR-II-s0")
     schedule.begin("FR-II-s1")
-    schedule.apply(UnitUpdate("FR-II-s0", "diverged"), stopping=False)
+    schedule.apply_update(UnitUpdate("FR-II-s0", "diverged"), stopping=False)
     assert ids(schedule) == []
-    failed = schedule.apply(UnitUpdate("FR-II-s1", "refused", trouble="no"), stopping=False)
+    failed = schedule.apply_update(UnitUpdate("FR-II-s1", "refused", trouble="no"), stopping=False)
     assert failed == [
         UnitProgress("FR-II-s1", "failed", trouble="no"),
         UnitProgress("both", "failed", trouble="it needs 'FR-II-s1', which failed: no"),
@@ -149,7 +149,7 @@ def test_what_needs_two_units_waits_for_both_and_fails_once() -> None:
     for seed in (0, 1):
         again.begin(f"FR-II-s{seed}")
     refused = [
-        again.apply(UnitUpdate(f"FR-II-s{seed}", "refused", trouble="no"), stopping=False)
+        again.apply_update(UnitUpdate(f"FR-II-s{seed}", "refused", trouble="no"), stopping=False)
         for seed in (0, 1)
     ]
     assert [[one.unit for one in some] for some in refused] == [["FR-II-s0", "both"], ["FR-II-s1"]]
@@ -160,5 +160,5 @@ def test_what_is_skipped_is_off_the_queue_and_what_needs_it_is_ready() -> None:
     assert schedule.skip("ReLU-s0", "skipped", 0.5) == UnitProgress("ReLU-s0", "skipped", 1.0, 0.5)
     assert ids(schedule) == ["FL-s0"]
     assert schedule.skip("FL-s0", "diverged", None) == UnitProgress("FL-s0", "diverged", 1.0)
-    assert schedule.over
+    assert schedule.is_over
     assert schedule.states == {"ReLU-s0": "skipped", "FL-s0": "diverged"}

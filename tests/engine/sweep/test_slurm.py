@@ -22,7 +22,7 @@ from dgn_engine.confinement.start_folder import import_folders
 from dgn_engine.errors import UserError
 from dgn_engine.sweep import cluster_tls, slurm
 from dgn_engine.sweep.cluster_tls import ClusterTls, tls_warning
-from dgn_engine.sweep.slurm import check_cluster, connected, slurm_options
+from dgn_engine.sweep.slurm import check_cluster, connect_client, slurm_options
 from tests.refusals import refused
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -194,7 +194,7 @@ def start(
     cluster: str, workers: int = 0, tls: ClusterTls = ON, root: Path = Path("/nowhere/sweep")
 ) -> list[Thing]:
     """What is made for it; it must all have ended afterwards."""
-    with connected(cluster, workers, tls, root) as client:
+    with connect_client(cluster, workers, tls, root) as client:
         ours = not cluster.startswith(("tcp", "tls"))
         assert ("ports" in SETTINGS) == ours
         # nannies start their workers as we start ours
@@ -219,7 +219,7 @@ def test_dask_keeps_its_scratch_space_to_itself_also_where_the_sweep_fails() -> 
     made: list[Path] = []
 
     def fail() -> None:
-        with connected("local", 1, ON, Path("/nowhere")):
+        with connect_client("local", 1, ON, Path("/nowhere")):
             made.append(Path(str(SETTINGS["temporary-directory"])))
             (made[0] / "left").touch()
             raise UserError("It was stopped.")
@@ -234,7 +234,7 @@ def test_a_scratch_space_that_is_still_written_to_at_the_end_fails_no_sweep() ->
         raise OSError(errno.ENOTEMPTY, "a worker wrote a file meanwhile")
 
     with pytest.MonkeyPatch.context() as patch:
-        with connected("local", 1, ON, Path("/nowhere")):
+        with connect_client("local", 1, ON, Path("/nowhere")):
             scratch = Path(str(SETTINGS["temporary-directory"]))
             patch.setattr(os, "rmdir", in_use)
         assert scratch.exists()
@@ -477,7 +477,7 @@ def test_jobs_find_temporary_certificates_in_a_folder_of_the_user_alone(tmp_path
     left = tmp_path / ".tls-killed12"
     left.mkdir()
     (left / "worker_key.pem").write_text("old")
-    with connected("slurm", 1, ON, tmp_path):
+    with connect_client("slurm", 1, ON, tmp_path):
         security = Thing.made[0].options["security"]
         (folder,) = tmp_path.glob(".tls-*")
         assert folder.stat().st_mode & 0o777 == 0o700

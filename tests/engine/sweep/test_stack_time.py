@@ -90,9 +90,9 @@ def test_results_count_a_stack_once_also_where_only_one_of_its_runs_is_asked_for
         written(tmp_path, unit, "a", 10.0, 30.0, steps=(10, 20))
     written(tmp_path, units[3], "", 10.0, 30.0, steps=(10, 20))
     (tmp_path / "units" / "calculated").mkdir()
-    assert UnitResults(tmp_path).trained(units[0].id).seconds == 10.0
+    assert UnitResults(tmp_path).trained_run(units[0].id).seconds == 10.0
     results = UnitResults(tmp_path)
-    assert sum(results.trained(unit.id).seconds for unit in units) == 60.0
+    assert sum(results.trained_run(unit.id).seconds for unit in units) == 60.0
     assert results.seconds == results.seconds_of(*(unit.id for unit in units)) == 60.0
 
 
@@ -102,7 +102,7 @@ def test_a_stack_that_is_no_name_is_none(tmp_path: Path, odd: object) -> None:
     written(tmp_path, unit, "", 10.0, steps=(10,))
     folder = unit_folder(tmp_path, unit.id)
     run_info.write(folder, {**run_info.read(folder), "stack": odd})
-    assert UnitResults(tmp_path).trained(unit.id).seconds == 10.0
+    assert UnitResults(tmp_path).trained_run(unit.id).seconds == 10.0
 
 
 def test_a_damaged_run_beside_it_is_left_out(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_damaged_run_beside_it_is_left_out(tmp_path: Path) -> None:
     for unit in units:
         written(tmp_path, unit, "a", 30.0, steps=(10,))
     (unit_folder(tmp_path, units[2].id) / "run.json").write_text(json.dumps({"stack": "a"}))
-    assert UnitResults(tmp_path).trained(units[0].id).seconds == 15.0
+    assert UnitResults(tmp_path).trained_run(units[0].id).seconds == 15.0
 
 
 def test_a_packed_run_names_its_stack_and_one_by_itself_does_not(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_packed_run_names_its_stack_and_one_by_itself_does_not(tmp_path: Path)
     times = StackTimes(tmp_path)
     spans = [trace_of(RunReader(job.folder)).spans for job in jobs[:2]]
     whole = max(one[-1][1] for one in spans) - min(one[0][0] for one in spans)
-    assert sum(times.seconds(RunReader(job.folder)) for job in jobs[:2]) == pytest.approx(whole)
+    assert sum(times.run_seconds(RunReader(job.folder)) for job in jobs[:2]) == pytest.approx(whole)
     for job in jobs:
         info = run_info.read(job.folder)
         del info["stack"]

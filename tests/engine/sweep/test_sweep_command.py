@@ -96,7 +96,7 @@ def test_a_sweep_leaves_a_table_json_csv_and_a_report_and_says_what_changes_noth
         rows = list(csv.DictReader(lines))
     assert [float(row["best"]) for row in rows] == best
     assert [row["gating.regime"] for row in rows] == ["FR-II", "FR-II", "DL", "DL"]
-    found = document.read(out)
+    found = document.read_document(out)
     assert (found.name, found.state, len(found.rows)) == ("sweep-small ü", "done", 2)
     assert {path.name for path in (out / "figures").iterdir()} == {
         f"by-gating_regime.{kind}" for kind in ("pdf", "svg")

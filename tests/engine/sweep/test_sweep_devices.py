@@ -16,7 +16,13 @@ from dgn_engine.sweep.schedule import Schedule
 from dgn_engine.sweep.unit import Training, Unit, UnitTask, UnitUpdate, UpdateState
 from dgn_engine.sweep.workers import attempt, find_executor, places, unit_child
 from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, BatchedWorkers
-from dgn_engine.sweep.workers.places import Place, check_devices, gpus, parse_devices, places_on
+from dgn_engine.sweep.workers.places import (
+    Place,
+    check_devices,
+    parse_devices,
+    places_on,
+    usable_gpus,
+)
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT
@@ -107,7 +113,7 @@ def test_executors_that_have_no_devices_refuse_them(monkeypatch: pytest.MonkeyPa
 def test_cards_that_cuda_does_not_show_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-5e2a,9")
-    assert places_on(("cuda",), gpus(UNITS), UNITS) == [Place("cuda:0", "GPU-5e2a")]
+    assert places_on(("cuda",), usable_gpus(UNITS), UNITS) == [Place("cuda:0", "GPU-5e2a")]
 
 
 # who computes where
@@ -194,7 +200,7 @@ def test_a_card_that_fails_twice_in_a_row_is_left_out_and_its_units_go_elsewhere
     (lost,) = bench.poll()
     assert lost.notice.startswith("cuda:1 failed 2 times")
     assert lost.notice.endswith("on cuda:0.")
-    assert bench.workers.places == 1
+    assert bench.workers.place_count == 1
     assert bench.submit(UNITS[1]) == []
     bench.children[0].say(UnitUpdate("FR-II-s0", "done", 1.0))
     bench.poll()
@@ -224,7 +230,7 @@ def test_a_card_whose_faults_are_not_in_a_row_is_used_on(bench: Bench, state: Up
                 if child.exitcode is None:
                     child.say(UnitUpdate(name, state))
         bench.poll()
-    assert bench.workers.places == 2
+    assert bench.workers.place_count == 2
 
 
 def test_work_that_ends_well_in_between_clears_a_card_and_the_last_one_stays(
@@ -242,7 +248,7 @@ def test_work_that_ends_well_in_between_clears_a_card_and_the_last_one_stays(
         bench.children[place].die(DEVICE_FAULT, FAULT)
         (lost,) = bench.poll()
         assert lost.notice == ""
-    assert bench.workers.places == 1
+    assert bench.workers.place_count == 1
 
 
 def test_a_stack_that_does_not_fit_is_halved_until_it_does(bench: Bench) -> None:
@@ -277,7 +283,7 @@ def test_the_schedule_puts_back_what_is_crowded_and_passes_a_notice_on() -> None
     name = UNITS[0].id
     for _ in range(9):
         schedule.begin(name)
-        (progress,) = schedule.apply(UnitUpdate(name, "crowded", notice="Said."), False)
+        (progress,) = schedule.apply_update(UnitUpdate(name, "crowded", notice="Said."), False)
         assert (progress.state, progress.notice) == ("queued", "Said.")
 
 
@@ -309,7 +315,7 @@ def test_one_run_that_has_no_room_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     def broken(*_: object) -> None:
         raise DoesNotFitError("No room.")
 
-    monkeypatch.setattr(attempt, "_train", broken)
+    monkeypatch.setattr(attempt, "_train_unit", broken)
     task = UnitTask(UNITS[0], tmp_path)
     found = attempt.attempt_unit(task, lambda _: None, lambda: False)
     assert (found.state, found.no_memory) == ("refused", True)
@@ -321,7 +327,7 @@ def test_a_sweep_in_this_process_ends_where_its_card_is_broken(
     def broken(*_: object) -> None:
         raise RuntimeError(FAULT)
 
-    monkeypatch.setattr(attempt, "_train", broken)
+    monkeypatch.setattr(attempt, "_train_unit", broken)
     with refused("no-device"):
         run(SerialExecutor(), UNITS[:2], tmp_path)
 

@@ -15,7 +15,7 @@ from dgn_engine.sweep.checks import StartCheck, check_folder, check_start, ignor
 from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.sweep_file import Sweep, read_sweep, sweep_of
 from dgn_engine.sweep.unit import Training
-from dgn_engine.sweep.workers import find_executor, works_here
+from dgn_engine.sweep.workers import find_executor, runs_on_this_machine
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training import trial_starts
 from tests.engine.sweep.small import SMALL, run, small
@@ -235,7 +235,7 @@ def test_settings_without_effect_are_told_with_the_runs_they_are_in() -> None:
 
 
 def test_work_is_done_here_unless_a_cluster_is_named() -> None:
-    assert [works_here(name) for name in ("", "local", "slurm", "tcp://h:1")] == [
+    assert [runs_on_this_machine(name) for name in ("", "local", "slurm", "tcp://h:1")] == [
         True,
         True,
         False,

@@ -11,7 +11,7 @@ import pytest
 
 from dgn_engine.config import RunConfig
 from dgn_engine.experiments.report.document import Document
-from dgn_engine.experiments.report.html import html
+from dgn_engine.experiments.report.html import render_html
 from dgn_engine.experiments.report.sweep_report import FEW, sweep_document
 from dgn_engine.sweep.statistics import mean_and_half_width
 from dgn_engine.sweep.summary import SummaryRow
@@ -47,7 +47,7 @@ def test_a_row_is_the_mean_over_the_seeds_of_a_setting(tmp_path: Path) -> None:
     assert (first.of, first.epochs, first.seconds) == ("seeds", 3.0, 6.0)
     assert first.remark == "last 2.00 %; train 2.00 %"
     assert (found.scale, found.notices, found.seconds) == ("", (), 12.0)
-    assert "<h1>Sweep lr</h1>" in html(found)
+    assert "<h1>Sweep lr</h1>" in render_html(found)
 
 
 def test_seeds_are_replicates_and_no_field(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from dgn_engine.confinement import child_entry
 from dgn_engine.sweep.unit import OnUpdate, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers import attempt, unit_child
-from dgn_engine.sweep.workers.unit_child import STOP, serve
+from dgn_engine.sweep.workers.unit_child import STOP, serve_units
 from tests.engine.sweep.small import small
 
 IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -67,7 +67,7 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]:
     """Of a child whose output stays where it is, and whose units are quick."""
     signals: list[object] = []
     redirected: list[Path] = []
-    monkeypatch.setattr(unit_child, "_redirect", redirected.append)
+    monkeypatch.setattr(unit_child, "_redirect_output", redirected.append)
     monkeypatch.setattr(signal, "signal", lambda *given: signals.append(given))
     monkeypatch.setattr(child_entry, "end_after_parent", lambda: None)
     monkeypatch.setattr(attempt, "attempt_unit", one)
@@ -84,7 +84,7 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]:
 
 
 def serve_from(parent: Parent) -> None:
-    serve(parent.pipe, {"DGN_CHILD": "yes"}, "log.txt")
+    serve_units(parent.pipe, {"DGN_CHILD": "yes"}, "log.txt")
 
 
 def one(task: UnitTask, on_update: OnUpdate, stopped: Callable[[], bool]) -> UnitUpdate:
@@ -177,7 +177,7 @@ def test_what_is_not_a_stop_does_not_stop_and_a_parent_that_is_gone_does(clock: 
     assert told.wants_stop()
     deaf = unit_child._Parent(parent.pipe)
     assert not deaf.stopped
-    deaf.send(UnitUpdate("s0", "running"))
+    deaf.send_update(UnitUpdate("s0", "running"))
     assert deaf.stopped
 
 

@@ -17,7 +17,7 @@ from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Diverged, Finished, Measured, RegimeSwapped
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.sweep.calculation import calculate, is_calculated, read_result, seconds_taken
+from dgn_engine.sweep.calculation import is_calculated, read_result, run_calculation, seconds_taken
 from dgn_engine.sweep.unit import (
     Calculation,
     ProcessId,
@@ -70,7 +70,7 @@ def test_the_scores_of_a_run_are_those_of_its_last_regime(tmp_path: Path) -> Non
         (7.0, score(40, 0.6, None)),
         (7.5, Finished(40)),
     )
-    found = UnitResults(tmp_path).trained(UNIT.id)
+    found = UnitResults(tmp_path).trained_run(UNIT.id)
     # the run was never built, so that an epoch is taken for a step
     assert (found.best, found.last) == (0.8, 0.7)
     assert found.path == unit_folder(tmp_path, UNIT.id)
@@ -85,7 +85,7 @@ def test_scores_at_the_end_of_each_epoch_are_kept(tmp_path: Path) -> None:
     run(SerialExecutor(), [UNIT], tmp_path)
     reader = RunReader(unit_folder(tmp_path, UNIT.id))
     ends = [one for one in reader.measured if one.step in (10, 20, 30)]
-    found = UnitResults(tmp_path).trained(UNIT.id)
+    found = UnitResults(tmp_path).trained_run(UNIT.id)
     assert found.epochs == (1.0, 2.0, 3.0)
     assert found.train == tuple(one.train_accuracy for one in ends)
     assert found.train_loss == tuple(one.train_loss for one in ends)
@@ -106,7 +106,7 @@ def test_the_pause_before_a_run_goes_on_and_a_clock_that_is_set_back_do_not_coun
         (900.0, score(4, 0.5, None)),
         (904.0, "Closed"),
     )
-    assert UnitResults(tmp_path).trained(UNIT.id).seconds == 2 + 3 + 4
+    assert UnitResults(tmp_path).trained_run(UNIT.id).seconds == 2 + 3 + 4
 
 
 def test_the_time_before_the_first_line_counts(tmp_path: Path) -> None:
@@ -114,13 +114,13 @@ def test_the_time_before_the_first_line_counts(tmp_path: Path) -> None:
     first = time.time() + 100.0
     written(tmp_path, (first, score(1, 0.5, None)), (first + 2, Finished(1)))
     begun = datetime.fromisoformat(RunReader(unit_folder(tmp_path, UNIT.id)).info["created"])
-    found = UnitResults(tmp_path).trained(UNIT.id).seconds
+    found = UnitResults(tmp_path).trained_run(UNIT.id).seconds
     assert found == pytest.approx(first + 2 - begun.timestamp())
 
 
 def test_a_run_without_scores_has_none(tmp_path: Path) -> None:
     written(tmp_path, (1.0, score(10, 0.9, 0.95)), (2.0, SWAP), (3.0, Diverged(17)))
-    found = UnitResults(tmp_path).trained(UNIT.id)
+    found = UnitResults(tmp_path).trained_run(UNIT.id)
     numbers = (found.best, found.last, found.train_accuracy)
     assert numbers == pytest.approx((NAN,) * 3, nan_ok=True)
     assert (found.epochs, found.train, found.train_loss, found.test) == ((), (), (), ())
@@ -128,11 +128,11 @@ def test_a_run_without_scores_has_none(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_known_to_have_failed_has_no_score_and_took_no_time(tmp_path: Path) -> None:
-    found = UnitResults(tmp_path, failed=("x",)).trained("x")
+    found = UnitResults(tmp_path, failed=("x",)).trained_run("x")
     assert math.isnan(found.best)
     assert (found.seconds, found.diverged_at, found.path) == (0.0, None, unit_folder(tmp_path, "x"))
     with pytest.raises(UserError, match="is not a run"):
-        UnitResults(tmp_path, failed=("y",)).trained("x")
+        UnitResults(tmp_path, failed=("y",)).trained_run("x")
 
 
 def test_the_time_of_units_is_that_of_those_that_were_read(tmp_path: Path) -> None:
@@ -142,15 +142,15 @@ def test_the_time_of_units_is_that_of_those_that_were_read(tmp_path: Path) -> No
         "dgn_engine.experiments.theory_infinite_width:distances",
         {"widths": [4], "seed": 0, "draws": 1},
     )
-    calculate(made, tmp_path)
+    run_calculation(made, tmp_path)
     results = UnitResults(tmp_path)
     assert results.seconds == 0.0
     assert math.isnan(results.seconds_of(UNIT.id, "limit"))
     assert results.seconds_of(UNIT.id, default=7.0) == 7.0
-    results.trained(UNIT.id)
+    results.trained_run(UNIT.id)
     assert results.seconds_of(UNIT.id, "limit") == 2.5
     took = seconds_taken(unit_folder(tmp_path, "limit"))
-    results.calculated("limit")
+    results.calculation_result("limit")
     assert results.seconds_of("limit") == took
     assert results.seconds == results.seconds_of(UNIT.id, "limit") == 2.5 + took
     note = unit_folder(tmp_path, "limit") / "unit.json"
@@ -200,7 +200,7 @@ def test_a_unit_that_needs_the_weights_of_a_diverged_run_cannot_begin_nor_what_n
     assert state_of(fixed, tmp_path) == "diverged"
     assert read_unstartable(unit_folder(tmp_path, fixed.id)) == found
     assert find_unstartable(third, tmp_path) == UnstartableUnit(fixed.id, 17)
-    result = UnitResults(tmp_path).trained(fixed.id)
+    result = UnitResults(tmp_path).trained_run(fixed.id)
     assert (result.diverged_at, result.epochs) == (17, ())
     assert fixed.gates_from is not None
     fixed.gates_from.path(tmp_path).parent.mkdir()
@@ -214,7 +214,7 @@ def test_a_run_that_has_begun_is_not_one_that_cannot(tmp_path: Path) -> None:
     assert isinstance(relu, Training)
     assert isinstance(fixed, Training)
     written(tmp_path, (1.0, Diverged(17)), unit=relu)
-    held = replace(fixed, config=fixed.resolved(tmp_path), gates_from=None)
+    held = replace(fixed, config=fixed.resolve_paths(tmp_path), gates_from=None)
     folder = written(tmp_path, (1.0, score(1, 0.5, None)), unit=held)
     record_unstartable(fixed.id, UnstartableUnit(relu.id, 17), tmp_path)
     assert read_unstartable(folder) is None
@@ -245,7 +245,7 @@ def test_a_run_whose_needs_diverged_is_skipped_and_told_as_diverged(tmp_path: Pa
 @pytest.mark.parametrize("function", ["os:getcwd", "dgn_engines.x:f", "x.dgn_engine.y:f"])
 def test_nothing_is_called_that_is_not_ours(tmp_path: Path, function: str) -> None:
     with refused("not-ours"):
-        calculate(Calculation("x", function), tmp_path)
+        run_calculation(Calculation("x", function), tmp_path)
     assert not unit_folder(tmp_path, "x").exists()
 
 
@@ -263,7 +263,7 @@ def test_a_calculation_is_given_its_arguments_its_folder_and_those_it_needs(
     monkeypatch.setattr(module, "made_up", function, raising=False)
     unit = Calculation("x", "dgn_engine.sweep.unit:made_up", {"n": 3}, ("a", "b"))
     assert not is_calculated(unit, unit_folder(tmp_path, "x"))
-    calculate(unit, tmp_path)
+    run_calculation(unit, tmp_path)
     (inputs,) = given
     assert (inputs.arguments, inputs.folder) == ({"n": 3}, unit_folder(tmp_path, "x"))
     assert inputs.needs == {name: unit_folder(tmp_path, name) for name in "ab"}
@@ -283,14 +283,14 @@ def test_a_calculation_that_another_process_has_just_finished_is_not_repeated(
         "dgn_engine.experiments.theory_infinite_width:distances",
         {"widths": [4], "seed": 0, "draws": 1},
     )
-    calculate(unit, tmp_path)
+    run_calculation(unit, tmp_path)
     folder = unit_folder(tmp_path, "limit")
     before = (folder / "unit.json").read_bytes(), (folder / "result.json").stat().st_mtime_ns
-    calculate(unit, tmp_path)
+    run_calculation(unit, tmp_path)
     after = (folder / "unit.json").read_bytes(), (folder / "result.json").stat().st_mtime_ns
     assert after == before
     (folder / "result.json").write_text("{}")
-    calculate(unit, tmp_path)
+    run_calculation(unit, tmp_path)
     assert (folder / "result.json").read_text() != "{}", "a damaged one is none"
 
 
@@ -318,18 +318,18 @@ def test_units_tasks_and_updates_cross_as_text() -> None:
 
 def test_a_worker_is_free_again_after_every_update_but_one() -> None:
     states = ("running", "done", "diverged", "interrupted", "failed", "refused", "held", "lost")
-    assert [state for state in states if not UnitUpdate("a", state).over] == ["running"]
+    assert [state for state in states if not UnitUpdate("a", state).is_over] == ["running"]
 
 
 def test_a_training_needs_each_unit_once_and_its_files_are_in_their_folders() -> None:
     unit = replace(small(0), gates_from=UnitFile("a", "g.pt"), weights_from=UnitFile("b", "w.pt"))
     assert unit.needs == ("a", "b")
-    config = unit.resolved(Path("/s"))
+    config = unit.resolve_paths(Path("/s"))
     assert config.gating.gates_from == str(Path("/s/units/a/g.pt"))
     assert config.training.weights_from == str(Path("/s/units/b/w.pt"))
     assert replace(unit, weights_from=UnitFile("a", "w.pt")).needs == ("a",)
     assert small(0).needs == ()
-    assert small(0).resolved(Path("/s")) == small(0).config
+    assert small(0).resolve_paths(Path("/s")) == small(0).config
 
 
 def test_units_are_the_same_on_whatever_device() -> None:

@@ -8,7 +8,7 @@ import math
 class Nobody:
     """Looks at nothing, and never interrupts."""
 
-    def stepped(self, step: int) -> None: ...
+    def on_step(self, step: int) -> None: ...
 
     def on_event(self, event: object) -> None: ...
 
@@ -19,7 +19,7 @@ class StopAt(Nobody):
     def __init__(self, step: float = math.inf) -> None:
         self._step, self._now = step, 0
 
-    def stepped(self, step: int) -> None:
+    def on_step(self, step: int) -> None:
         self._now = step
 
     def __call__(self) -> bool:

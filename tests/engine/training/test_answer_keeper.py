@@ -58,7 +58,7 @@ def train(root: Path, config: RunConfig, until: float = math.inf) -> TrainedRun:
         headless.continue_folder(RunFolder(folder))
     else:
         headless.train(config, RunFolder.create(folder, config))
-    return UnitResults(root).trained("one")
+    return UnitResults(root).trained_run("one")
 
 
 def answers_of(run: TrainedRun) -> Answers:
@@ -73,7 +73,7 @@ def jobs_in(root: Path, configs: Iterable[RunConfig]) -> list[Job]:
 def packed(root: Path, configs: Iterable[RunConfig]) -> list[TrainedRun]:
     jobs = jobs_in(root, configs)
     train_pack(jobs)
-    return [UnitResults(root).trained(job.folder.name) for job in jobs]
+    return [UnitResults(root).trained_run(job.folder.name) for job in jobs]
 
 
 def by_hand(config: RunConfig) -> dict[int, np.ndarray]:
@@ -266,7 +266,7 @@ def spoilt(answers: RunAnswers, change: Callable[[np.ndarray], np.ndarray]) -> R
 @pytest.mark.parametrize("trouble", ["a flipped answer", "another step", "too few", "no last"])
 def test_answers_that_are_not_of_the_logged_scores_are_none(done: Path, trouble: str) -> None:
     found = read_answers(done)
-    assert UnitResults(done.parent.parent).trained("one").answers is not None
+    assert UnitResults(done.parent.parent).trained_run("one").answers is not None
     match trouble:
         case "a flipped answer":
             wrong = spoilt(found, lambda mask: np.concatenate([~mask[:1], mask[1:]]))
@@ -277,7 +277,7 @@ def test_answers_that_are_not_of_the_logged_scores_are_none(done: Path, trouble:
         case _:
             wrong = RunAnswers(found.best, {})
     write_answers(done, wrong)
-    result = UnitResults(done.parent.parent).trained("one")
+    result = UnitResults(done.parent.parent).trained_run("one")
     assert result.answers is None
     assert result.test_examples == TEST
 

@@ -28,8 +28,8 @@ from dgn_engine.experiments.report.document import Document, ReportRow, ReportUn
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.experiments.report.papers import OTHERS, PAPERS, paper_title, place_in_paper
-from dgn_engine.experiments.report.report_figures import draw
-from dgn_engine.experiments.report.reproduce_request import ReproduceRequest, results_found
+from dgn_engine.experiments.report.report_figures import draw_report_figure
+from dgn_engine.experiments.report.reproduce_request import ReproduceRequest, find_results
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.paper import print_style
@@ -207,7 +207,7 @@ def test_window_report_and_script_draw_the_same_numbers_of_a_figure(
     item = panel.figures_view.charts.items["nu"]
     shown = {key: line.getData() for key, line in item._curves._lines.items()}
     with print_style():
-        (axes,) = draw(FIGURE).axes
+        (axes,) = draw_report_figure(FIGURE).axes
     area = next(patch for patch in axes.patches if isinstance(patch, Polygon))
     lines = {str(line.get_gid()): line for line in axes.lines}
     x, y = area.get_xy()[:4].T
@@ -310,7 +310,9 @@ def test_an_experiment_of_the_menu_is_carried_out_beside_the_run_and_stopped_wit
     assert not results.isHidden()
     folder = tmp_path / "results" / "npf-nu-quick"
     qtbot.waitUntil(lambda: (folder / "progress.json").exists())
-    assert document.read(folder).state == "running", "a folder that is killed can be opened"
+    assert document.read_document(folder).state == "running", (
+        "a folder that is killed can be opened"
+    )
     window.registry["experiment.npf-nu"].trigger()
     busy = window.inspector.page
     assert isinstance(busy, ExperimentPage)
@@ -319,7 +321,7 @@ def test_an_experiment_of_the_menu_is_carried_out_beside_the_run_and_stopped_wit
     results.panel.stop.click()
     qtbot.waitUntil(lambda: not experiments.is_running)
     assert (busy.message.isHidden(), busy.begin.isEnabled()) == (True, True)
-    assert document.read(folder).state == "interrupted"
+    assert document.read_document(folder).state == "interrupted"
     assert results.panel.go_on.isVisible()
     assert window.run_state.run is run, "the live run is untouched"
     waits = python_command("-c", "import sys; sys.stdin.read()")  # begins sooner than `dgn`
@@ -392,8 +394,8 @@ def test_the_newest_result_of_each_experiment_is_found(tmp_path: Path) -> None:
     (tmp_path / "npf-kernels-quick" / "results.json").write_bytes(b"\xff\xfe")
     (tmp_path / "file").write_text("")
     names = ("npf-nu", "npf-kernels", "duality", "duality-48", "npf")
-    assert results_found(tmp_path, names) == {"npf-nu": "2026-11-02", "duality-48": "2026-01-02"}
-    assert results_found(tmp_path / "nowhere", names) == {}
+    assert find_results(tmp_path, names) == {"npf-nu": "2026-11-02", "duality-48": "2026-01-02"}
+    assert find_results(tmp_path / "nowhere", names) == {}
 
 
 def test_the_progress_of_a_process_is_its_own_also_where_one_before_it_was_killed_there(
@@ -405,12 +407,12 @@ def test_the_progress_of_a_process_is_its_own_also_where_one_before_it_was_kille
     process.progressed.connect(seen.append)
     left = ReproductionProgress("x", "running", 60, 59, 0, 0.98, 100.0)
     for count in (1, 2):
-        reproduction_progress.write(left, tmp_path)
+        reproduction_progress.write_progress(left, tmp_path)
         process.start(["reproduce"], tmp_path)
         process.report_progress()
         assert len(seen) == count - 1
         ours = replace(left, done=0, fraction=0.0, elapsed=0.1)
-        reproduction_progress.write(ours, tmp_path)
+        reproduction_progress.write_progress(ours, tmp_path)
         process.report_progress()
         process.report_progress()
         assert seen == count * [ours]

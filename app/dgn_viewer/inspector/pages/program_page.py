@@ -43,7 +43,7 @@ class ProgramPage(QWidget):
         lines = version_lines(torch_version)
         self.versions = plain_label("\n".join(lines), selectable=True)
         self.copy = push_button("Copy", self._copy_versions, about="Copy these versions")
-        papers = "\n\n".join(f"[{key}] {paper.whole}" for key, paper in PAPERS.items())
+        papers = "\n\n".join(f"[{key}] {paper.full_citation}" for key, paper in PAPERS.items())
         make_column(
             plain_label("Train deep gated networks live and see what their gates know."),
             PlainLabel("Versions", role="heading"),

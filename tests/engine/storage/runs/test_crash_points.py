@@ -145,7 +145,7 @@ CONFIG = replace(
 class Patient:
     """Waits after each step until its checkpoint is written."""
 
-    def stepped(self, _):
+    def on_step(self, _):
         assert self.run._recording._recorder.flush()
 
     def on_event(self, event):
