@@ -44,7 +44,7 @@ from benchmarks.training_epochs import CLASSES
 from dgn_engine.cli import FAILED
 from dgn_engine.config import NetConfig, Precision, RunConfig
 from dgn_engine.confinement.child_process import python_command
-from dgn_engine.data._image_layout import lay_out
+from dgn_engine.data._image_layout import layout_of_images
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Request
 from dgn_engine.experiments.composite_davidnet import EXPERIMENT, INPUTS
@@ -113,7 +113,7 @@ def _image_data(path: Path) -> ImageData:
     if any(name.endswith("data_batch_1") for name in names):
         raise UserError(f"{path.name} holds {BATCHES}, which has to be unpacked first")
     images = [name for name in names if name.lower().endswith(IMAGES)]
-    classes = len(lay_out(images, path.name).class_names)
+    classes = len(layout_of_images(images, path.name).class_names)
     kind = "JPEG" if images[0].lower().endswith((".jpg", ".jpeg")) else "images"
     title = f"CIFAR-10 ({kind})" if classes == CLASSES else f"{classes} classes, not CIFAR-10"
     return ImageData(f"folder:{path}", title)
@@ -200,7 +200,7 @@ def read_results(
     if not (folder / RUN).exists():
         return {}
     reader = RunReader(folder)
-    started, scores = reader.started, reader.measured
+    started, scores = reader.start_event, reader.measured_events
     if started is None or not scores:
         return {}
     steps, tests = scores[-1].step, [s.test_accuracy for s in scores if s.test_accuracy is not None]

@@ -31,7 +31,7 @@ from benchmarks import machine
 from benchmarks.watched_runs import InWindow
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.confinement.child_process import python_command, python_environment
-from dgn_engine.data import quiet
+from dgn_engine.data import ignore_progress
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.training import Measured
 from dgn_engine.regimes import find_regime
@@ -149,7 +149,9 @@ def packing(rounds: int) -> Curve:
 def probe_examples(rounds: int) -> Curve:
     """A reading of each kernel probe of fc 128×5 on digits; in the engine's thread."""
     found = Curve("a reading, fc 128×5, digits", "probe examples")
-    runs = {n: Run(1, _config(n), lambda _event: None, quiet, live=False) for n in EXAMPLES}
+    runs = {
+        n: Run(1, _config(n), lambda _event: None, ignore_progress, live=False) for n in EXAMPLES
+    }
     probes = all_probes()
     for run in runs.values():
         run.step()

@@ -13,7 +13,7 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
-from dgn_engine.data import quiet
+from dgn_engine.data import ignore_progress
 from dgn_engine.protocol.frames import Frame, Watching
 from dgn_engine.protocol.training import Pause, Resume
 from dgn_engine.protocol.watching import ProbeRequest
@@ -42,7 +42,7 @@ class Headless:
     """The run as `dgn train` takes its steps, in this thread; `probes`: read at each step."""
 
     def __init__(self, config: RunConfig, probes: tuple[str, ...] = ()) -> None:
-        self._run = Run(1, config, lambda _event: None, quiet, live=False)
+        self._run = Run(1, config, lambda _event: None, ignore_progress, live=False)
         self._run.probe_schedule.watch(tuple(ProbeRequest(name) for name in probes))
         self._probes = probes
 

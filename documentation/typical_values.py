@@ -185,7 +185,7 @@ PAGES: dict[str, tuple[Column, ...]] = {
 def measure(run: Path) -> dict[str, list[Values]]:
     """Return for each page the values of its columns in a recorded run."""
     reader = RunReader(run)
-    frames = [reader.frame(step) for step in sorted(frame.step for frame in reader.frames)]
+    frames = [reader.frame_of_step(step) for step in sorted(frame.step for frame in reader.frames)]
     late = [frame.readings["gates"].scalars for frame in frames[len(frames) // 2 :]]
     last = reader.log.summary.last
     start = Moment(frames[0])

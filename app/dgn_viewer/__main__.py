@@ -20,7 +20,7 @@ from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.program_log import program_log
 from dgn_engine.storage.remote import SCHEME
 from dgn_engine.storage.runs.folder_layout import find_run, runs_root
-from dgn_engine.storage.user_folders import carry_everything
+from dgn_engine.storage.user_folders import use_portable_folders
 from dgn_engine.text.printable import print_error
 from dgn_viewer import system_libraries
 from dgn_viewer.interruption import delay_interrupts
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if arguments is None else arguments
     given = build_parser().parse_args(argv)
     if given.portable:
-        carry_everything()
+        use_portable_folders()
     with program_log("dgn-viewer", argv) as log:
         code = _run_viewer(given, log)
         log.info("dgn-viewer exits with code %d.", code)

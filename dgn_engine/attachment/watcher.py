@@ -379,7 +379,7 @@ class Watcher:
             opening = run_started_event(
                 folder, watched, order, self._class_names, self._per_epoch, by
             )
-            folder.info.begin(opening, opening.probe_set.digest, torch.get_num_threads())
+            folder.info.record_start(opening, opening.probe_set.digest, torch.get_num_threads())
             folder.info.plan_frames(self._probes, 0)
             recorder = Recorder(folder)
         except BaseException:  # for example, the system cannot start another thread
@@ -524,7 +524,7 @@ class WatchRecord:
             self.record_scores(step)
         if now - self._passed >= self._pace.pass_on:
             self._passed = now
-            self._recorder.pass_on()
+            self._recorder.flush_notes()
 
     def record_scores(
         self, step: int, loss: float | None = None, accuracy: float | None = None
@@ -551,7 +551,7 @@ class WatchRecord:
         Args:
             step: The last training step.
         """
-        self._recorder.note("Closed", {"step": step})
+        self._recorder.write_note("Closed", {"step": step})
 
     def emit(self, event: Event) -> None:
         """Write an event to the run's log, if it belongs there.
@@ -561,7 +561,7 @@ class WatchRecord:
         """
         if is_logged(event):
             soon = not isinstance(event, (Measured, ProbeScalars))
-            self._recorder.note(log_word(event), to_plain(event), soon)
+            self._recorder.write_note(log_word(event), to_plain(event), soon)
 
     def add_frame(self, step: int, readings: ModuleReadings, last: bool = False) -> None:
         """Record the current readings, unless writing has used up its part of the share.

@@ -206,7 +206,7 @@ def parse_model_name(text: str) -> str:
 
 
 def _parse_normalisation(text: str) -> str:
-    from dgn_engine.data._normalisation import normalisation
+    from dgn_engine.data._normalisation import parse_normalisation
 
     if text in _SCALES:
         raise argparse.ArgumentTypeError(
@@ -215,7 +215,7 @@ def _parse_normalisation(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError(f"it is empty; use none, or {HOW}")
     try:
-        normalisation(text)
+        parse_normalisation(text)
     except UserError as refusal:
         raise argparse.ArgumentTypeError(str(refusal)) from None
     return text

@@ -7,7 +7,7 @@ import signal
 from typing import IO
 
 from dgn_engine.confinement.parent_watch import end_after_parent, end_with_parent
-from dgn_engine.confinement.process import cut_off
+from dgn_engine.confinement.process import unshare_network
 
 _OF_THE_GROUP = ("SIGINT", "SIGHUP", "SIGUSR1")  # sent to the whole group; the parent handles them
 
@@ -25,7 +25,7 @@ def begin_child(*, confined: bool = False, buffering: int = -1) -> IO[bytes]:
     answers = os.fdopen(os.dup(1), "wb", buffering)
     os.dup2(2, 1)
     if confined:
-        cut_off()
+        unshare_network()
     end_with_parent()
     return answers
 

@@ -125,7 +125,7 @@ class ChildProcess:
         return self._process.pid
 
     @property
-    def code(self) -> int | None:
+    def exit_code(self) -> int | None:
         """The exit code, negative for a signal; None while running."""
         return self._process.poll()
 
@@ -140,27 +140,27 @@ class ChildProcess:
         return self._process.stdout
 
     @property
-    def awaited_for(self) -> float:
+    def seconds_blocked(self) -> float:
         """Seconds that `write` or `read` has been waiting for it; 0 if neither is."""
         asked = self._asked
         return 0.0 if asked is None else time.monotonic() - asked
 
     def write(self, content: bytes) -> None:
         """Write all of it; raises `ChildEnded`."""
-        with self._awaited():
+        with self._blocking_io():
             self.stdin.write(content)
             self.stdin.flush()
 
     def read(self, length: int) -> bytes:
         """Read exactly `length` bytes; raises `ChildEnded`."""
-        with self._awaited():
+        with self._blocking_io():
             content = self.stdout.read(length)
             if len(content) != length:
                 raise EOFError
         return content
 
     @contextmanager
-    def _awaited(self) -> Iterator[None]:
+    def _blocking_io(self) -> Iterator[None]:
         self._asked = time.monotonic()
         try:
             yield
@@ -197,13 +197,13 @@ class ChildProcess:
         """
         finished = threading.Event()
 
-        def watch() -> None:
+        def kill_when_over() -> None:
             while not finished.wait(TICK):
                 if reason := over():
                     self.kill(reason)
                     return
 
-        guard = threading.Thread(target=watch, name="dgn-child-guard", daemon=True)
+        guard = threading.Thread(target=kill_when_over, name="dgn-child-guard", daemon=True)
         guard.start()
         try:
             yield

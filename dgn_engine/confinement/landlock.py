@@ -27,19 +27,21 @@ def lock_paths() -> Layer:
     if sys.platform != "linux":
         return Layer(False, "only on Linux")
     libc = ctypes.CDLL(None, use_errno=True)
-    version = _call(libc, _CREATE, None, 0, 1)
+    version = _call_kernel(libc, _CREATE, None, 0, 1)
     if version < 1:
         missing = ctypes.get_errno() in (errno.ENOSYS, errno.EOPNOTSUPP)
         reason = "not in this kernel" if missing else os.strerror(ctypes.get_errno())
         return Layer(False, reason)
-    rights = struct.pack("=QQQ", *(_all(kind, version) for kind in (_PATHS, _PORTS, _SCOPES)))
-    rules = _call(libc, _CREATE, rights, len(rights), 0)
+    rights = struct.pack(
+        "=QQQ", *(_all_rights(kind, version) for kind in (_PATHS, _PORTS, _SCOPES))
+    )
+    rules = _call_kernel(libc, _CREATE, rights, len(rights), 0)
     if rules < 0:
         return Layer(False, f"refused by the kernel ({os.strerror(ctypes.get_errno())})")
     try:
         libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
         libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS, otherwise only root may
-        if _call(libc, _RESTRICT, rules, 0) != 0:
+        if _call_kernel(libc, _RESTRICT, rules, 0) != 0:
             return Layer(False, f"refused by the kernel ({os.strerror(ctypes.get_errno())})")
     finally:
         os.close(rules)
@@ -47,11 +49,11 @@ def lock_paths() -> Layer:
     return Layer(True, f"version {version} denies {', '.join(denied)}")
 
 
-def _all(kind: dict[int, int], version: int) -> int:
+def _all_rights(kind: dict[int, int], version: int) -> int:
     """Return all rights of a kind that this version knows; it refuses unknown bits."""
     return max((bit - 1 for since, bit in kind.items() if since <= version), default=0)
 
 
-def _call(libc: ctypes.CDLL, number: int, *arguments: bytes | int | None) -> int:
+def _call_kernel(libc: ctypes.CDLL, number: int, *arguments: bytes | int | None) -> int:
     typed = [a if isinstance(a, bytes) else ctypes.c_void_p(a) for a in arguments]
     return int(libc.syscall(ctypes.c_long(number), *typed))

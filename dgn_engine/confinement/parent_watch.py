@@ -24,7 +24,7 @@ _PARENT_ENDS = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 @cache
-def _parent() -> int:
+def _parent_pid() -> int:
     """Return the process that started this one, as far as is known."""
     parent = os.environ.pop(PARENT, "")  # children of this process get another one
     # On Windows a launcher may be in between, and the id of a dead parent does not change.
@@ -41,7 +41,7 @@ def end_with_parent() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PARENT_ENDS, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != _parent():
+    if os.getppid() != _parent_pid():
         os._exit(ORPHANED)
 
 
@@ -51,10 +51,12 @@ def end_after_parent() -> None:
     The main thread may be in a library call that returns late or never. For children that save
     their work when their parent is gone.
     """
-    threading.Thread(target=_watch, args=(LEAVE, _parent()), name="dgn-orphan", daemon=True).start()
+    threading.Thread(
+        target=_watch_parent, args=(LEAVE, _parent_pid()), name="dgn-orphan", daemon=True
+    ).start()
 
 
-def _watch(seconds: float, parent: int) -> None:
+def _watch_parent(seconds: float, parent: int) -> None:
     # A process started by multiprocessing has imported it.
     spawning = sys.modules.get("multiprocessing.process")
     spawned_by = spawning and spawning.parent_process()

@@ -28,7 +28,7 @@ class Forbidden(Exception):  # noqa: N818 - a verdict about a file, not a fault 
     """The file made its reader do something forbidden; a clause that follows the file's name."""
 
 
-def cut_off() -> bool:
+def unshare_network() -> bool:
     """Take the network away if the kernel allows it to anyone; return whether it did.
 
     The kernel requires this before any thread starts.
@@ -42,7 +42,7 @@ def cut_off() -> bool:
         return False
 
 
-def confine(seconds: int, memory: int) -> None:
+def confine_process(seconds: int, memory: int) -> None:
     """Limit seconds and additional bytes of memory; afterwards nothing can be opened."""
     for coding in CODINGS:
         codecs.lookup(coding)  # imports the codec now, as nothing may be imported later
@@ -52,7 +52,7 @@ def confine(seconds: int, memory: int) -> None:
 
 def forbid_in_python() -> None:
     """Raise `Forbidden` for anything that would reach out or run code, before it happens."""
-    sys.addaudithook(_forbid)
+    sys.addaudithook(_forbid_event)
 
 
 def confine_c_code(seconds: int, memory: int) -> dict[str, Layer]:
@@ -91,6 +91,6 @@ def _limit_memory(more: int) -> Layer:
     return Layer(True, f"{more >> 20:,} MB more than the program itself")
 
 
-def _forbid(event: str, _arguments: object) -> None:
+def _forbid_event(event: str, _arguments: object) -> None:
     if event.startswith(_RUNS) or event.startswith(_REACHES):
         raise Forbidden("made its reader do something forbidden, and was refused")

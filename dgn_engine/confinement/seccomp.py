@@ -93,7 +93,7 @@ def filter_system_calls() -> Layer:
     if machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
         return Layer(False, f"no list of system calls for {machine}")
     column = list(_ARCHITECTURES).index(machine)
-    steps = list(_program(_ARCHITECTURES[machine], column, os.getpid()))
+    steps = list(_build_filter(_ARCHITECTURES[machine], column, os.getpid()))
     code = b"".join(struct.pack("<HBBI", *step) for step in steps)
     program = _Program(len(steps), code)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -102,17 +102,21 @@ def filter_system_calls() -> Layer:
     call = ctypes.c_long(_SECCOMP[column] or 0)
     # SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC
     if libc.syscall(call, ctypes.c_long(1), ctypes.c_long(1), ctypes.byref(program)) == 0:
-        return Layer(True, f"{_count(column)} system calls are allowed, in every thread")
+        return Layer(
+            True, f"{_count_instructions(column)} system calls are allowed, in every thread"
+        )
     if libc.prctl(22, 2, ctypes.addressof(program), 0, 0) == 0:  # PR_SET_SECCOMP
-        return Layer(True, f"{_count(column)} system calls are allowed, in new threads")
+        return Layer(
+            True, f"{_count_instructions(column)} system calls are allowed, in new threads"
+        )
     return Layer(False, f"refused by the kernel ({os.strerror(ctypes.get_errno())})")
 
 
-def _count(column: int) -> int:
+def _count_instructions(column: int) -> int:
     return sum(numbers[column] is not None for numbers in _ALLOWED.values()) + 6
 
 
-def _program(architecture: int, column: int, process: int) -> Iterator[Instruction]:
+def _build_filter(architecture: int, column: int, process: int) -> Iterator[Instruction]:
     """Yield the filter; another architecture ends the process, as its numbers mean other calls."""
     yield _LOAD, 0, 0, _ARCHITECTURE
     yield _IF_EQUAL, 1, 0, architecture
@@ -125,21 +129,21 @@ def _program(architecture: int, column: int, process: int) -> Iterator[Instructi
         if (number := numbers[column]) is not None:
             yield _IF_EQUAL, 0, 1, number
             yield _RETURN, 0, 0, _ALLOW
-    yield from _where(_MMAP[column], _masked(2, _EXECUTABLE, 0))
-    yield from _where(_MPROTECT[column], _masked(2, _EXECUTABLE, 0))
-    yield from _where(_CLONE[column], _masked(0, _THREAD, _THREAD))
-    yield from _where(_TGKILL[column], _equal(0, process))
+    yield from _allow_if(_MMAP[column], _test_masked(2, _EXECUTABLE, 0))
+    yield from _allow_if(_MPROTECT[column], _test_masked(2, _EXECUTABLE, 0))
+    yield from _allow_if(_CLONE[column], _test_masked(0, _THREAD, _THREAD))
+    yield from _allow_if(_TGKILL[column], _test_equal(0, process))
     # To read one of its limits, not to set one.
-    nothing = [*_equal(0, 0), *_equal(2, 0), *_equal(2, 0, high=True)]
-    yield from _where(_PRLIMIT[column], nothing)
-    yield from _where(_STAT_AT[column], _equal(3, _EMPTY_PATH))
+    nothing = [*_test_equal(0, 0), *_test_equal(2, 0), *_test_equal(2, 0, high=True)]
+    yield from _allow_if(_PRLIMIT[column], nothing)
+    yield from _allow_if(_STAT_AT[column], _test_equal(3, _EMPTY_PATH))
     # Its flags are in memory, where filters cannot look: the C library falls back to clone.
     yield _IF_EQUAL, 0, 1, _CLONE3[column]
     yield _RETURN, 0, 0, _ERROR | errno.ENOSYS
     yield _RETURN, 0, 0, _ERROR | errno.EPERM
 
 
-def _where(number: int, conditions: list[Instruction]) -> Iterator[Instruction]:
+def _allow_if(number: int, conditions: list[Instruction]) -> Iterator[Instruction]:
     """Yield a rule that allows a call if its arguments pass every condition, and else refuses."""
     length = len(conditions) + 2
     yield _IF_EQUAL, 0, length, number
@@ -151,7 +155,7 @@ def _where(number: int, conditions: list[Instruction]) -> Iterator[Instruction]:
     yield _RETURN, 0, 0, _ERROR | errno.EPERM
 
 
-def _masked(argument: int, mask: int, wanted: int) -> list[Instruction]:
+def _test_masked(argument: int, mask: int, wanted: int) -> list[Instruction]:
     return [
         (_LOAD, 0, 0, _ARGUMENTS + 8 * argument),
         (_AND, 0, 0, mask),
@@ -159,7 +163,7 @@ def _masked(argument: int, mask: int, wanted: int) -> list[Instruction]:
     ]
 
 
-def _equal(argument: int, wanted: int, *, high: bool = False) -> list[Instruction]:
+def _test_equal(argument: int, wanted: int, *, high: bool = False) -> list[Instruction]:
     """Compare the lower or upper half of an argument; both architectures are little-endian."""
     offset = _ARGUMENTS + 8 * argument + 4 * high
     return [(_LOAD, 0, 0, offset), (_IF_EQUAL, 0, 0, wanted)]

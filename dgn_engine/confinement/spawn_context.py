@@ -36,10 +36,10 @@ class _Process(SpawnProcess):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The child calls `_new_process` before it unpickles, and thereby imports, its task.
-        return _made, (), self.__dict__
+        return _new_process, (), self.__dict__
 
 
-def _made() -> _Process:
+def _new_process() -> _Process:
     distrust_start_folder()
     return _Process.__new__(_Process)
 
@@ -99,13 +99,15 @@ def _safe_start() -> Iterator[None]:
         return preparation
 
     with _starting:
-        _replace(safe_flags, safe_data)
+        _replace_spawn_hooks(safe_flags, safe_data)
         try:
             yield
         finally:
-            _replace(flags, data)
+            _replace_spawn_hooks(flags, data)
 
 
-def _replace(flags: Callable[[], list[str]], data: Callable[[str], dict[str, Any]]) -> None:
+def _replace_spawn_hooks(
+    flags: Callable[[], list[str]], data: Callable[[str], dict[str, Any]]
+) -> None:
     multiprocessing.util._args_from_interpreter_flags = flags  # type: ignore[attr-defined]
     multiprocessing.spawn.get_preparation_data = data  # type: ignore[assignment]  # of one name

@@ -94,11 +94,11 @@ def distrust_start_folder(restart: bool = False) -> None:
     _found_unsafe.update(unsafe_variables())
     environment = safe_environment()
     if again and any(name.startswith(_AT_START) for name in _found_unsafe):
-        _restart(environment)
+        _restart_program(environment)
     for name in set(os.environ) - set(environment):
         del os.environ[name]
     os.environ.update(environment)
-    sys.path[:] = _safe(sys.path)
+    sys.path[:] = _safe_folders(sys.path)
     os.path.exists = _exists_elsewhere
 
 
@@ -119,11 +119,11 @@ def safe_environment() -> dict[str, str]:
     environment = {}
     for name, value in os.environ.items():
         left = _without_relative(name, value)
-        if left or not (value or _is_place(name)):
+        if left or not (value or _is_path_variable(name)):
             environment[name] = left
     if "PYTHONPATH" in environment:
         folders = environment["PYTHONPATH"].split(os.pathsep)
-        environment["PYTHONPATH"] = os.pathsep.join(_safe(folders))
+        environment["PYTHONPATH"] = os.pathsep.join(_safe_folders(folders))
         if not environment["PYTHONPATH"]:
             del environment["PYTHONPATH"]
     # Like `-P`, for Pythons started by a child's child; the other is for Windows.
@@ -131,7 +131,7 @@ def safe_environment() -> dict[str, str]:
     return {**environment, **switches}
 
 
-def _restart(environment: dict[str, str]) -> None:
+def _restart_program(environment: dict[str, str]) -> None:
     """Replace this process by the same program in this environment; return if that fails."""
     if sys.platform == "win32" or not sys.executable:
         return
@@ -160,7 +160,7 @@ def import_folders() -> list[str]:
     Without relative folders and the current one, and with the folder of our own package.
     """
     engine = str(_engine_folder())
-    folders = _safe(sys.path)
+    folders = _safe_folders(sys.path)
     return list(dict.fromkeys(folders if engine in folders else [engine, *folders]))
 
 
@@ -187,7 +187,7 @@ def _is_read(name: str) -> bool:
     return ours and not any(part in name for part in _NO_PATHS)
 
 
-def _is_place(name: str) -> bool:
+def _is_path_variable(name: str) -> bool:
     # Dask also reads 'DASK_temporary_directory'.
     return _is_read(name) and name.upper().endswith((*_LISTS, *_PLACES))
 
@@ -199,8 +199,8 @@ def _without_relative(name: str, value: str) -> str:
     """
     if not _is_read(name):
         return value
-    if _is_place(name):
-        entries = _entries(name, value)
+    if _is_path_variable(name):
+        entries = _split_path_list(name, value)
         absolute = [entry for entry in entries if Path(entry).is_absolute()]
         if not value or absolute == entries:
             return value
@@ -208,7 +208,7 @@ def _without_relative(name: str, value: str) -> str:
     return "" if any(map(_is_here, _BETWEEN.split(_URL.sub("", value)))) else value
 
 
-def _entries(name: str, value: str) -> list[str]:
+def _split_path_list(name: str, value: str) -> list[str]:
     if name == "LD_LIBRARY_PATH":  # glibc accepts both separators
         value = value.replace(";", os.pathsep)
     return value.split(os.pathsep)
@@ -227,7 +227,7 @@ def _is_here(word: str) -> bool:
     return "." in word and not word.replace(".", "").isdigit() and os.path.lexists(word)
 
 
-def _safe(folders: Iterable[str]) -> list[str]:
+def _safe_folders(folders: Iterable[str]) -> list[str]:
     """Return the absolute folders other than the current one, unless it contains our packages.
 
     Dask's scratch space contains nothing of ours. A folder with the path separator in its name

@@ -47,14 +47,14 @@ def confinement_here() -> dict[str, Any]:
     return answer
 
 
-def _main() -> None:
-    alone = process.cut_off()
+def _run_trial() -> None:
+    alone = process.unshare_network()
     end_with_parent()
     layers = {
         "network": Layer(alone, "a separate namespace" if alone else "no separate namespace"),
         **process.confine_c_code(_SECONDS, _MEMORY),
     }
-    attempts = _tried() if sys.platform != "win32" else {}
+    attempts = _try_calls() if sys.platform != "win32" else {}
     process.forbid_in_python()
     try:
         next(Path().iterdir())
@@ -70,7 +70,7 @@ def _main() -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
 
 
-def _tried() -> dict[str, dict[str, Any]]:
+def _try_calls() -> dict[str, dict[str, Any]]:
     libc = ctypes.CDLL(None, use_errno=True)
     results: dict[str, dict[str, Any]] = {}
     for name, attempt in _ATTEMPTS.items():
@@ -87,14 +87,14 @@ def _tried() -> dict[str, dict[str, Any]]:
     return results
 
 
-def _forked(libc: ctypes.CDLL) -> int:
+def _try_fork(libc: ctypes.CDLL) -> int:
     pid = int(libc.fork())
     if pid == 0:
         os._exit(0)
     return pid
 
 
-def _mapped(libc: ctypes.CDLL) -> int:
+def _try_executable_map(libc: ctypes.CDLL) -> int:
     libc.mmap.restype = ctypes.c_long
     nothing, size = ctypes.c_void_p(None), ctypes.c_size_t(4096)
     anonymous = 0x1000 if sys.platform == "darwin" else 0x20
@@ -107,15 +107,15 @@ _ATTEMPTS: dict[str, Callable[[ctypes.CDLL], int]] = {
     "make a folder": lambda libc: libc.mkdir(b"/", 0o700),
     "remove a file": lambda libc: libc.unlink(_NOWHERE),
     "open a connection": lambda libc: libc.socket(2, 1, 0),
-    "start a process": _forked,
+    "start a process": _try_fork,
     "start a program": lambda libc: libc.execve(_NOWHERE, None, None),
     "signal another process": lambda libc: libc.kill(os.getppid(), 0),
     "trace another process": lambda libc: libc.ptrace(16, _NOBODY, None, None),
     "mount a file system": lambda libc: libc.mount(None, _NOWHERE, None, 0, None),
-    "make memory executable": _mapped,
+    "make memory executable": _try_executable_map,
     "raise a limit": lambda libc: libc.setrlimit(7, (ctypes.c_ulong * 2)(64, 64)),
 }
 
 
 if __name__ == "__main__":
-    _main()
+    _run_trial()

@@ -7,9 +7,9 @@ from dataclasses import replace
 from dgn_engine.config import DataConfig
 from dgn_engine.config.setting import fill_options
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report
-from dgn_engine.data._normalisation import normalisation, normalised
-from dgn_engine.data._sizes import sizes_left
-from dgn_engine.data._split import resplit, split_in_words
+from dgn_engine.data._normalisation import normalise_examples, parse_normalisation
+from dgn_engine.data._sizes import sizes_after_limits
+from dgn_engine.data._split import resplit_examples, split_in_words
 from dgn_engine.data._variants import (
     noisy_labels,
     only_first,
@@ -29,12 +29,12 @@ __all__ = [
     "known_sizes",
     "load_examples",
     "options_of",
-    "quiet",
+    "ignore_progress",
     "split_of",
 ]
 
 
-def quiet(_what: str, _fraction: float | None) -> None:
+def ignore_progress(_what: str, _fraction: float | None) -> None:
     """Ignore progress reports."""
 
 
@@ -85,10 +85,10 @@ def known_sizes(config: DataConfig, *, balanced: bool = False) -> DataSizes | No
     if entry.sizes is None:
         return None
     config = replace(config, options=tuple(options.items()))
-    return sizes_left(entry.sizes(config), config, balanced)
+    return sizes_after_limits(entry.sizes(config), config, balanced)
 
 
-def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
+def load_examples(config: DataConfig, report: Report = ignore_progress) -> Examples:
     """Load the data set of a configuration, cut it to size, and apply its variant.
 
     'folder:PATH' is the data set `folder` with a path. With `binary`, labels are 0 and 1 in the
@@ -105,30 +105,35 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
             "A folder of images defines its own test part: put those images into test/.",
             kind="contradiction",
         )
-    normalisation(config.normalise)  # check it before anything is loaded
+    parse_normalisation(config.normalise)  # check it before anything is loaded
     examples = entry.load(config, report)
     if not entry.splits:
-        examples = resplit(examples, config)
+        examples = resplit_examples(examples, config)
     if config.binary is not None:
         examples = only_pair(examples, config.binary)
     if config.train_limit:
         examples = only_first(examples, config.train_limit, "train")
     if config.test_limit:
         examples = only_first(examples, config.test_limit, "test")
-    examples = _prepared(examples, config)
+    examples = _prepare_examples(examples, config)
     if config.pixels == "random":
         examples = random_pixels(examples, config.variant_seed)
     return noisy_labels(examples, config.label_noise, config.variant_seed)
 
 
-def _prepared(examples: Examples, config: DataConfig) -> Examples:
+def _prepare_examples(examples: Examples, config: DataConfig) -> Examples:
     """Convert channels, normalise and resize, in this order."""
     if not (config.image_size or config.image_channels):
-        return normalised(examples, config.normalise)
-    from dgn_engine.data._preprocessing import in_channels, resized  # torch: only where it is used
+        return normalise_examples(examples, config.normalise)
+    from dgn_engine.data._preprocessing import (
+        convert_channels,
+        resize_examples,
+    )  # torch: only where it is used
 
-    examples = normalised(in_channels(examples, config.image_channels), config.normalise)
-    return resized(examples, config.image_size)
+    examples = normalise_examples(
+        convert_channels(examples, config.image_channels), config.normalise
+    )
+    return resize_examples(examples, config.image_size)
 
 
 def split_of(config: DataConfig, examples: Examples) -> str:

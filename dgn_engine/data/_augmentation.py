@@ -66,24 +66,24 @@ class Augmentation:
         self._epoch = -1
         self._begun: AugmentedViews | None = None
 
-    def reseed(self, seed: int) -> None:
+    def set_seed(self, seed: int) -> None:
         """Use another seed from the next step on."""
         self._seed, self._epoch = seed, -1
 
-    def begin(self, epoch: int) -> AugmentedViews:
+    def begin_epoch(self, epoch: int) -> AugmentedViews:
         """Return the views of this epoch, in reused tensors: a captured step reads them."""
         if self._begun is None:
-            self._begun = self.views(epoch)
+            self._begun = self.draw_views(epoch)
         elif self._epoch != epoch:
-            drawn = self.views(epoch)
+            drawn = self.draw_views(epoch)
             for field in fields(AugmentedViews):
                 getattr(self._begun, field.name).copy_(getattr(drawn, field.name))
         self._epoch = epoch
         return self._begun
 
-    def show(self, images: Tensor, rows: Tensor, epoch: int) -> Tensor:
+    def augment_images(self, images: Tensor, rows: Tensor, epoch: int) -> Tensor:
         """Return the training examples `rows` (m,), with images (m, C, H, W), as augmented then."""
-        views = self.begin(epoch)
+        views = self.begin_epoch(epoch)
         down = torch.arange(self.height, device=images.device)
         across = torch.arange(self.width, device=images.device)
         flipped = torch.where(views.mirrored[rows][:, None], across.flip(0), across)  # (m, W)
@@ -94,29 +94,29 @@ class Augmentation:
             (views.top[rows][:, None] + down)[:, None, :, None],
             (views.left[rows][:, None] + flipped)[:, None, None, :],
         ]
-        in_rows = self._covered(views.hole_top[rows], down)
-        in_columns = self._covered(views.hole_left[rows], across)
+        in_rows = self._is_in_hole(views.hole_top[rows], down)
+        in_columns = self._is_in_hole(views.hole_left[rows], across)
         hole = (in_rows[:, :, None] & in_columns[:, None, :])[:, None]
         return torch.where(hole, self.fill[None, :, None, None], cropped)
 
-    def _covered(self, begin: Tensor, places: Tensor) -> Tensor:
+    def _is_in_hole(self, begin: Tensor, places: Tensor) -> Tensor:
         """Return (m, positions): whether the hole that begins there covers the position."""
         offset = places - begin[:, None]
         return (offset >= 0) & (offset < self.hole)
 
-    def views(self, epoch: int) -> AugmentedViews:
+    def draw_views(self, epoch: int) -> AugmentedViews:
         """Draw the augmentation of every training example in this epoch."""
         generator = random_stream("augmentation", self._seed, epoch)
 
-        def draw(choices: int) -> Tensor:
+        def draw_integers(choices: int) -> Tensor:
             whole = torch.randint(choices, (self._examples,), generator=generator)
             return send_to_device(whole, self.fill.device)
 
         shifts = 2 * self.pad + 1
         return AugmentedViews(
-            top=draw(shifts),
-            left=draw(shifts),
-            mirrored=draw(2).bool(),
-            hole_top=draw(self.height - self.hole + 1),
-            hole_left=draw(self.width - self.hole + 1),
+            top=draw_integers(shifts),
+            left=draw_integers(shifts),
+            mirrored=draw_integers(2).bool(),
+            hole_top=draw_integers(self.height - self.hole + 1),
+            hole_left=draw_integers(self.width - self.hole + 1),
         )

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dgn_engine.config import DataConfig
 from dgn_engine.confinement.child_process import TICK, confined_command, usable_cores
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report, examples_from_levels
-from dgn_engine.data._download import data_root, fetch, missing
+from dgn_engine.data._download import data_root, download_file, missing_data_error
 from dgn_engine.data._published_files import published_file
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
@@ -64,23 +64,25 @@ class CifarSet:
         paths = [path for path, _, _ in (*wanted, meta)]
         if not all(path.is_file() for path in paths):
             if not config.download:
-                raise missing(self.title, root)
-            self._download(source.url, root, paths, report)
+                raise missing_data_error(self.title, root)
+            self._download_batches(source.url, root, paths, report)
         report(f"reading {self.title}", None)
         *batches_read, named = _read_all(
             [*wanted, meta], partial(report, f"reading {self.title}", None)
         )
         names = named.metadata
         if not names:
-            raise _damaged(meta[0])
-        batches = [_batch(entry[0], read) for entry, read in zip(wanted, batches_read, strict=True)]
-        train = _joined(batches[: len(source.train_list)])
-        test = _joined(batches[len(source.train_list) :])
+            raise _damaged_error(meta[0])
+        batches = [
+            _as_batch(entry[0], read) for entry, read in zip(wanted, batches_read, strict=True)
+        ]
+        train = _join_batches(batches[: len(source.train_list)])
+        test = _join_batches(batches[len(source.train_list) :])
         return examples_from_levels(self.name, train, test, tuple(names.values()))
 
-    def _download(self, url: str, root: Path, paths: list[Path], report: Report) -> None:
+    def _download_batches(self, url: str, root: Path, paths: list[Path], report: Report) -> None:
         archive = root / url.rpartition("/")[2]
-        fetch([url], archive, published_file(self.kind, archive.name), self.title, report)
+        download_file([url], archive, published_file(self.kind, archive.name), self.title, report)
         report(f"unpacking {self.title}", None)
         wanted = {f"{path.parent.name}/{path.name}": path for path in paths}
         try:
@@ -97,23 +99,23 @@ class CifarSet:
             raise UserError(f"Cannot unpack {archive}: {error}.", kind="damaged") from None
 
 
-def _batch(path: Path, read: CheckpointContents) -> Batch:
+def _as_batch(path: Path, read: CheckpointContents) -> Batch:
     pixels, labels = read.arrays.get(DATA), read.arrays.get(LABELS)
     if pixels is None or labels is None or pixels.dtype != np.uint8 or labels.dtype != np.int64:
-        raise _damaged(path)
+        raise _damaged_error(path)
     if pixels.shape != (len(labels), 3072):
-        raise _damaged(path)
+        raise _damaged_error(path)
     return pixels.reshape(SHAPE), labels
 
 
-def _joined(batches: list[Batch]) -> Batch:
+def _join_batches(batches: list[Batch]) -> Batch:
     return (
         np.concatenate([pixels for pixels, _ in batches]),
         np.concatenate([labels for _, labels in batches]),
     )
 
 
-def _damaged(path: Path) -> UserError:
+def _damaged_error(path: Path) -> UserError:
     return UserError(f"{path} is damaged; delete it and download it again.", kind="damaged")
 
 
@@ -147,12 +149,12 @@ def read_batch(
     """Return the images with the labels under `key`, or the names there; raises `UserError`."""
     command = confined_command(_CHILD, TIMEOUT, md5, key)
     try:
-        return ask_child(path, command, _received, TIMEOUT, cancelled, MOST)
+        return ask_child(path, command, _receive_batch, TIMEOUT, cancelled, MOST)
     except UserError as refusal:
         raise UserError(
             f"{path.parent}{os.sep}{refusal}", kind=refusal.kind, value=refusal.value
         ) from None
 
 
-def _received(pipe: IO[bytes], size: int) -> CheckpointContents:
-    return wire.receive(pipe, limits.expanded(size))
+def _receive_batch(pipe: IO[bytes], size: int) -> CheckpointContents:
+    return wire.receive_contents(pipe, limits.expansion_limit(size))

@@ -40,13 +40,13 @@ class Examples:
     fingerprint: str
     signed: bool = False  # two classes as -1 and +1, learnt with one logit
 
-    def named(self, how: str) -> Examples:
+    def with_variant(self, how: str) -> Examples:
         """Return it with the fingerprint of a variant; `how` describes the change."""
         fingerprint = hashlib.sha256(f"{self.fingerprint} {how}".encode()).hexdigest()
         return replace(self, fingerprint=fingerprint)
 
 
-def _always(_root: Path | None) -> bool:
+def _always_available(_root: Path | None) -> bool:
     return True
 
 
@@ -75,7 +75,7 @@ class DataSet:
     hint: str  # how to get it, one sentence
     options: tuple[Setting, ...] = ()
     takes_path: bool = False  # a configuration names it as name:PATH
-    available: Callable[[Path | None], bool] = _always
+    available: Callable[[Path | None], bool] = _always_available
     sizes: Callable[[DataConfig], DataSizes] | None = None
     plane: bool = False  # points of the plane, for teaching: (x, y) or (x, y, 1)
     splits: bool = False  # `load` holds out the test part itself, by `_split.split_test_part`
@@ -83,10 +83,10 @@ class DataSet:
     @property
     def rooted(self) -> bool:
         """True if it is in the folder of data sets."""
-        return self.available is not _always
+        return self.available is not _always_available
 
     @property
-    def drawn(self) -> bool:
+    def is_generated(self) -> bool:
         """True if it is generated from its options instead of read from files."""
         return bool(self.options)
 

@@ -52,7 +52,7 @@ def data_root(chosen: str | Path | None = None) -> Path:
     return Path(named).expanduser() if named else user_cache() / "data"
 
 
-def missing(title: str, root: Path) -> UserError:
+def missing_data_error(title: str, root: Path) -> UserError:
     """Return the error for a data set that is not in `root`."""
     return UserError(
         f"{title} is not in {root}: allow the download, or choose its folder "
@@ -61,7 +61,7 @@ def missing(title: str, root: Path) -> UserError:
     )
 
 
-def fetch(
+def download_file(
     urls: Sequence[str],
     target: Path,
     published: PublishedFile,
@@ -88,7 +88,7 @@ def fetch(
         try:
             with replace_file(target) as file:
                 transfer = _Transfer(url, file, published, bounds)
-                transfer.follow(title, report)
+                transfer.wait_for_end(title, report)
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = f"{url}: {error}"
         else:
@@ -114,7 +114,7 @@ class _Transfer(threading.Thread):
         self._socket: socket.socket | None = None
         self._error: Exception | None = None
 
-    def follow(self, title: str, report: Report) -> None:
+    def wait_for_end(self, title: str, report: Report) -> None:
         """Wait for the end; raises the error of the download, and what `report` raises.
 
         The total time is limited here: a connection's timeout covers one piece, and the head of a
@@ -152,13 +152,13 @@ class _Transfer(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._copy()
+            self._copy_response()
         except Exception as error:  # raised where it is waited for
             if isinstance(error, urllib.error.HTTPError):
                 error.close()
             self._error = error
 
-    def _copy(self) -> None:
+    def _copy_response(self) -> None:
         request = urllib.request.Request(self._url, headers={"User-Agent": "dgn-viewer"})
         wanted, digest = self._published, hashlib.sha256()
         opener = urllib.request.build_opener(_SafeRedirects, _Http(self), _Https(self))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report, examples_from_levels
-from dgn_engine.data._download import data_root, fetch, missing
+from dgn_engine.data._download import data_root, download_file, missing_data_error
 from dgn_engine.data._published_files import published_file
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
@@ -39,27 +39,27 @@ class IdxSet:
         sizes = DataSizes(60_000, 10_000, (1, 28, 28), len(self.class_names))
         return DataSet(self.title, self.load, hint, available=self.available, sizes=lambda _: sizes)
 
-    def folder(self, root: str | Path | None) -> Path:
+    def raw_folder(self, root: str | Path | None) -> Path:
         return data_root(root) / self.kind / "raw"
 
     def available(self, root: Path | None) -> bool:
-        folder = self.folder(root)
+        folder = self.raw_folder(root)
         return all((folder / name).is_file() for pair in FILES for name in pair)
 
     def load(self, config: DataConfig, report: Report) -> Examples:
         if not self.available(Path(config.root) if config.root else None):
             if not config.download:
-                raise missing(self.title, data_root(config.root))
-            self._download(self.folder(config.root), report)
+                raise missing_data_error(self.title, data_root(config.root))
+            self._download_files(self.raw_folder(config.root), report)
         report(f"reading {self.title}", None)
-        folder = self.folder(config.root)
+        folder = self.raw_folder(config.root)
         train, test = (
             (read_idx(folder / images, 3)[:, None], read_idx(folder / labels, 1))
             for images, labels in FILES
         )
         return examples_from_levels(self.name, train, test, self.class_names)
 
-    def _download(self, folder: Path, report: Report) -> None:
+    def _download_files(self, folder: Path, report: Report) -> None:
         from dgn_engine.data._torchvision import import_torchvision  # seconds: only here
 
         source = getattr(import_torchvision(), self.kind)
@@ -69,7 +69,7 @@ class IdxSet:
                 continue
             urls = [mirror + name for mirror in source.mirrors]
             published = published_file(self.kind, name)
-            fetch(urls, packed, published, f"{self.title} ({name})", report)
+            download_file(urls, packed, published, f"{self.title} ({name})", report)
             try:
                 with gzip.open(packed) as stream, replace_file(plain) as file:
                     file.write(stream.read(MOST))

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.storage.atomic_write import replace_file
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.regular_files import open_regular
 from dgn_engine.storage.user_folders import user_cache
 
@@ -43,22 +43,22 @@ class DecodedImages:
     class_names: tuple[str, ...]
 
 
-def cached(identity: str, *, by: str | None = None) -> DecodedImages | None:
+def read_cached_images(identity: str, *, by: str | None = None) -> DecodedImages | None:
     """Return the cached images of this identity, or None; `by`: version of Pillow."""
-    key = _key(identity, by)
-    path = _folder() / f"{key}{_ENDING}"
+    key = _cache_key(identity, by)
+    path = _cache_folder() / f"{key}{_ENDING}"
     try:
         if not (_is_own(path.parent) and _is_own(path)):
             return None
         with open_regular(path, ENTRY_BYTES + _HEAD) as file:
-            decoded = _read(file, os.fstat(file.fileno()).st_size, key)
+            decoded = _read_entry(file, os.fstat(file.fileno()).st_size, key)
         os.utime(path)  # `_prune_cache` uses this as its age
     except Exception:  # missing or damaged in any way: decode again
         return None
     return decoded
 
 
-def keep(
+def store_images(
     identity: str, decoded: DecodedImages, *, by: str | None = None, most: int = CACHE_BYTES
 ) -> None:
     """Store images, keeping all entries within `most` bytes; failure to write is ignored.
@@ -67,26 +67,26 @@ def keep(
     """
     if decoded.train_x.nbytes + decoded.test_x.nbytes > ENTRY_BYTES:
         return
-    key, folder = _key(identity, by), _folder()
+    key, folder = _cache_key(identity, by), _cache_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         if not _is_own(folder):
             return
-        with replace_file(inside(folder) / f"{key}{_ENDING}") as file:
-            _write(file, decoded, key)
-        _prune(folder, most)
+        with replace_file(inner_folder(folder) / f"{key}{_ENDING}") as file:
+            _write_entry(file, decoded, key)
+        _prune_cache(folder, most)
     except OSError:
         return
 
 
-def _key(identity: str, by: str | None) -> str:
+def _cache_key(identity: str, by: str | None) -> str:
     """Return the name of an entry, which includes the version of Pillow."""
     text = f"{FORM} {by or version('pillow')} {identity}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _folder() -> Path:
+def _cache_folder() -> Path:
     return user_cache() / "images"
 
 
@@ -98,7 +98,7 @@ def _is_own(path: Path) -> bool:
     return os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
 
 
-def _write(file: IO[bytes], decoded: DecodedImages, key: str) -> None:
+def _write_entry(file: IO[bytes], decoded: DecodedImages, key: str) -> None:
     arrays = [np.ascontiguousarray(getattr(decoded, name), _ARRAYS[name][0]) for name in _ARRAYS]
     head = {
         "key": key,
@@ -107,17 +107,17 @@ def _write(file: IO[bytes], decoded: DecodedImages, key: str) -> None:
     }
     whole = hashlib.sha256()
     line: bytes | memoryview = json.dumps(head).encode() + b"\n"
-    for part in (line, *map(_bytes, arrays)):
+    for part in (line, *map(_as_bytes, arrays)):
         whole.update(part)
         file.write(part)
     file.write(whole.digest())
 
 
-def _bytes(array: npt.NDArray[Any]) -> memoryview:
+def _as_bytes(array: npt.NDArray[Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _read(file: IO[bytes], size: int, key: str) -> DecodedImages:
+def _read_entry(file: IO[bytes], size: int, key: str) -> DecodedImages:
     """Read an entry; raises some exception if it is not what was written under this key."""
     whole = hashlib.sha256()
     with open(file.fileno(), "rb", closefd=False) as entry:
@@ -138,9 +138,9 @@ def _read(file: IO[bytes], size: int, key: str) -> DecodedImages:
         arrays: list[Any] = []
         for shape, (kind, _) in zip(shapes, _ARRAYS.values(), strict=True):
             array = np.empty(shape, kind)
-            if entry.readinto(_bytes(array)) != array.nbytes:
+            if entry.readinto(_as_bytes(array)) != array.nbytes:
                 raise ValueError("the entry is cut off")
-            whole.update(_bytes(array))
+            whole.update(_as_bytes(array))
             arrays.append(array)
         if entry.read() != whole.digest():
             raise ValueError("the entry has changed since it was written")
@@ -149,7 +149,7 @@ def _read(file: IO[bytes], size: int, key: str) -> DecodedImages:
     return DecodedImages(train_x, train_y, test_x, test_y, names)
 
 
-def _prune(folder: Path, most: int) -> None:
+def _prune_cache(folder: Path, most: int) -> None:
     """Remove the least recently used entries until the rest fits, and those of old formats."""
     total = 0
     for path in folder.glob("*.npz"):

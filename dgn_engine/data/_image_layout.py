@@ -23,7 +23,7 @@ class ImageLayout:
     test: tuple[tuple[str, int], ...]
 
 
-def lay_out(names: Sequence[str], source: str) -> ImageLayout:
+def layout_of_images(names: Sequence[str], source: str) -> ImageLayout:
     """Derive the layout from the names: CLASS/…, or train/CLASS/… and test/CLASS/….
 
     A single folder around everything is skipped. Without a test part, a fixed fifth of each class
@@ -40,28 +40,30 @@ def lay_out(names: Sequence[str], source: str) -> ImageLayout:
     tops = {path[0].lower() for path in paths.values() if len(path) > 1}
     if tops & {*_TRAIN} and tops & {*_TEST, *_OTHER} and tops <= {*_TRAIN, *_TEST, *_OTHER}:
         test_tops = _TEST if tops & {*_TEST} else _OTHER
-        train = {name: path[1] for name, path in paths.items() if _under(path, _TRAIN)}
-        test = {name: path[1] for name, path in paths.items() if _under(path, test_tops)}
-        return _given(train, test, source)
-    return _split({name: path[0] for name, path in paths.items() if len(path) > 1}, source)
+        train = {name: path[1] for name, path in paths.items() if _is_below(path, _TRAIN)}
+        test = {name: path[1] for name, path in paths.items() if _is_below(path, test_tops)}
+        return _given_layout(train, test, source)
+    return _split_layout({name: path[0] for name, path in paths.items() if len(path) > 1}, source)
 
 
-def _under(path: tuple[str, ...], tops: tuple[str, ...]) -> bool:
+def _is_below(path: tuple[str, ...], tops: tuple[str, ...]) -> bool:
     return len(path) > 2 and path[0].lower() in tops
 
 
-def _given(train: dict[str, str], test: dict[str, str], source: str) -> ImageLayout:
-    class_names = _classes(train, source)
+def _given_layout(train: dict[str, str], test: dict[str, str], source: str) -> ImageLayout:
+    class_names = _class_names(train, source)
     for label in set(test.values()) - set(class_names):
         raise UserError(
             f"{source} has test images of class '{label}' but no training images.", kind="missing"
         )
-    return ImageLayout(class_names, _numbered(train, class_names), _numbered(test, class_names))
+    return ImageLayout(
+        class_names, _number_labels(train, class_names), _number_labels(test, class_names)
+    )
 
 
-def _split(labels: dict[str, str], source: str) -> ImageLayout:
-    class_names = _classes(labels, source)
-    numbered = _numbered(labels, class_names)
+def _split_layout(labels: dict[str, str], source: str) -> ImageLayout:
+    class_names = _class_names(labels, source)
+    numbered = _number_labels(labels, class_names)
     numbers = np.array([number for _, number in numbered], dtype=np.int64)
     train, test = stratified_split(numbers, round(len(numbers) * TEST_SHARE))
     return ImageLayout(
@@ -71,7 +73,7 @@ def _split(labels: dict[str, str], source: str) -> ImageLayout:
     )
 
 
-def _classes(labels: dict[str, str], source: str) -> tuple[str, ...]:
+def _class_names(labels: dict[str, str], source: str) -> tuple[str, ...]:
     labels_ = set(labels.values())
     if len(labels_) < 2:
         raise UserError(
@@ -84,6 +86,8 @@ def _classes(labels: dict[str, str], source: str) -> tuple[str, ...]:
     return tuple(sorted(labels_))
 
 
-def _numbered(labels: dict[str, str], class_names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+def _number_labels(
+    labels: dict[str, str], class_names: tuple[str, ...]
+) -> tuple[tuple[str, int], ...]:
     number = {name: index for index, name in enumerate(class_names)}
     return tuple((name, number[label]) for name, label in labels.items())

@@ -72,7 +72,7 @@ class Normalisation:
         return f"normalised {'as' if self.name else 'by'} {self.text}"
 
 
-def normalisation(text: str) -> Normalisation | None:
+def parse_normalisation(text: str) -> Normalisation | None:
     """Parse 'imagenet', 'cifar10', 'cifar100', 'mnist' or 'm1,m2,m3/s1,s2,s3'; None for 'none'.
 
     Raises `UserError`.
@@ -106,14 +106,14 @@ def normalisation(text: str) -> Normalisation | None:
     return Normalisation(mean, deviation)
 
 
-def normalised(examples: Examples, text: str) -> Examples:
+def normalise_examples(examples: Examples, text: str) -> Examples:
     """Normalise training and test images to (x - mean) / deviation; 'none' keeps them."""
-    how = normalisation(text)
+    how = parse_normalisation(text)
     if how is None:
         return examples
 
     return replace(
-        examples.named(f"normalise {how.mean} {how.deviation}"),
+        examples.with_variant(f"normalise {how.mean} {how.deviation}"),
         train_x=how(examples.train_x),
         test_x=how(examples.test_x),
     )

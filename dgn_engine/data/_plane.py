@@ -33,7 +33,7 @@ def plane_set(name: str, title: str, draw: Draw) -> DataSet:
         options = dict(config.options)
         seed, noise = config.variant_seed, float(options["noise"])
         parts = [
-            _drawn(draw, count, noise, frozen_stream(name, what, seed))
+            _draw_part(draw, count, noise, frozen_stream(name, what, seed))
             for what, count in (("train", int(options["n"])), ("test", TEST))
         ]
         digest = hashlib.sha256(name.encode())
@@ -52,7 +52,7 @@ def plane_set(name: str, title: str, draw: Draw) -> DataSet:
     return DataSet(title, load, hint, (COUNT, NOISE), sizes=sizes, plane=True)
 
 
-def _drawn(
+def _draw_part(
     draw: Draw, count: int, noise: float, stream: np.random.RandomState
 ) -> tuple[npt.NDArray[np.float32], Labels]:
     labels = stream.permutation(np.arange(count) % 2).astype(np.int64)

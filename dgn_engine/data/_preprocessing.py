@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import Examples, Images
-from dgn_engine.data._normalisation import NONE, normalisation
+from dgn_engine.data._normalisation import NONE, parse_normalisation
 from dgn_engine.errors import UserError, Where
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.text.byte_counts import binary_size_in_words
@@ -42,7 +42,7 @@ class Preprocessing:
         The shorter side becomes `size` (bilinear, with antialiasing), then the centre is cropped.
         Grey images are copied to all channels. Vectors (n, d) can only be normalised by one number.
         """
-        how = normalisation(self.normalise)
+        how = parse_normalisation(self.normalise)
         if images.dim() != 4 and self.size:
             raise UserError(
                 "Only images can be resized; these examples are vectors.", kind="not-images"
@@ -69,7 +69,7 @@ class Preprocessing:
             words.append(f"grey copied to all {self.channels} channels")
         if self.size:
             words.append(f"shorter side resized to {self.size}, centre cropped")
-        how = normalisation(self.normalise)
+        how = parse_normalisation(self.normalise)
         return ", ".join([*words, "pixels in [0, 1]" if how is None else how.in_words])
 
 
@@ -78,12 +78,12 @@ def preprocessing_of(config: DataConfig) -> Preprocessing:
     return Preprocessing(config.image_size, config.normalise, config.image_channels)
 
 
-def as_stored(config: DataConfig) -> DataConfig:
+def without_preprocessing(config: DataConfig) -> DataConfig:
     """Return the configuration without any preprocessing."""
     return replace(config, image_size=0, image_channels=0, normalise=NONE)
 
 
-def in_channels(examples: Examples, channels: int) -> Examples:
+def convert_channels(examples: Examples, channels: int) -> Examples:
     """Copy grey images to this many channels; 0 and matching channels keep them.
 
     Raises:
@@ -101,13 +101,15 @@ def in_channels(examples: Examples, channels: int) -> Examples:
             kind="other-inputs",
         )
 
-    def repeated(images: Images) -> Images:
+    def repeat_channels(images: Images) -> Images:
         return np.repeat(images, channels, axis=1)
 
-    return _changed(examples, f"grey in {channels} channels", repeated, (channels, *shape[1:]))
+    return _map_images(
+        examples, f"grey in {channels} channels", repeat_channels, (channels, *shape[1:])
+    )
 
 
-def resized(
+def resize_examples(
     examples: Examples, size: int, *, at_once: int = AT_ONCE, most: int = VALUES
 ) -> Examples:
     """Resize the shorter side to `size` pixels and crop the centre; 0 keeps the images.
@@ -128,7 +130,7 @@ def resized(
         )
     prepare = Preprocessing(size)
 
-    def smaller(images: Images) -> Images:
+    def resize_images(images: Images) -> Images:
         resized_images = np.empty((len(images), shape[0], size, size), np.float32)
         for start in range(0, len(images), at_once):
             part = slice(start, start + at_once)
@@ -137,10 +139,10 @@ def resized(
             ).numpy()
         return resized_images
 
-    return _changed(examples, f"resized to {size}", smaller, (shape[0], size, size), most)
+    return _map_images(examples, f"resized to {size}", resize_images, (shape[0], size, size), most)
 
 
-def _changed(
+def _map_images(
     examples: Examples,
     how: str,
     change: Callable[[Images], Images],
@@ -156,7 +158,7 @@ def _changed(
             kind="too-large",
         )
     return replace(
-        examples.named(how), train_x=change(examples.train_x), test_x=change(examples.test_x)
+        examples.with_variant(how), train_x=change(examples.train_x), test_x=change(examples.test_x)
     )
 
 

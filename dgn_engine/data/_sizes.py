@@ -7,7 +7,7 @@ from dgn_engine.data._dataset import DataSizes
 from dgn_engine.errors import UserError
 
 
-def sizes_left(whole: DataSizes, config: DataConfig, balanced: bool) -> DataSizes | None:
+def sizes_after_limits(whole: DataSizes, config: DataConfig, balanced: bool) -> DataSizes | None:
     """Return the sizes of what a configuration selects of a whole set.
 
     None if they depend on its labels or on a file. `balanced`: see `known_sizes`.
@@ -25,10 +25,10 @@ def sizes_left(whole: DataSizes, config: DataConfig, balanced: bool) -> DataSize
         classes = 1
     train = min(train, config.train_limit or train)
     test = min(test, config.test_limit or test)
-    return DataSizes(train, test, shape_shown(config, whole.shape), classes)
+    return DataSizes(train, test, prepared_shape(config, whole.shape), classes)
 
 
-def shape_shown(config: DataConfig, shape: tuple[int, ...]) -> tuple[int, ...]:
+def prepared_shape(config: DataConfig, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of one example with the requested channels and size.
 
     Raises:

@@ -17,7 +17,7 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 _LONGEST = 1 << 26  # bytes of a file that lists examples
 
 
-def held_out(labels: Labels, tests: int, config: DataConfig) -> tuple[Places, Places]:
+def split_test_part(labels: Labels, tests: int, config: DataConfig) -> tuple[Places, Places]:
     """Return the indices of the training and test examples of a set without a test part.
 
     The test examples are those that `test_indices` lists, or else `tests` of them, every class in
@@ -30,11 +30,11 @@ def held_out(labels: Labels, tests: int, config: DataConfig) -> tuple[Places, Pl
                 "effect; leave one of them out.",
                 kind="contradiction",
             )
-        return _named(config, len(labels))
+        return _split_by_file(config, len(labels))
     return stratified_split(labels, tests, config.split_seed)
 
 
-def resplit(examples: Examples, config: DataConfig) -> Examples:
+def resplit_examples(examples: Examples, config: DataConfig) -> Examples:
     """Split a set with a test part anew, by the list in `test_indices`; raises `UserError`.
 
     Indices count the training examples first, then the test examples.
@@ -49,9 +49,9 @@ def resplit(examples: Examples, config: DataConfig) -> Examples:
         return examples
     x = np.concatenate([examples.train_x, examples.test_x])
     y = np.concatenate([examples.train_y, examples.test_y])
-    train, test = _named(config, len(y))
+    train, test = _split_by_file(config, len(y))
     return replace(
-        examples.named(f"test {hashlib.sha256(test.tobytes()).hexdigest()}"),
+        examples.with_variant(f"test {hashlib.sha256(test.tobytes()).hexdigest()}"),
         train_x=x[train],
         train_y=y[train],
         test_x=x[test],
@@ -69,9 +69,9 @@ def split_in_words(config: DataConfig, examples: Examples, splits: bool) -> str:
     return f"{tests:,} test examples of its own"
 
 
-def _named(config: DataConfig, count: int) -> tuple[Places, Places]:
+def _split_by_file(config: DataConfig, count: int) -> tuple[Places, Places]:
     path = Path(config.test_indices).expanduser()
-    test = _numbers(path)
+    test = _read_indices(path)
     if len(test) == 0 or test.min() < 0 or test.max() >= count:
         raise UserError(
             f"{path.name} must list examples from 0 to {count - 1:,}, at least one of them.",
@@ -85,7 +85,7 @@ def _named(config: DataConfig, count: int) -> tuple[Places, Places]:
     return train, np.sort(test)
 
 
-def _numbers(path: Path) -> Places:
+def _read_indices(path: Path) -> Places:
     """Read a .npy or .npz with one list, or a text of integers."""
     if path.suffix in (".npy", ".npz"):
         arrays = list(read_tensors(path).arrays.values())

@@ -49,11 +49,11 @@ def prepare_torchvision() -> None:
         >>> dgn.prepare_torchvision()
         >>> import torchvision
     """
-    _operators()
+    _load_operators()
 
 
 @cache
-def _operators() -> torch.library.Library | None:
+def _load_operators() -> torch.library.Library | None:
     """Load torchvision's operators, or else declare those that its import needs.
 
     The library is kept because what it declares vanishes with it.

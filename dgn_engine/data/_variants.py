@@ -30,16 +30,16 @@ def stratified_split(labels: Labels, tests: int, seed: int = 0) -> tuple[Places,
     shares[open_to_more[: tests - int(shares.sum())]] += 1
     held_out: list[Places] = []
     for label, share in zip(classes, shares, strict=True):
-        held_out.append(_shuffled(np.flatnonzero(labels == label), seed)[:share])
+        held_out.append(_shuffle_indices(np.flatnonzero(labels == label), seed)[:share])
     test = np.sort(np.concatenate(held_out))
     return np.setdiff1d(np.arange(len(labels)), test), test
 
 
-def balanced(labels: Labels, limit: int, seed: int = 0) -> Places:
+def balanced_indices(labels: Labels, limit: int, seed: int = 0) -> Places:
     """Return the indices, ascending, of `limit` examples drawn in turn from every class."""
     turns: list[tuple[int, int, int]] = []
     for label in np.unique(labels):
-        members = _shuffled(np.flatnonzero(labels == label), seed)
+        members = _shuffle_indices(np.flatnonzero(labels == label), seed)
         turns.extend((turn, int(label), int(index)) for turn, index in enumerate(members))
     return np.sort(np.array([index for _, _, index in sorted(turns)[:limit]], dtype=np.int64))
 
@@ -63,7 +63,7 @@ def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
             f"{examples.name} lacks examples of one of the classes {list(pair)}.", kind="empty"
         )
     return replace(
-        examples.named(f"binary {pair[0]} {pair[1]}"),
+        examples.with_variant(f"binary {pair[0]} {pair[1]}"),
         train_x=train_x,
         train_y=train_y,
         test_x=test_x,
@@ -78,9 +78,9 @@ def only_first(examples: Examples, limit: int, part: Literal["train", "test"]) -
     images, labels = f"{part}_x", f"{part}_y"
     if limit >= len(getattr(examples, labels)):
         return examples
-    indices = balanced(getattr(examples, labels), limit)
+    indices = balanced_indices(getattr(examples, labels), limit)
     selected = {name: getattr(examples, name)[indices] for name in (images, labels)}
-    return replace(examples.named("test " * (part == "test") + f"limit {limit}"), **selected)
+    return replace(examples.with_variant("test " * (part == "test") + f"limit {limit}"), **selected)
 
 
 def frozen_stream(*key: object) -> np.random.RandomState:
@@ -102,7 +102,7 @@ def noisy_labels(examples: Examples, share: float, seed: int) -> Examples:
     uniform = stream.random_sample(len(examples.train_y))
     drawn = stream.randint(0, len(examples.class_names), len(examples.train_y))
     labels = np.where(uniform < share, drawn, examples.train_y)
-    noisy = examples.named(f"label noise {share!r} seed {seed}")
+    noisy = examples.with_variant(f"label noise {share!r} seed {seed}")
     return replace(noisy, train_y=labels.astype(np.int64))
 
 
@@ -118,7 +118,7 @@ def random_pixels(examples: Examples, seed: int) -> Examples:
     pixels = np.empty_like(images)
     for image in pixels:  # one at a time: normal() makes float64
         image[...] = stream.normal(mean, deviation, image.shape)
-    return replace(examples.named(f"random pixels seed {seed}"), train_x=pixels)
+    return replace(examples.with_variant(f"random pixels seed {seed}"), train_x=pixels)
 
 
 def _pair_of(
@@ -128,6 +128,6 @@ def _pair_of(
     return images[indices], (labels[indices] == pair[1]).astype(np.int64)
 
 
-def _shuffled(places: npt.NDArray[np.intp], seed: int) -> Places:
+def _shuffle_indices(places: npt.NDArray[np.intp], seed: int) -> Places:
     # RandomState, not Generator: its stream is frozen forever (NEP 19), so a split is too.
     return np.random.RandomState(seed).permutation(places).astype(np.int64)

@@ -22,11 +22,11 @@ DIMENSION = Setting("dim", "dimension", 256, least=2, most=100_000)
 
 def vector_sizes(config: DataConfig) -> DataSizes:
     """Return the sizes of a ±1 problem with the values of `COUNT` and `DIMENSION`."""
-    n, dim = counts(config)
+    n, dim = vector_counts(config)
     return DataSizes(n, n, (dim,), 1)
 
 
-def counts(config: DataConfig) -> tuple[int, int]:
+def vector_counts(config: DataConfig) -> tuple[int, int]:
     """Return the values of `COUNT` and `DIMENSION`; refuses more than 1 GiB."""
     options = dict(config.options)
     n, dim = int(options["n"]), int(options["dim"])

@@ -14,7 +14,7 @@ CELLS = 4  # along a side of the square from -1 to 1
 MARGIN = 0.1  # of a cell, left empty at each of its sides
 
 
-def draw(labels: Labels, stream: np.random.RandomState) -> Points:
+def draw_checkerboard(labels: Labels, stream: np.random.RandomState) -> Points:
     """Draw points uniformly from the cells of a class, without margins.
 
     The first class has the cells whose row and column sum to an even number.
@@ -26,4 +26,4 @@ def draw(labels: Labels, stream: np.random.RandomState) -> Points:
     return points
 
 
-DATA = plane_set("checkerboard", "Checkerboard (2-D)", draw)
+DATA = plane_set("checkerboard", "Checkerboard (2-D)", draw_checkerboard)

@@ -8,7 +8,7 @@ from dgn_engine.data._dataset import Labels
 from dgn_engine.data._plane import Points, plane_set
 
 
-def draw(labels: Labels, stream: np.random.RandomState) -> Points:
+def draw_circles(labels: Labels, stream: np.random.RandomState) -> Points:
     """Draw points with radius 0.9 for the first class, 0.4 for the second."""
     angle = 2.0 * np.pi * stream.uniform(size=len(labels))
     radius = np.where(labels == 0, 0.9, 0.4)
@@ -16,4 +16,4 @@ def draw(labels: Labels, stream: np.random.RandomState) -> Points:
     return points
 
 
-DATA = plane_set("circles", "Two circles (2-D)", draw)
+DATA = plane_set("circles", "Two circles (2-D)", draw_circles)

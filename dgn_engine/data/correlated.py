@@ -13,22 +13,22 @@ from dgn_engine.data._vectors import (
     DIMENSION,
     Vectors,
     balanced_labels,
-    counts,
     signed_examples,
     unit_vector,
+    vector_counts,
     vector_sizes,
 )
 
 
-def load(config: DataConfig, _report: Report) -> Examples:
+def load_correlated(config: DataConfig, _report: Report) -> Examples:
     """Generate (n, dim) inputs by `variant_seed`."""
-    n, dim = counts(config)
+    n, dim = vector_counts(config)
     rho = float(dict(config.options)["rho"])
-    x = drawn(n, dim, rho, frozen_stream("correlated", config.variant_seed))
+    x = draw_correlated(n, dim, rho, frozen_stream("correlated", config.variant_seed))
     return signed_examples("correlated", x, balanced_labels("correlated", n, config.variant_seed))
 
 
-def drawn(n: int, dim: int, rho: float, stream: np.random.RandomState) -> Vectors:
+def draw_correlated(n: int, dim: int, rho: float, stream: np.random.RandomState) -> Vectors:
     """Return x_s = √ρ u + √(1-ρ) v_s with unit vectors v_s ⟂ u.
 
     Then ⟨x_s, x_s'⟩ = ρ + (1-ρ)⟨v_s, v_s'⟩. For n < dim the v_s are orthonormal and every
@@ -47,7 +47,7 @@ def drawn(n: int, dim: int, rho: float, stream: np.random.RandomState) -> Vector
 
 DATA = DataSet(
     "Correlated inputs",
-    load,
+    load_correlated,
     "Generated on demand.",
     (COUNT, DIMENSION, Setting("rho", "correlation ρ", 0.9, least=0.0, most=1.0)),
     sizes=vector_sizes,

@@ -11,19 +11,19 @@ import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report, examples_from_levels
-from dgn_engine.data._split import held_out
+from dgn_engine.data._split import split_test_part
 
 EXAMPLES = 1797
 TESTS = 360  # of them; held out by `data.split_seed`, or by a file
 LEVELS = 16  # the pixels are counts 0…16
 
 
-def _load(config: DataConfig, report: Report) -> Examples:
+def _load_digits(config: DataConfig, report: Report) -> Examples:
     report("reading digits", None)
-    table = _table()
+    table = _read_table()
     levels = table[:, :64].astype(np.uint8).reshape(-1, 1, 8, 8)
     labels = table[:, 64].astype(np.int64)
-    train, test = held_out(labels, TESTS, config)
+    train, test = split_test_part(labels, TESTS, config)
     return examples_from_levels(
         "digits",
         (levels[train], labels[train]),
@@ -33,7 +33,7 @@ def _load(config: DataConfig, report: Report) -> Examples:
     )
 
 
-def _table() -> npt.NDArray[np.int64]:
+def _read_table() -> npt.NDArray[np.int64]:
     """Return (1797, 65): 64 pixels and the digit, from the file inside scikit-learn.
 
     Importing scikit-learn would delay the first picture by a second.
@@ -51,8 +51,10 @@ def _table() -> npt.NDArray[np.int64]:
     return np.column_stack((bunch.data, bunch.target)).astype(np.int64)
 
 
-def _sizes(_config: DataConfig) -> DataSizes:
+def _digits_sizes(_config: DataConfig) -> DataSizes:
     return DataSizes(EXAMPLES - TESTS, TESTS, (1, 8, 8), 10)
 
 
-DATA = DataSet("Digits, 8×8", _load, "It comes with the program.", sizes=_sizes, splits=True)
+DATA = DataSet(
+    "Digits, 8×8", _load_digits, "It comes with the program.", sizes=_digits_sizes, splits=True
+)

@@ -12,12 +12,12 @@ import numpy as np
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
-from dgn_engine.data._image_cache import DecodedImages, cached, keep
-from dgn_engine.data._image_layout import ImageLayout, lay_out
+from dgn_engine.data._image_cache import DecodedImages, read_cached_images, store_images
+from dgn_engine.data._image_layout import ImageLayout, layout_of_images
 from dgn_engine.errors import UserError
 from dgn_engine.storage.images import image_limits
 from dgn_engine.storage.images.decoder_pool import DecoderPool, ImageSize
-from dgn_engine.storage.images.image_files import ImageFile, identity
+from dgn_engine.storage.images.image_files import ImageFile, source_identity
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.written_numbers import format_decimals
 
@@ -64,66 +64,66 @@ class _Progress:
         self._what, self._told = "", 0.0
         self._fraction: float | None = None
 
-    def begin(self, what: str, fraction: float | None = 0.0) -> None:
+    def begin_stage(self, what: str, fraction: float | None = 0.0) -> None:
         self._what, self._fraction = what, fraction
         self._told = time.monotonic()
         self._report(what, fraction)
 
-    def tick(self) -> None:
+    def report_if_due(self) -> None:
         if time.monotonic() - self._told >= REPORT_EVERY:
-            self.begin(self._what, self._fraction)
+            self.begin_stage(self._what, self._fraction)
 
-    def at(self, fraction: float) -> None:
+    def set_fraction(self, fraction: float) -> None:
         self._fraction = fraction
-        self.tick()
+        self.report_if_due()
 
 
-def _load(config: DataConfig, report: Report) -> Examples:
+def _load_images(config: DataConfig, report: Report) -> Examples:
     source = config.name.removeprefix("folder").removeprefix(":").strip()
     if not source:
         raise UserError("Specify the folder or archive of images: folder:PATH.", kind="no-choice")
     path = Path(source).expanduser()
     progress = _Progress(report)
-    progress.begin(f"reading {path.name}", None)
-    fingerprint = identity(path, progress.tick)
-    decoded = cached(fingerprint)
+    progress.begin_stage(f"reading {path.name}", None)
+    fingerprint = source_identity(path, progress.report_if_due)
+    decoded = read_cached_images(fingerprint)
     if decoded is None:
-        decoded = _decoded(path, progress)
-        if identity(path, progress.tick) != fingerprint:
-            raise _changed(path.name)
-        keep(fingerprint, decoded)
+        decoded = _decode_folder(path, progress)
+        if source_identity(path, progress.report_if_due) != fingerprint:
+            raise _changed_error(path.name)
+        store_images(fingerprint, decoded)
     train = (decoded.train_x, decoded.train_y)
     test = (decoded.test_x, decoded.test_y)
     return examples_from_levels(f"folder:{path.name}", train, test, decoded.class_names)
 
 
-def _changed(source: str) -> UserError:
+def _changed_error(source: str) -> UserError:
     return UserError(f"{source} changed while being read; try again.", kind="changed")
 
 
-def _decoded(path: Path, progress: _Progress) -> DecodedImages:
+def _decode_folder(path: Path, progress: _Progress) -> DecodedImages:
     """Decode in two passes: sizes and names first, so that the memory is known in advance."""
     source = path.name
-    with DecoderPool(path, progress.tick) as pool:
-        progress.begin(f"scanning {source}")
-        measures, stored = _measured(pool, progress)
-        layout = lay_out(list(measures), source)
-        positions = _places(layout)
+    with DecoderPool(path, progress.report_if_due) as pool:
+        progress.begin_stage(f"scanning {source}")
+        measures, stored = _measure_images(pool, progress)
+        layout = layout_of_images(list(measures), source)
+        positions = _index_by_name(layout)
         wanted = {name: measures[name] for name in positions}
         shape = common_shape(wanted.values(), source)
         largest = max(size.width * size.height for size in wanted.values())
         parts = [np.zeros((len(part), *shape), np.uint8) for part in (layout.train, layout.test)]
         missing = set(positions)
-        progress.begin(f"decoding {source}")
-        files = (file for file in stored or pool.files() if file.name in positions)
-        for batch, levels in pool.decoded(files, shape, largest):
+        progress.begin_stage(f"decoding {source}")
+        files = (file for file in stored or pool.read_files() if file.name in positions)
+        for batch, levels in pool.decode_files(files, shape, largest):
             for file, image in zip(batch, levels, strict=True):
                 part, row = positions[file.name]
                 parts[part][row] = image
                 missing.discard(file.name)
-            progress.at(batch[-1].fraction)
+            progress.set_fraction(batch[-1].fraction)
     if missing:
-        raise _changed(source)
+        raise _changed_error(source)
     train_y, test_y = (
         np.array([number for _, number in part], dtype=np.int64)
         for part in (layout.train, layout.test)
@@ -131,16 +131,16 @@ def _decoded(path: Path, progress: _Progress) -> DecodedImages:
     return DecodedImages(parts[0], train_y, parts[1], test_y, layout.class_names)
 
 
-def _measured(
+def _measure_images(
     pool: DecoderPool, progress: _Progress
 ) -> tuple[dict[str, ImageSize], list[ImageFile]]:
     """Return the size of each image, and all stored images, or none if they are too large."""
     measures: dict[str, ImageSize] = {}
     stored: list[ImageFile] = []
     size = 0
-    for file, measure in pool.measured(pool.files()):
+    for file, measure in pool.measure_files(pool.read_files()):
         measures[file.name] = measure
-        progress.at(file.fraction)
+        progress.set_fraction(file.fraction)
         size += len(file.content)
         if size <= HELD:
             stored.append(file)
@@ -150,7 +150,7 @@ def _measured(
     return measures, [replace(file_, fraction=index / count) for index, file_ in enumerate(stored)]
 
 
-def _places(layout: ImageLayout) -> dict[str, tuple[int, int]]:
+def _index_by_name(layout: ImageLayout) -> dict[str, tuple[int, int]]:
     """Map each name to (0 training or 1 test, row)."""
     return {
         name: (part, row)
@@ -161,7 +161,7 @@ def _places(layout: ImageLayout) -> dict[str, tuple[int, int]]:
 
 DATA = DataSet(
     "Folder of images",
-    _load,
+    _load_images,
     "Use folder:PATH, a directory, .zip or .tar(.gz) with one folder of images per class.",
     takes_path=True,
 )

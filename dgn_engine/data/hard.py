@@ -14,21 +14,21 @@ from dgn_engine.data._variants import frozen_stream
 from dgn_engine.data._vectors import signed_examples, unit_vector
 
 
-def load(config: DataConfig, _report: Report) -> Examples:
+def load_hard_pair(config: DataConfig, _report: Report) -> Examples:
     """Generate (2, dim): a random unit vector by `variant_seed`, and half of it."""
     dim = int(dict(config.options)["dim"])
     x = unit_vector(dim, frozen_stream("hard", config.variant_seed))
     return signed_examples("hard", np.stack([x, x / 2]), np.array([1, 0]))
 
 
-def _sizes(config: DataConfig) -> DataSizes:
+def _hard_sizes(config: DataConfig) -> DataSizes:
     return DataSizes(2, 2, (int(dict(config.options)["dim"]),), 1)
 
 
 DATA = DataSet(
     "Two points on one ray",
-    load,
+    load_hard_pair,
     "Generated on demand.",
     (Setting("dim", "dimension", 2, least=1, most=100_000),),
-    sizes=_sizes,
+    sizes=_hard_sizes,
 )

@@ -14,16 +14,16 @@ from dgn_engine.data._vectors import (
     COUNT,
     DIMENSION,
     balanced_labels,
-    counts,
     signed_examples,
     unit_vector,
+    vector_counts,
     vector_sizes,
 )
 
 
-def load(config: DataConfig, _report: Report) -> Examples:
+def load_identical(config: DataConfig, _report: Report) -> Examples:
     """Generate (n, dim) inputs by `variant_seed`."""
-    n, dim = counts(config)
+    n, dim = vector_counts(config)
     x = unit_vector(dim, frozen_stream("identical", config.variant_seed))
     return signed_examples(
         "identical", np.tile(x, (n, 1)), balanced_labels("identical", n, config.variant_seed)
@@ -32,7 +32,7 @@ def load(config: DataConfig, _report: Report) -> Examples:
 
 DATA = DataSet(
     "Identical inputs",
-    load,
+    load_identical,
     "Generated on demand.",
     (COUNT, DIMENSION),
     sizes=vector_sizes,

@@ -8,7 +8,7 @@ from dgn_engine.data._dataset import Labels
 from dgn_engine.data._plane import Points, plane_set
 
 
-def draw(labels: Labels, stream: np.random.RandomState) -> Points:
+def draw_moons(labels: Labels, stream: np.random.RandomState) -> Points:
     """Draw the upper half circle for the first class, the shifted lower one for the second."""
     angle = np.pi * stream.uniform(size=len(labels))
     side = np.where(labels == 0, 1.0, -1.0)
@@ -18,4 +18,4 @@ def draw(labels: Labels, stream: np.random.RandomState) -> Points:
     return points
 
 
-DATA = plane_set("moons", "Two moons (2-D)", draw)
+DATA = plane_set("moons", "Two moons (2-D)", draw_moons)

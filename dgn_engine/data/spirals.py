@@ -10,7 +10,7 @@ from dgn_engine.data._plane import Points, plane_set
 TURNS = 1.5
 
 
-def draw(labels: Labels, stream: np.random.RandomState) -> Points:
+def draw_spirals(labels: Labels, stream: np.random.RandomState) -> Points:
     """Draw along spirals from radius 0.1 to 1, evenly by area, so that outer turns are as dense."""
     along = np.sqrt(stream.uniform(size=len(labels)))
     angle = 2.0 * np.pi * TURNS * along + np.pi * labels
@@ -19,4 +19,4 @@ def draw(labels: Labels, stream: np.random.RandomState) -> Points:
     return points
 
 
-DATA = plane_set("spirals", "Two spirals (2-D)", draw)
+DATA = plane_set("spirals", "Two spirals (2-D)", draw_spirals)

@@ -8,7 +8,7 @@ from dgn_engine.data._dataset import Labels
 from dgn_engine.data._plane import Points, plane_set
 
 
-def draw(labels: Labels, stream: np.random.RandomState) -> Points:
+def draw_xor(labels: Labels, stream: np.random.RandomState) -> Points:
     """Draw coordinates of magnitude 0.15 to 1; in the first class both have the same sign."""
     sizes = stream.uniform(0.15, 1.0, size=(len(labels), 2))
     first = np.where(stream.uniform(size=len(labels)) < 0.5, 1.0, -1.0)
@@ -17,4 +17,4 @@ def draw(labels: Labels, stream: np.random.RandomState) -> Points:
     return points
 
 
-DATA = plane_set("xor", "XOR (2-D)", draw)
+DATA = plane_set("xor", "XOR (2-D)", draw_xor)

@@ -17,7 +17,7 @@ from dgn_engine.kernels import spectrum
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.regimes import find_regime
-from dgn_engine.storage.inner_path import InnerPath, inside
+from dgn_engine.storage.inner_path import InnerPath, inner_folder
 from dgn_engine.storage.regular_files import FILE, read_regular
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.written_numbers import format_percent
@@ -49,8 +49,8 @@ class KeptNetworks:
         self.x, self.y = data.train_x[chosen].double(), data.train_y[chosen]
         self.classes = run.architecture.classes
         self._network = run.trainer.network.double()
-        weights_folder = inside(folder) / KEPT
-        self._files = [weights_folder / name for name in weights_folder.listing()]
+        weights_folder = inner_folder(folder) / KEPT
+        self._files = [weights_folder / name for name in weights_folder.list_entries()]
 
     def __iter__(self) -> Iterator[tuple[int, GatedNetwork]]:
         for path in self._files:

@@ -113,7 +113,7 @@ def recorded_pages(
     pages, steps = [], []
     for number, step in enumerate(chosen):
         on_progress(number, len(chosen))
-        past = Past(step, recorded.at(step), probes)
+        past = Past(step, recorded.frame_at(step), probes)
         page = _draw_panels_at(panels, views, past) if past.frame is not None else None
         if page is not None:
             pages.append(page)

@@ -17,7 +17,7 @@ from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
 from dgn_engine.scene.two_steps import scene_of_steps, step_labels
 from dgn_engine.storage.runs.folder_layout import find_run
 from dgn_engine.storage.session_file.loaded_run import LoadedRun, read_run
-from dgn_engine.storage.session_file.session_reader import unpack
+from dgn_engine.storage.session_file.session_reader import unpack_session
 from dgn_engine.views.recorded_view import recorded_history, views_of_two
 
 Specs = Mapping[str, PanelSpec]
@@ -105,7 +105,7 @@ def read_at_steps(
     folder = find_run(name)
     session = None
     if folder.is_file():
-        session = unpack(folder, place)
+        session = unpack_session(folder, place)
         folder = session.folder
     framed = any(spec.probes for spec in specs.values())
     return [read_run(folder, session, step, framed) for step in steps]

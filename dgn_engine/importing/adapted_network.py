@@ -56,7 +56,7 @@ def is_adapted(listing: CheckpointContents) -> bool:
 
 def adapted_title(listing: CheckpointContents) -> str:
     """Return the module that the file comes from; raises `UserError` if it does not say."""
-    return _description(listing).title
+    return _read_description(listing).title
 
 
 def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
@@ -78,7 +78,7 @@ def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
             "folded": network.folded,
             **({"assuming": network.assuming} if network.assuming else {}),
             "input_shape": list(architecture.input_shape),
-            "nodes": [_to_plain(_folded(node)) for node in architecture.nodes],
+            "nodes": [_to_plain(_without_folded(node)) for node in architecture.nodes],
         },
         separators=(",", ":"),
     )
@@ -90,7 +90,7 @@ def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
         )
     dtypes = {key: array.dtype.name for key, array in arrays.items()}
     listing = CheckpointContents(name, arrays, dtypes, metadata={KEY: text}, kind="adapted module")
-    _description(listing)  # check that what is written can be read
+    _read_description(listing)  # check that what is written can be read
     return listing
 
 
@@ -103,13 +103,13 @@ def read_adapted(
         UserError: It takes other inputs, or is not the network it describes.
     """
     file = listing.file_name
-    described = _description(listing)
+    described = _read_description(listing)
     architecture = described.architecture
     own_shape = architecture.input_shape
     if own_shape != input_shape and own_shape != (math.prod(input_shape),):
         raise UserError(
-            f"{file} takes inputs of shape {_sides(own_shape)}, but these examples have "
-            f"{_sides(input_shape)}.",
+            f"{file} takes inputs of shape {_format_shape(own_shape)}, but these examples have "
+            f"{_format_shape(input_shape)}.",
             kind="other-inputs",
         )
     layers = architecture.weight_layers
@@ -126,19 +126,19 @@ def read_adapted(
         array = listing.arrays[name]
         if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
             raise UserError(
-                f"'{name}' of {file} must be {_sides(shape)} finite numbers for its network.",
+                f"'{name}' of {file} must be {_format_shape(shape)} finite numbers for its network.",
                 kind="not-finite",
             )
     with torch.device("meta"):
         stack = Stack(architecture, biased)
     for index in range(len(layers)):
-        stack.weights[index] = _parameter(listing.arrays[f"weights.{index}"], dtype)
+        stack.weights[index] = _as_parameter(listing.arrays[f"weights.{index}"], dtype)
         if biased[index]:
-            stack.biases[index] = _parameter(listing.arrays[f"biases.{index}"], dtype)
+            stack.biases[index] = _as_parameter(listing.arrays[f"biases.{index}"], dtype)
     return AdaptedNetwork(stack, described.title, described.folded, described.assuming)
 
 
-def _parameter(array: Array, dtype: torch.dtype) -> nn.Parameter:
+def _as_parameter(array: Array, dtype: torch.dtype) -> nn.Parameter:
     return nn.Parameter(torch.from_numpy(np.array(array)).to(dtype))
 
 
@@ -152,7 +152,7 @@ class _Description:
     assuming: str
 
 
-def _description(listing: CheckpointContents) -> _Description:
+def _read_description(listing: CheckpointContents) -> _Description:
     """Return the checked description that the file holds."""
     file = listing.file_name
     try:
@@ -165,7 +165,7 @@ def _description(listing: CheckpointContents) -> _Description:
             raise ValueError("its description")
         if assuming not in ("", "ReLU"):
             raise ValueError("assuming")
-        shape = tuple(_whole(side, 1) for side in tree["input_shape"])
+        shape = tuple(_check_integer(side, 1) for side in tree["input_shape"])
         architecture = arch.Architecture(shape, tuple(_from_plain(node) for node in nodes))
         if architecture.has_batch_norm:
             raise ValueError("a BatchNorm")
@@ -203,7 +203,7 @@ def _check_blocks(architecture: arch.Architecture) -> None:
         layers[-1] += id(node) in weighted
 
 
-def _folded(node: arch.Node) -> arch.Node:
+def _without_folded(node: arch.Node) -> arch.Node:
     """Remove what the weights of `Stack.tensors` already include: normalisation, constants."""
     if isinstance(node, arch.Conv):
         return replace(node, normal=False)
@@ -224,13 +224,15 @@ def _from_plain(entry: Any) -> arch.Node:
     name, options = entry
     kind = _KINDS[name]
     hints = get_type_hints(kind)
-    values: dict[str, Any] = {key: _value(key, hints[key], value) for key, value in options.items()}
+    values: dict[str, Any] = {
+        key: _check_value(key, hints[key], value) for key, value in options.items()
+    }
     return kind(**values)
 
 
-def _value(name: str, kind: type, value: Any) -> bool | int | float:
+def _check_value(name: str, kind: type, value: Any) -> bool | int | float:
     if kind is int:
-        return _whole(value, 0 if name == "padding" else 1)
+        return _check_integer(value, 0 if name == "padding" else 1)
     if kind is bool:
         if type(value) is not bool:
             raise ValueError(name)
@@ -241,11 +243,11 @@ def _value(name: str, kind: type, value: Any) -> bool | int | float:
     return float(value)
 
 
-def _whole(value: Any, least: int) -> int:
+def _check_integer(value: Any, least: int) -> int:
     if type(value) is not int or not least <= value <= _LARGEST:
         raise ValueError("a number")
     return value
 
 
-def _sides(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: tuple[int, ...]) -> str:
     return "×".join(str(side) for side in shape)

@@ -20,8 +20,8 @@ from dgn_engine.importing.foreign_keys import (
     two_networks_in,
 )
 from dgn_engine.importing.geometry_words import Geometry, parse_geometry
-from dgn_engine.storage.checkpoints.array_layout import is_kernel, stem
-from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural
+from dgn_engine.storage.checkpoints.array_layout import is_kernel, name_stem
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural_key
 from dgn_engine.text.printable import plain_text
 
 Kind = Literal["Linear", "Conv2d", "BatchNorm"]
@@ -77,14 +77,14 @@ class FileSequence:
     unplaced: bool = False
 
     @property
-    def weighted(self) -> list[FileLayer]:
+    def weighted_layers(self) -> list[FileLayer]:
         return [layer for layer in self.layers if layer.kind != "BatchNorm"]
 
     @property
-    def convolutions(self) -> int:
+    def convolution_count(self) -> int:
         return sum(layer.kind == "Conv2d" for layer in self.layers)
 
-    def arrays(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    def torch_named_arrays(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return the tensors of the layers by the names torch would give them."""
         return {
             f"{layer.name}.{word}": arrays[name]
@@ -99,15 +99,17 @@ def sequence_in(listing: CheckpointContents) -> FileSequence:
     Raises:
         UnnamedNetwork: The layers do not chain, or their names say they are not a chain.
     """
-    arrays = considered(listing)
-    layers, used = _layers(arrays, listing.reading.order)
+    arrays = arrays_to_read(listing)
+    layers, used = _find_layers(arrays, listing.reading.order)
     own = (name for name in arrays if name not in used and not name.endswith(_COUNTER))
     left = (*own, *unread_tensors(listing))
     _check_names(listing, layers, arrays)
     numbered = (
-        _numbered(layers, [*arrays]) if not listing.reading.order and not listing.picked else None
+        _order_by_number(layers, [*arrays])
+        if not listing.reading.order and not listing.picked
+        else None
     )
-    first = min((_path(layer.name)[1] for layer in layers), default=())
+    first = min((_split_number_path(layer.name)[1] for layer in layers), default=())
     front = sum(first)
     if numbered is not None:
         sequence = FileSequence(*numbered, front, left)
@@ -118,26 +120,26 @@ def sequence_in(listing: CheckpointContents) -> FileSequence:
         chained = weights if placed is None else placed
         gaps = (None,) * (len(chained) - 1)
         sequence = FileSequence(chained, gaps, front, left, unsure, unplaced=placed is None)
-    _check_chain(listing, sequence.weighted)
+    _check_chain(listing, sequence.weighted_layers)
     return sequence
 
 
 def unread_tensors(listing: CheckpointContents) -> tuple[str, ...]:
     """Return the names of the file's tensors outside the network that was read."""
-    return tuple(n for n in _beside(listing) if n not in listing.reading.ignored)
+    return tuple(n for n in _unread_tensors(listing) if n not in listing.reading.ignored)
 
 
-def _beside(listing: CheckpointContents) -> tuple[str, ...]:
+def _unread_tensors(listing: CheckpointContents) -> tuple[str, ...]:
     mark = " (tensor)"
     return tuple(text.removesuffix(mark) for text in listing.ignored if text.endswith(mark))
 
 
-def considered(listing: CheckpointContents) -> dict[str, Array]:
+def arrays_to_read(listing: CheckpointContents) -> dict[str, Array]:
     """Return the tensors of a file that the user does not ignore."""
     ignored = listing.reading.ignored
-    known = {start for key in listing.arrays for start in _starts(key)} if ignored else set()
+    known = {start for key in listing.arrays for start in _name_prefixes(key)} if ignored else set()
     for name in ignored:
-        if name not in known and name not in _beside(listing):
+        if name not in known and name not in _unread_tensors(listing):
             raise UserError(
                 f"{listing.file_name} has no tensor '{plain_text(name, 80)}' to ignore.",
                 kind="missing",
@@ -146,17 +148,19 @@ def considered(listing: CheckpointContents) -> dict[str, Array]:
     return {
         key: array
         for key, array in listing.arrays.items()
-        if not left_out or not left_out.intersection(_starts(key))
+        if not left_out or not left_out.intersection(_name_prefixes(key))
     }
 
 
-def _starts(key: str) -> list[str]:
+def _name_prefixes(key: str) -> list[str]:
     """Return a dotted name and all its prefixes."""
     parts = key.split(".")
     return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
-def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[FileLayer], set[str]]:
+def _find_layers(
+    arrays: Mapping[str, Array], order: Sequence[str]
+) -> tuple[list[FileLayer], set[str]]:
     """Return the parameter layers in file order, and the tensors they use."""
     parameter_layers: list[FileLayer] = []
     used: set[str] = set()
@@ -237,14 +241,14 @@ def _check_names(
         )
 
 
-def _numbered(
+def _order_by_number(
     layers: Sequence[FileLayer], names: list[str]
 ) -> tuple[tuple[FileLayer, ...], tuple[int | None, ...]] | None:
     """Return the layers by number with the gaps between them; None if the numbers have no gap.
 
     Numbers without gaps are a list whose program adds the parameter-free layers.
     """
-    paths = {layer.name: _path(layer.name) for layer in layers}
+    paths = {layer.name: _split_number_path(layer.name) for layer in layers}
     blocks: dict[str, list[FileLayer]] = {}
     for layer in layers:
         blocks.setdefault(paths[layer.name][0], []).append(layer)
@@ -253,7 +257,7 @@ def _numbered(
     ordered: list[FileLayer] = []
     gaps: list[int | None] = []
     for block in _in_order(list(blocks.values()), names):
-        between = [_gap(paths[a.name][1], paths[b.name][1]) for a, b in pairwise(block)]
+        between = [_gap_between(paths[a.name][1], paths[b.name][1]) for a, b in pairwise(block)]
         skips = any(gap is not None and gap > 0 for gap in between)
         gaps += [None] * bool(ordered) + (between if skips else [None] * len(between))
         ordered += block
@@ -268,15 +272,16 @@ def _in_order(blocks: list[list[FileLayer]], names: list[str]) -> list[list[File
     The last is used where the file's order carries no information ('classifier' before 'features')
     and numbers do not contradict it.
     """
-    by_name = sorted(blocks, key=lambda block: natural(block[0].name))
+    by_name = sorted(blocks, key=lambda block: natural_key(block[0].name))
     for order in (blocks, by_name):
-        if _chains(_weights(order)):
+        if _do_layers_chain(_weight_layers(order)):
             return order
     if len(blocks) <= _BLOCKS and _sorted_by_name(names):
         fitting = [
             order
             for order in permutations(blocks)
-            if _chains(_weights(order)) and _counts_up([block[0].name for block in order])
+            if _do_layers_chain(_weight_layers(order))
+            and _counts_up([block[0].name for block in order])
         ]
         if fitting:  # with several, the user is asked for the order
             return list(fitting[0])
@@ -287,18 +292,18 @@ def _counts_up(names: Sequence[str]) -> bool:
     """Return whether names that differ in a number come in the order of their numbers."""
     last: dict[str, str] = {}
     for name in names:
-        before = last.setdefault(stem(name), name)
-        if natural(before) > natural(name):
+        before = last.setdefault(name_stem(name), name)
+        if natural_key(before) > natural_key(name):
             return False
-        last[stem(name)] = name
+        last[name_stem(name)] = name
     return True
 
 
-def _weights(blocks: Iterable[list[FileLayer]]) -> list[FileLayer]:
+def _weight_layers(blocks: Iterable[list[FileLayer]]) -> list[FileLayer]:
     return [layer for block in blocks for layer in block if layer.kind != "BatchNorm"]
 
 
-def _path(name: str) -> tuple[str, tuple[int, ...]]:
+def _split_number_path(name: str) -> tuple[str, tuple[int, ...]]:
     """Split a layer's name into the part before its numbers and the numbers, outermost first."""
     parts = name.split(".")
     start = len(parts)
@@ -309,7 +314,7 @@ def _path(name: str) -> tuple[str, tuple[int, ...]]:
     return ".".join(parts[:start]), tuple(int(part) for part in parts[start:])
 
 
-def _gap(before: Sequence[int], after: Sequence[int]) -> int | None:
+def _gap_between(before: Sequence[int], after: Sequence[int]) -> int | None:
     """Return the number of layers between two numbers of one sequence.
 
     None if one of them is in a nested sequence, whose length the keys do not show.
@@ -348,14 +353,14 @@ def _with_norms(
         geometry = parse_geometry(listing.reading.geometry)
         if geometry.places:
             if _sorted_by_name(list(arrays)):
-                norms.sort(key=lambda norm: natural(norm.name))
+                norms.sort(key=lambda norm: natural_key(norm.name))
             elif not _counts_up([norm.name for norm in norms]):
                 raise UnnamedNetwork(
                     f"The BatchNorms of {listing.file_name} are numbered in a different order than "
                     "they are stored, so bn in " + Where("--geometry") + " is ambiguous.",
                     kind="not-supported",
                 )
-            return _as_worded(weights, norms, geometry, listing.file_name)
+            return _ordered_by_geometry(weights, norms, geometry, listing.file_name)
     silent = _sorted_by_name(list(arrays))
     norm_after: dict[str, FileLayer] = {}
     known = {layer.name for layer in weights}
@@ -363,12 +368,14 @@ def _with_norms(
         fitting = [layer.name for layer in weights if layer.shape[0] == norm.shape[0]]
         there = [name for name in names_before(norm.name) if name in known]
         named = [name for name in there if name in fitting]
-        before = "" if silent else _right_before(norm, layers)
-        ahead = not silent and any(_stands_ahead(norm, name, layers) for name in named)
+        before = "" if silent else _layer_before_norm(norm, layers)
+        ahead = not silent and any(_comes_before(norm, name, layers) for name in named)
         if ahead:
             return None
         if before not in fitting or (there and before not in there):
-            alike = sorted((item.name for item in norms if item.shape == norm.shape), key=natural)
+            alike = sorted(
+                (item.name for item in norms if item.shape == norm.shape), key=natural_key
+            )
             if len(alike) != len(fitting):
                 return None
             before = fitting[alike.index(norm.name)]
@@ -384,7 +391,7 @@ def _with_norms(
     )
 
 
-def _stands_ahead(norm: FileLayer, name: str, layers: Sequence[FileLayer]) -> bool:
+def _comes_before(norm: FileLayer, name: str, layers: Sequence[FileLayer]) -> bool:
     """Return whether a BatchNorm is stored before the layer of its name, as for the inputs."""
     names = [layer.name for layer in layers]
     return names.index(norm.name) < names.index(name)
@@ -392,10 +399,10 @@ def _stands_ahead(norm: FileLayer, name: str, layers: Sequence[FileLayer]) -> bo
 
 def _sorted_by_name(names: list[str]) -> bool:
     """Return whether a file is sorted by name, so that its order carries no information."""
-    return names in (sorted(names), sorted(names, key=natural))
+    return names in (sorted(names), sorted(names, key=natural_key))
 
 
-def _as_worded(
+def _ordered_by_geometry(
     weights: Sequence[FileLayer], norms: Sequence[FileLayer], geometry: Geometry, file: str
 ) -> tuple[FileLayer, ...]:
     words = [geometry.front, *(layer.behind for layer in geometry.layers)]
@@ -415,7 +422,7 @@ def _as_worded(
     return tuple(ordered)
 
 
-def _right_before(norm: FileLayer, layers: Sequence[FileLayer]) -> str:
+def _layer_before_norm(norm: FileLayer, layers: Sequence[FileLayer]) -> str:
     """Return the weighted layer right before a BatchNorm in the file; or ''."""
     index = [layer.name for layer in layers].index(norm.name)
     before = layers[index - 1] if index else None
@@ -427,19 +434,19 @@ def _other_orders(weights: Sequence[FileLayer]) -> bool:
     stems: dict[tuple[int, ...], set[str]] = {}
     for layer in weights:
         if layer.shape[0] == layer.shape[1]:
-            stems.setdefault(layer.shape, set()).add(stem(layer.tensors["weight"]))
+            stems.setdefault(layer.shape, set()).add(name_stem(layer.tensors["weight"]))
     names = [layer.tensors["weight"] for layer in weights]
     swapped = any(len(names_) > 1 for names_ in stems.values())
     biased = {"bias" in layer.tensors for layer in weights[:-1]}
-    odd = len(biased) > 1 and len({stem(name) for name in names}) > 1  # a matrix of no layer?
+    odd = len(biased) > 1 and len({name_stem(name) for name in names}) > 1  # a matrix of no layer?
     return swapped or odd or not _counts_up(names)
 
 
-def _chains(weights: Sequence[FileLayer]) -> bool:
-    return all(_link(a.shape, b.shape) for a, b in pairwise(weights))
+def _do_layers_chain(weights: Sequence[FileLayer]) -> bool:
+    return all(_can_follow(a.shape, b.shape) for a, b in pairwise(weights))
 
 
-def _link(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+def _can_follow(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
     """Return whether a layer can take the output of the one before it.
 
     A convolution may be grouped; a dense layer may take all positions of a map.
@@ -453,7 +460,7 @@ def _link(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
 
 def _check_chain(listing: CheckpointContents, weighted: Sequence[FileLayer]) -> None:
     for before, after in pairwise(weighted):
-        if not _link(before.shape, after.shape):
+        if not _can_follow(before.shape, after.shape):
             raise UnnamedNetwork(
                 f"The layers of {listing.file_name} do not chain: "
                 f"'{plain_text(after.tensors['weight'], 80)}' takes {after.shape[1]} inputs, but "
@@ -467,30 +474,30 @@ def has_doubtful_order(listing: CheckpointContents) -> bool:
     ours = ("value.", "feature.")
     if listing.reading.order or listing.picked or any(n.startswith(ours) for n in listing.arrays):
         return False
-    arrays = considered(listing)
-    layers, _ = _layers(arrays, ())
-    if not layers or _numbered(layers, [*arrays]) is not None:
+    arrays = arrays_to_read(listing)
+    layers, _ = _find_layers(arrays, ())
+    if not layers or _order_by_number(layers, [*arrays]) is not None:
         return False
     weights = [layer for layer in layers if layer.kind != "BatchNorm"]
     return _other_orders(weights)
 
 
-def in_said_order(listing: CheckpointContents) -> dict[str, Array]:
+def in_stated_order(listing: CheckpointContents) -> dict[str, Array]:
     """Return the tensors that the user does not ignore, weights in the user's order with biases."""
-    arrays = considered(listing)
+    arrays = arrays_to_read(listing)
     if not listing.reading.order:
         return arrays
-    layers, _ = _layers(arrays, listing.reading.order)
+    layers, _ = _find_layers(arrays, listing.reading.order)
     ordered = _ordered_weights(layers, listing, [*arrays])
     first = [name for layer in ordered for name in layer.tensors.values()]
     return {name: arrays[name] for name in dict.fromkeys((*first, *arrays))}
 
 
-def stands_right_behind(listing: CheckpointContents) -> bool:
+def norms_follow_layers(listing: CheckpointContents) -> bool:
     """Return whether, by number, each BatchNorm comes right after a layer with weights."""
-    arrays = considered(listing)
-    layers, _ = _layers(arrays, ())
-    numbered = _numbered(layers, [*arrays])
+    arrays = arrays_to_read(listing)
+    layers, _ = _find_layers(arrays, ())
+    numbered = _order_by_number(layers, [*arrays])
     if numbered is None:
         return False
     ordered, gaps = numbered
@@ -521,5 +528,5 @@ def bias_of(name: str, outputs: int, arrays: Mapping[str, Array]) -> str:
         return named
     names = list(arrays)
     behind = names[names.index(name) + 1 : names.index(name) + 2]
-    numbered = bool(behind) and stem(behind[0]) == stem(name)  # arr_0 and arr_1
+    numbered = bool(behind) and name_stem(behind[0]) == name_stem(name)  # arr_0 and arr_1
     return behind[0] if numbered and arrays[behind[0]].shape == (outputs,) else ""

@@ -18,7 +18,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.importing.file_sequence import (
     FileLayer,
     FileSequence,
-    considered,
+    arrays_to_read,
     sequence_in,
 )
 from dgn_engine.importing.fold_batchnorm import EPSILON
@@ -38,10 +38,10 @@ from dgn_engine.importing.open_questions import (
 from dgn_engine.importing.sequence_reading import (
     fill_room,
     is_of_layer,
-    layers_as_said,
     stated_convolution,
+    stated_sequence,
 )
-from dgn_engine.importing.torchvision_nets import resembles
+from dgn_engine.importing.torchvision_nets import resembling_family
 from dgn_engine.protocol.file_reading import (
     BatchNormPlace,
     FileReading,
@@ -80,37 +80,39 @@ def fitting_readings(
     """
     try:
         topics = {question.about for question in questions_of(listing)}
-        candidates = list(islice(_readings(listing, input_shape, topics), _TRIED))
+        candidates = list(islice(_candidate_readings(listing, input_shape, topics), _TRIED))
     except UserError:
         return ()
     if x is None or y is None or not len(y) or not candidates:
-        fitting = (reading for reading in candidates if _fits(listing, reading, input_shape))
+        fitting = (
+            reading for reading in candidates if _is_reading_valid(listing, reading, input_shape)
+        )
         return tuple(FittingReading(reading) for reading in islice(fitting, MOST))
-    count = min(_affordable(listing, input_shape), len(y))
+    count = min(_affordable_examples(listing, input_shape), len(y))
     rows = torch.arange(count) * len(y) // count  # spread out: they may be sorted by class
     x, y = x[rows], y[rows]
-    scored = [_scored(listing, reading, input_shape, x, y) for reading in candidates]
-    ranked = sorted(filter(None, scored), key=_accuracy)
+    scored = [_score_reading(listing, reading, input_shape, x, y) for reading in candidates]
+    ranked = sorted(filter(None, scored), key=_by_accuracy)
     if "activation" in topics and not _is_family(ranked):
         others = [
-            _scored(listing, replace(best.reading, activation=name), input_shape, x, y)
+            _score_reading(listing, replace(best.reading, activation=name), input_shape, x, y)
             for best in ranked[:_DEEPER]
-            for name in _likely(listing)[1:]
+            for name in _likely_activations(listing)[1:]
         ]
-        ranked = sorted([*ranked, *filter(None, others)], key=_accuracy)
+        ranked = sorted([*ranked, *filter(None, others)], key=_by_accuracy)
     named = named_activations(listing)
     first = [f for f in ranked if f.reading.activation in named]
     rest = [f for f in ranked if f not in first[:_NAMED]]
     shown = [*first[:_NAMED], *rest][:MOST]  # keep what the file itself mentions
-    return tuple(sorted(shown, key=_accuracy))
+    return tuple(sorted(shown, key=_by_accuracy))
 
 
-def _likely(listing: CheckpointContents) -> tuple[str, ...]:
+def _likely_activations(listing: CheckpointContents) -> tuple[str, ...]:
     """Return activations to try, those that the file mentions first."""
     return tuple(dict.fromkeys((*named_activations(listing), *_COMMON)))
 
 
-def _accuracy(fitting: FittingReading) -> float:
+def _by_accuracy(fitting: FittingReading) -> float:
     return -(fitting.accuracy or 0.0)
 
 
@@ -118,12 +120,12 @@ def _is_family(found: Sequence[FittingReading]) -> bool:
     return bool(found) and found[0].reading.geometry.startswith((TORCHVISION, RESNET))
 
 
-def _readings(
+def _candidate_readings(
     listing: CheckpointContents, input_shape: tuple[int, ...], asked: set[Unsaid]
 ) -> Iterator[FileReading]:
     """Yield readings that specify everything that is open."""
-    arrays = considered(listing)
-    family = resembles(arrays)
+    arrays = arrays_to_read(listing)
+    family = resembling_family(arrays)
     if family and "geometry" in asked and len(input_shape) == 3:
         yield from _of_family(listing, input_shape, asked)
         if family == "resnet":
@@ -131,7 +133,7 @@ def _readings(
     chosen = listing.reading
     base = replace(
         chosen,
-        activation=chosen.activation or _likely(listing)[0],
+        activation=chosen.activation or _likely_activations(listing)[0],
         norm_eps=EPSILON if "norm_eps" in asked else chosen.norm_eps,
     )
     if "ignored" in asked:
@@ -145,20 +147,20 @@ def _readings(
     if sequence.unplaced:
         return
     if "order" in asked:
-        order = tuple(layer.tensors["weight"] for layer in sequence.weighted)
+        order = tuple(layer.tensors["weight"] for layer in sequence.weighted_layers)
         base = replace(base, order=order)
     norm_places: tuple[BatchNormPlace, ...] = (
         ("before", "after") if "batchnorm" in asked else (chosen.batchnorm,)
     )
     children = children_of(listing)
     words: Iterator[str] = iter([chosen.geometry])
-    if "geometry" in asked and sequence.convolutions and not chosen.geometry:
-        words = _geometries(sequence, input_shape, children)
+    if "geometry" in asked and sequence.convolution_count and not chosen.geometry:
+        words = _candidate_geometries(sequence, input_shape, children)
     for geometry, norm_place in product(words, norm_places):
         reading = replace(base, geometry=geometry, batchnorm=norm_place)
         try:
             reading = fill_room(listing.file_name, sequence, reading)
-            layers_as_said(listing.file_name, sequence, reading, children)
+            stated_sequence(listing.file_name, sequence, reading, children)
         except UserError:
             continue
         yield reading
@@ -167,7 +169,7 @@ def _readings(
 def _of_family(
     listing: CheckpointContents, input_shape: tuple[int, ...], asked: set[Unsaid]
 ) -> Iterator[FileReading]:
-    arrays = considered(listing)
+    arrays = arrays_to_read(listing)
     first = next((a for a in arrays.values() if a.ndim == 4), None)
     kernel = 3 if first is None else first.shape[2]
     chosen = listing.reading
@@ -178,7 +180,7 @@ def _of_family(
         replace(whole, geometry=f"{RESNET},{stem}", activation="relu", norm_eps=norm_eps)
         for stem in stems
     ]
-    options = [whole, *every] if resembles(arrays) == "resnet" else [whole]
+    options = [whole, *every] if resembling_family(arrays) == "resnet" else [whole]
     for reading in options[1:] if kernel < 7 and len(options) > 1 else options:
         try:
             network_of(replace(listing, reading=reading), input_shape)
@@ -187,26 +189,26 @@ def _of_family(
         yield reading
 
 
-def _geometries(
+def _candidate_geometries(
     sequence: FileSequence, input_shape: tuple[int, ...], children: Mapping[str, StatedLayer]
 ) -> Iterator[str]:
     """Yield --geometry words that lead from the inputs to the first dense layer."""
     if len(input_shape) != 3:
         return
-    convolutions = [layer for layer in sequence.weighted if layer.kind == "Conv2d"]
-    dense = next((layer for layer in sequence.weighted if layer.kind == "Linear"), None)
+    convolutions = [layer for layer in sequence.weighted_layers if layer.kind == "Conv2d"]
+    dense = next((layer for layer in sequence.weighted_layers if layer.kind == "Linear"), None)
     stated = [stated_convolution(layer, children) for layer in convolutions]
     known = [geometry for geometry in stated if geometry is not None]
-    conventions = [known] if len(known) == len(stated) else list(_conventions(convolutions))
+    conventions = [known] if len(known) == len(stated) else list(_stride_conventions(convolutions))
     named = [pooling_word(child) for child in children.values() if "Pool" in child.kind]
     kinds = ("", *dict.fromkeys(word for word in named if word in _POOLS)) if named else _POOLS
     arriving = [input_shape[0], *(layer.shape[0] for layer in convolutions)]
     groups = [came // layer.shape[1] for came, layer in zip(arriving, convolutions, strict=False)]
     seen: set[str] = set()
-    for end in _ends(convolutions[-1], dense):  # the first is empty
-        for pools, numbers in product(_pooled(len(convolutions), kinds), conventions):
+    for end in _final_poolings(convolutions[-1], dense):  # the first is empty
+        for pools, numbers in product(_pooling_choices(len(convolutions), kinds), conventions):
             behind = [*pools[:-1], [*pools[-1], *end]]
-            if not _leads(convolutions, numbers, behind, input_shape[1:], dense):
+            if not _leads_to_dense(convolutions, numbers, behind, input_shape[1:], dense):
                 continue
             words: list[str] = []
             for geometry, group, pooling in zip(numbers, groups, behind, strict=True):
@@ -217,11 +219,11 @@ def _geometries(
                 yield text
 
 
-def _conventions(layers: Sequence[FileLayer]) -> Iterator[list[ConvolutionNumbers]]:
+def _stride_conventions(layers: Sequence[FileLayer]) -> Iterator[list[ConvolutionNumbers]]:
     """Yield paddings and strides that follow one rule for all convolutions."""
     kernels = [layer.shape[2:] for layer in layers]
 
-    def numbers(kernel: Sequence[int], padded: str, stride: int) -> ConvolutionNumbers:
+    def convolution_numbers(kernel: Sequence[int], padded: str, stride: int) -> ConvolutionNumbers:
         high, wide = kernel
         padding = {"none": (0, 0), "same": (high // 2, wide // 2)}.get(
             padded, ((high - 1) // 2, (wide - 1) // 2)
@@ -230,14 +232,20 @@ def _conventions(layers: Sequence[FileLayer]) -> Iterator[list[ConvolutionNumber
 
     for stride in (1, 2):
         for padded in ("same", "none", "half"):
-            yield [numbers(kernel, padded, stride) for kernel in kernels]
-    yield [numbers(k, "half", 1 if k[0] % 2 else 2) for k in kernels]  # 4×4 with stride 2
-    yield [numbers(k, "none", max(k)) for k in kernels]
-    yield [numbers(k, "same", 2 if index == 0 else 1) for index, k in enumerate(kernels)]
-    yield [numbers(k, "same", 1 if index == 0 else 2) for index, k in enumerate(kernels)]
+            yield [convolution_numbers(kernel, padded, stride) for kernel in kernels]
+    yield [
+        convolution_numbers(k, "half", 1 if k[0] % 2 else 2) for k in kernels
+    ]  # 4×4 with stride 2
+    yield [convolution_numbers(k, "none", max(k)) for k in kernels]
+    yield [
+        convolution_numbers(k, "same", 2 if index == 0 else 1) for index, k in enumerate(kernels)
+    ]
+    yield [
+        convolution_numbers(k, "same", 1 if index == 0 else 2) for index, k in enumerate(kernels)
+    ]
 
 
-def _pooled(count: int, kinds: Sequence[str]) -> Iterator[list[list[str]]]:
+def _pooling_choices(count: int, kinds: Sequence[str]) -> Iterator[list[list[str]]]:
     """Yield the pooling after each of `count` convolutions."""
     behind = {
         tuple(range(count)),
@@ -251,7 +259,7 @@ def _pooled(count: int, kinds: Sequence[str]) -> Iterator[list[list[str]]]:
             yield [[pool] if index in positions and pool else [] for index in range(count)]
 
 
-def _ends(last: FileLayer, dense: FileLayer | None) -> Iterator[list[str]]:
+def _final_poolings(last: FileLayer, dense: FileLayer | None) -> Iterator[list[str]]:
     yield []
     if dense is None:
         return
@@ -261,7 +269,7 @@ def _ends(last: FileLayer, dense: FileLayer | None) -> Iterator[list[str]]:
         yield [f"adaptivemax{side}"]
 
 
-def _leads(
+def _leads_to_dense(
     layers: Sequence[FileLayer],
     numbers: Sequence[ConvolutionNumbers],
     behind: Sequence[Sequence[str]],
@@ -297,7 +305,7 @@ def _leads(
     return dense is None or layers[-1].shape[0] * high * wide == dense.shape[1]
 
 
-def _affordable(listing: CheckpointContents, input_shape: tuple[int, ...]) -> int:
+def _affordable_examples(listing: CheckpointContents, input_shape: tuple[int, ...]) -> int:
     """Return the number of examples to try a reading on."""
     positions = math.prod(input_shape[1:]) / 4 if len(input_shape) == 3 else 1
     cost = sum(a.size * (positions if a.ndim == 4 else 1) for a in listing.arrays.values())
@@ -305,7 +313,9 @@ def _affordable(listing: CheckpointContents, input_shape: tuple[int, ...]) -> in
     return max(fewest, min(most, int(_OPERATIONS / max(cost, 1))))
 
 
-def _fits(listing: CheckpointContents, reading: FileReading, input_shape: tuple[int, ...]) -> bool:
+def _is_reading_valid(
+    listing: CheckpointContents, reading: FileReading, input_shape: tuple[int, ...]
+) -> bool:
     completed = replace(listing, reading=reading)
     try:
         if reading.geometry.startswith((TORCHVISION, RESNET)):
@@ -317,7 +327,7 @@ def _fits(listing: CheckpointContents, reading: FileReading, input_shape: tuple[
     return True
 
 
-def _scored(
+def _score_reading(
     listing: CheckpointContents,
     reading: FileReading,
     input_shape: tuple[int, ...],

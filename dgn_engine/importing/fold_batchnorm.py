@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dgn_engine.storage.checkpoints.contents import Array, natural
+from dgn_engine.storage.checkpoints.contents import Array, natural_key
 
 FOLDED = "BatchNorm is folded in as in evaluation"  # wording of the remark
 EPSILON = 1e-5  # default of torch.nn.BatchNorm; not stored in a state dict
@@ -46,8 +46,8 @@ def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) ->
             continue
         into[weight] = norm
         bias = weight.removesuffix("weight") + "bias"
-        scaled, shift = _folded(norm, arrays[weight], arrays.get(bias), arrays, epsilon)
-        for name in [name for name in folded if _belongs(name, norm)]:
+        scaled, shift = _fold_statistics(norm, arrays[weight], arrays.get(bias), arrays, epsilon)
+        for name in [name for name in folded if _is_of_norm(name, norm)]:
             del folded[name]
         folded[weight], folded[bias] = scaled, shift
     return FoldedBatchNorm(folded, into)
@@ -76,7 +76,7 @@ def fold_ours(arrays: Mapping[str, Array], part: str, makes_gates: bool) -> dict
         offset = arrays[bias].astype(np.float64) if bias in arrays else np.zeros_like(scale)
         if makes_gates:
             variance = arrays[f"{prefix}variance_{index}"].astype(np.float64)
-            scale /= _root(variance + EPSILON)
+            scale /= _safe_root(variance + EPSILON)
             offset = (offset - arrays[f"{prefix}mean_{index}"]) * scale
             plain[bias] = offset + arrays[f"{prefix}shifts.{number}"]
         elif bias in arrays:
@@ -85,7 +85,7 @@ def fold_ours(arrays: Mapping[str, Array], part: str, makes_gates: bool) -> dict
     return plain
 
 
-def _belongs(name: str, norm: str) -> bool:
+def _is_of_norm(name: str, norm: str) -> bool:
     own = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
     return name.rpartition(".")[0] == norm and name.rpartition(".")[2] in own
 
@@ -100,17 +100,24 @@ def _layer_of(norm: str, arrays: Mapping[str, Array]) -> str:
     vectors = [mean, variance, *(a for a in own if a is not None)]
     if any(a is None or a.shape != mean.shape or a.dtype.kind != "f" for a in vectors):
         return ""
-    for name in (*(f"{layer}.weight" for layer in names_before(norm)), _before(norm, arrays)):
+    for name in (
+        *(f"{layer}.weight" for layer in names_before(norm)),
+        _weight_before(norm, arrays),
+    ):
         array = arrays.get(name)
         if array is not None and array.ndim in (2, 4) and array.shape[:1] == mean.shape:
-            return name if array.dtype.kind == "f" and not _precedes(norm, name, arrays) else ""
+            return (
+                name
+                if array.dtype.kind == "f" and not _norm_comes_first(norm, name, arrays)
+                else ""
+            )
     return ""
 
 
-def _precedes(norm: str, layer: str, arrays: Mapping[str, Array]) -> bool:
+def _norm_comes_first(norm: str, layer: str, arrays: Mapping[str, Array]) -> bool:
     """Return whether the BatchNorm comes before the layer; False in a file sorted by name."""
     names = list(arrays)
-    by_alphabet = names in (sorted(names), sorted(names, key=natural))
+    by_alphabet = names in (sorted(names), sorted(names, key=natural_key))
     return not by_alphabet and names.index(norm + _MEAN) < names.index(layer)
 
 
@@ -128,17 +135,17 @@ def names_before(norm: str) -> Iterator[str]:
         yield f"{head}.{int(last) - 1}".lstrip(".")
 
 
-def _before(norm: str, arrays: Mapping[str, Array]) -> str:
+def _weight_before(norm: str, arrays: Mapping[str, Array]) -> str:
     """Return the weight right before it in the file, with at most its bias between; or ''."""
-    names = [name for name in arrays if not _belongs(name, norm) or name.endswith(_MEAN)]
+    names = [name for name in arrays if not _is_of_norm(name, norm) or name.endswith(_MEAN)]
     earlier = names[: names.index(norm + _MEAN)]
     if earlier and earlier[-1].endswith(".bias"):
         earlier.pop()
     weight = earlier[-1] if earlier and earlier[-1].endswith(".weight") else ""
-    return "" if weight and _apart(norm, weight.removesuffix(".weight")) else weight
+    return "" if weight and _are_layers_apart(norm, weight.removesuffix(".weight")) else weight
 
 
-def _apart(norm: str, layer: str) -> bool:
+def _are_layers_apart(norm: str, layer: str) -> bool:
     """Return whether, by number, a layer without parameters is between the two.
 
     After a ReLU a BatchNorm does not change what enters the gates, so it folds into no layer.
@@ -148,13 +155,13 @@ def _apart(norm: str, layer: str) -> bool:
     return numbered and head == other and int(last) - int(number) > 1
 
 
-def _folded(
+def _fold_statistics(
     norm: str, weight: Array, bias: Array | None, arrays: Mapping[str, Array], epsilon: float
 ) -> tuple[Array, Array]:
     gamma, beta = arrays.get(f"{norm}.weight"), arrays.get(f"{norm}.bias")
     mean = arrays[norm + _MEAN].astype(np.float64)
     with np.errstate(all="ignore"):  # the caller refuses non-finite weights
-        scale = 1.0 / _root(arrays[f"{norm}.running_var"].astype(np.float64) + epsilon)
+        scale = 1.0 / _safe_root(arrays[f"{norm}.running_var"].astype(np.float64) + epsilon)
         scale = scale if gamma is None else scale * gamma
         shift = (0.0 if bias is None else bias) - mean
         shift = shift * scale + (0.0 if beta is None else beta)
@@ -162,6 +169,6 @@ def _folded(
         return scaled, shift
 
 
-def _root(variance: Array) -> Array:
+def _safe_root(variance: Array) -> Array:
     """Return √variance, but NaN if it is infinite: dividing by ∞ would give finite weights."""
     return np.where(np.isinf(variance), np.nan, np.sqrt(variance))

@@ -135,10 +135,10 @@ def foreign_keys(names: Iterable[str]) -> ForeignKeys | None:
         for name in known:
             if pattern.search(name):
                 return ForeignKeys(name, what, remedy)
-    return _triple(known)
+    return _attention_keys(known)
 
 
-def _triple(names: tuple[str, ...]) -> ForeignKeys | None:
+def _attention_keys(names: tuple[str, ...]) -> ForeignKeys | None:
     """Recognise three siblings named q, k and v as attention."""
     parts = {name.removesuffix(".weight"): name for name in names}
     for q, *others in _TRIPLES:

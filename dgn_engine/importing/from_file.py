@@ -20,7 +20,7 @@ from dgn_engine.importing.adapted_network import (
     is_adapted,
     read_adapted,
 )
-from dgn_engine.importing.file_sequence import considered, in_said_order, sequence_in
+from dgn_engine.importing.file_sequence import arrays_to_read, in_stated_order, sequence_in
 from dgn_engine.importing.fold_batchnorm import EPSILON, FOLDED
 from dgn_engine.importing.foreign_keys import (
     OWN_CODE,
@@ -68,8 +68,8 @@ from dgn_engine.importing.open_questions import (
     unsaid_of_weights,
 )
 from dgn_engine.importing.saved_network import is_ours, our_network, state_of
-from dgn_engine.importing.sequence_reading import layers_as_said
-from dgn_engine.importing.torchvision_nets import RecognisedNet, recognise, understood_as
+from dgn_engine.importing.sequence_reading import stated_sequence
+from dgn_engine.importing.torchvision_nets import RecognisedNet, describe_file, recognise_network
 from dgn_engine.importing.ways_out import sequential_line, way_out
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture, Dense, is_gated, weight_shape
@@ -87,7 +87,7 @@ from dgn_engine.regimes import Regime, only_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, StatedLayer
 from dgn_engine.storage.checkpoints.networks_beside import numbered_copies
-from dgn_engine.storage.checkpoints.stated_entries import hints
+from dgn_engine.storage.checkpoints.stated_entries import reading_hints
 from dgn_engine.text.printable import plain_text
 
 OF_FOLDED = "Its tangent kernel is that of the folded weights."
@@ -163,19 +163,19 @@ def network_of(
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if is_ours(listing):
         _check_nothing_said(listing)
-        state, title = state_of(listing), understood_as(listing)
+        state, title = state_of(listing), describe_file(listing)
         network = our_network(listing, input_shape, dtype, architecture_for)
         return ImportedNetwork(network, state.regime, state.step, title, state.remarks)
     if is_adapted(listing):
         _check_nothing_said(listing)
-        return _adapted(listing, input_shape, dtype)
+        return _import_adapted(listing, input_shape, dtype)
     try:
-        result = _found_in(listing, input_shape, dtype, door)
+        result = _find_network(listing, input_shape, dtype, door)
     except UnknownGates as verdict:
-        raise _with_way_out(verdict, door) from None
-    title, remarks = result.title or taken_as(result.stack.architecture), result.remarks
+        raise _add_way_out(verdict, door) from None
+    title, remarks = result.title or describe_reading(result.stack.architecture), result.remarks
     if result.assuming:
-        remarks = (*hints(listing), *other_names(listing), *remarks)
+        remarks = (*reading_hints(listing), *other_names(listing), *remarks)
     if listing.others:
         remarks = (beside_in_words(listing), *remarks)
     if listing.layout:
@@ -188,7 +188,7 @@ def network_of(
     return ImportedNetwork(network, regime, 0, title, remarks, result.assuming, said)
 
 
-def _with_way_out(verdict: UnknownGates, door: Door) -> UnknownGates:
+def _add_way_out(verdict: UnknownGates, door: Door) -> UnknownGates:
     if not isinstance(verdict, UngatedLayers):
         return UnknownGates(
             f"{verdict} {OWN_CODE[door]}".rstrip(), kind=verdict.kind, value=verdict.value
@@ -204,23 +204,23 @@ def module_in(listing: CheckpointContents, input_shape: tuple[int, ...]) -> Sequ
     Any activation is accepted, and BatchNorm is folded in. Arguments and errors as for
     `network_of`.
     """
-    check_keys(listing.file_name, considered(listing))
+    check_keys(listing.file_name, arrays_to_read(listing))
     said: tuple[str, ...] = ()
     if listing.layers:
         _check_nothing_said(listing)
         sequential = module_of_layers(listing, listing.layers, input_shape)
     else:
         check_answered(listing, "command")
-        renamed, layers, said = _said_layers(listing)
+        renamed, layers, said = _stated_layers(listing)
         sequential = module_of_layers(renamed, layers, input_shape)
     module, folded = fold_norms(sequential.module)
     of_folded = (OF_FOLDED,) if folded else ()
     named = other_names(listing) if not listing.layers else ()
-    remarks = (*hints(listing), *named, *said, *sequential.remarks, *folded, *of_folded)
+    remarks = (*reading_hints(listing), *named, *said, *sequential.remarks, *folded, *of_folded)
     return replace(sequential, module=module, remarks=remarks)
 
 
-def _adapted(
+def _import_adapted(
     listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
 ) -> ImportedNetwork:
     adapted = read_adapted(listing, input_shape, dtype)
@@ -240,7 +240,7 @@ def check_in_dtype(file: str, stack: Stack) -> None:
         raise UserError(f"{file} has numbers too large for {precision}.", kind="overflow")
 
 
-def says_itself(listing: CheckpointContents) -> bool:
+def states_its_layers(listing: CheckpointContents) -> bool:
     """Return whether a file states the layers of its network."""
     return bool(listing.layers) or is_ours(listing) or is_adapted(listing)
 
@@ -258,43 +258,43 @@ def self_contained(listing: CheckpointContents, input_shape: tuple[int, ...]) ->
     return as_listing(network, listing.file_name)
 
 
-def _found_in(
+def _find_network(
     listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype, door: Door
 ) -> _Found:
     if listing.layers:
         _check_nothing_said(listing)
         check_keys(listing.file_name, listing.arrays, door)
         stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
-        return _Found(stack, remarks, understood_as(listing), assuming="")
-    check_keys(listing.file_name, considered(listing), door)
+        return _Found(stack, remarks, describe_file(listing), assuming="")
+    check_keys(listing.file_name, arrays_to_read(listing), door)
     check_alone(listing, door)
     try:
         if listing.reading.net is not None:
-            return _named(listing, input_shape, listing.reading.net, dtype, door)
+            return _build_named_net(listing, input_shape, listing.reading.net, dtype, door)
         check_answered(listing, door)
         if family_named(listing.reading):
             return _of_family(listing, input_shape, dtype)
-        renamed, layers, remarks = _said_layers(listing)
+        renamed, layers, remarks = _stated_layers(listing)
         stack, more = stack_of_layers(renamed, layers, input_shape, dtype)
         return _Found(stack, (*remarks, *more), assuming="ReLU")
     except UnnamedNetwork as doubt:
-        raise _with_ways_out(doubt, listing, door) from None
+        raise _add_ways_out(doubt, listing, door) from None
 
 
-def _with_ways_out(doubt: UnnamedNetwork, listing: CheckpointContents, door: Door) -> UserError:
-    if copies := numbered_copies(considered(listing)):
+def _add_ways_out(doubt: UnnamedNetwork, listing: CheckpointContents, door: Door) -> UserError:
+    if copies := numbered_copies(arrays_to_read(listing)):
         return UserError(copies_in_words(listing.file_name, copies, door), kind="not-supported")
     return UserError(f"{doubt} {way_out(listing, door)}", kind=doubt.kind, value=doubt.value)
 
 
-def _said_layers(
+def _stated_layers(
     listing: CheckpointContents,
 ) -> tuple[CheckpointContents, tuple[StatedLayer, ...], tuple[str, ...]]:
     """Return the layers as the user specifies them, and the file with torch's tensor names."""
     sequence = sequence_in(listing)
     children = children_of(listing)
-    layers, remarks = layers_as_said(listing.file_name, sequence, listing.reading, children)
-    return replace(listing, arrays=sequence.arrays(listing.arrays)), layers, remarks
+    layers, remarks = stated_sequence(listing.file_name, sequence, listing.reading, children)
+    return replace(listing, arrays=sequence.torch_named_arrays(listing.arrays)), layers, remarks
 
 
 def _of_family(
@@ -308,7 +308,7 @@ def _of_family(
             "after its BatchNorms; for any other network use --model.",
             kind="contradiction",
         )
-    filtered = replace(listing, arrays=considered(listing))
+    filtered = replace(listing, arrays=arrays_to_read(listing))
     stated, own = stated_eps(listing), reading.geometry.lower() == TORCHVISION
     eps = reading.norm_eps if stated is None else stated
     if stated is not None and reading.norm_eps not in (None, stated):
@@ -316,7 +316,9 @@ def _of_family(
             f"{listing.file_name} states ε = {stated:g} for its BatchNorms.",
             kind="contradiction",
         )
-    known = recognise(filtered, input_shape, eps or EPSILON, () if own else _stem(filtered))
+    known = recognise_network(
+        filtered, input_shape, eps or EPSILON, () if own else _stem_nodes(filtered)
+    )
     assert known is not None  # `questions_of` has checked this
     _check_family_stated(listing, known)
     stack, _ = imported_stack(known.listing, known.architecture, dtype)
@@ -346,11 +348,11 @@ def _check_family_stated(listing: CheckpointContents, known: RecognisedNet) -> N
                 )
 
 
-def _square(sides: object) -> int | None:
+def _square_side(sides: object) -> int | None:
     return sides[0] if isinstance(sides, tuple) and sides[0] == sides[1] else None
 
 
-def _stem(listing: CheckpointContents) -> tuple[arch.Node, ...]:
+def _stem_nodes(listing: CheckpointContents) -> tuple[arch.Node, ...]:
     """Return the first convolution and pooling of a ResNet, as the user specifies them."""
     _, _, words = listing.reading.geometry.replace(" ", ",").partition(",")
     geometry = parse_geometry(words)
@@ -368,7 +370,9 @@ def _stem(listing: CheckpointContents) -> tuple[arch.Node, ...]:
     for pool in pools:
         if isinstance(pool, StatedLayer) and pool.kind == "MaxPool2d":
             n = pool.numbers
-            sides = [_square(n[key]) for key in ("kernel_size", "stride", "padding", "dilation")]
+            sides = [
+                _square_side(n[key]) for key in ("kernel_size", "stride", "padding", "dilation")
+            ]
             if None not in sides and sides[3] == 1 and not n["ceil_mode"]:
                 kernel, stride, padding = (side or 0 for side in sides[:3])
                 nodes.append(arch.MaxPool(kernel, stride, padding=padding))
@@ -409,8 +413,8 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
 
     The actual reader is tried, with inputs that fit the first layer.
     """
-    title, reason = understood_as(listing), ""
-    if says_itself(listing):
+    title, reason = describe_file(listing), ""
+    if states_its_layers(listing):
         _check_nothing_said(listing)
     if is_ours(listing) or is_adapted(listing):
         return FileVerdict(title)
@@ -419,14 +423,14 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
             check_keys(listing.file_name, listing.arrays)
             check_kinds(listing.file_name, listing.layers)
             return FileVerdict(title)
-        if listing.reading != NOTHING_SAID and not says_itself(listing):
+        if listing.reading != NOTHING_SAID and not states_its_layers(listing):
             return FileVerdict(f"{_said_in_words(listing)}, as specified")
     except OpenQuestions as refusal:
         return FileVerdict(title, str(refusal), sequential_line(listing), refusal.questions)
     except UnknownGates as verdict:
-        return FileVerdict(title, str(_with_way_out(verdict, "command")))
+        return FileVerdict(title, str(_add_way_out(verdict, "command")))
     except UnnamedNetwork as doubt:
-        return FileVerdict(title, str(_with_ways_out(doubt, listing, "command")))
+        return FileVerdict(title, str(_add_ways_out(doubt, listing, "command")))
     except UserError as refusal:
         return FileVerdict(title, str(refusal))
     for shape in _shapes_that_fit(listing):
@@ -443,14 +447,14 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
 
 def _said_in_words(listing: CheckpointContents) -> str:
     """Describe a file as the user specifies it, before any inputs are known; raises `UserError`."""
-    check_keys(listing.file_name, considered(listing))
+    check_keys(listing.file_name, arrays_to_read(listing))
     check_alone(listing, "command")
     if listing.reading.net is not None:
         return f"taken as {listing.reading.net.name}"
     check_answered(listing, "command")
     if family_named(listing.reading):
-        return understood_as(listing)
-    _, layers, _ = _said_layers(listing)
+        return describe_file(listing)
+    _, layers, _ = _stated_layers(listing)
     check_kinds(listing.file_name, layers)
     dense = [layer.numbers for layer in layers if layer.kind == "Linear"]
     convolutions = sum(layer.kind == "Conv2d" for layer in layers)
@@ -467,7 +471,7 @@ def _shapes_that_fit(listing: CheckpointContents) -> list[tuple[int, ...]]:
     return [(first[1], side, side) for side in (224, 32, 64)]
 
 
-def taken_as(architecture: Architecture) -> str:
+def describe_reading(architecture: Architecture) -> str:
     """Describe what a file was read as: 'taken as 64-8-8-3 with ReLU between layers'."""
     weighted = architecture.weight_layers
     dense = [layer for layer in weighted if isinstance(layer, Dense)]
@@ -528,7 +532,7 @@ def _architecture_of_file(
         ) from None
 
 
-def matched(
+def match_file(
     listing: CheckpointContents, architecture: Architecture, part: Part = "gates"
 ) -> LayerMatching:
     """Return the weights of a file that match an architecture.
@@ -574,7 +578,7 @@ def _check_nothing_said(listing: CheckpointContents) -> None:
         )
 
 
-def _named(
+def _build_named_net(
     listing: CheckpointContents,
     input_shape: tuple[int, ...],
     net: NetConfig,
@@ -588,7 +592,7 @@ def _named(
         raise UserError(
             f"{listing.file_name} is not a network of this kind: {unsaid}", kind="not-supported"
         )
-    ordered = in_order(replace(listing, arrays=in_said_order(listing)))
+    ordered = in_order(replace(listing, arrays=in_stated_order(listing)))
     architecture = named_architecture(ordered, net, input_shape)
     try:
         stack, notes = imported_stack(ordered, architecture, dtype)
@@ -596,15 +600,15 @@ def _named(
         came = [a.shape for a in listing.arrays.values() if a.ndim in (2, 4)]
         wanted = [weight_shape(layer) for layer in architecture.weight_layers]
         raise UserError(
-            f"{refusal} {net.name} on these examples needs {_shapes(wanted)}; "
-            f"the file has {_shapes(came)}.",
+            f"{refusal} {net.name} on these examples needs {_list_shapes(wanted)}; "
+            f"the file has {_list_shapes(came)}.",
             kind=refusal.kind,
             value=refusal.value,
         ) from None
     return _Found(stack, notes)
 
 
-def _shapes(shapes: list[tuple[int, ...]]) -> str:
+def _list_shapes(shapes: list[tuple[int, ...]]) -> str:
     """Return '16×8, 16×16, …', at most ten shapes."""
     words = ["×".join(str(side) for side in shape) for shape in shapes]
     return ", ".join(words[:10]) + (", …" if len(words) > 10 else "") if words else "none"

@@ -55,13 +55,13 @@ def module_of_layers(
     if shown and shown[-1].kind in _ENDS:
         remarks.append(f"The {shown.pop().kind} at its end is left out: logits are shown.")
     _check_known(listing.file_name, shown)
-    shape = _arriving(listing.file_name, shown, input_shape)
+    shape = _first_input_shape(listing.file_name, shown, input_shape)
     if shown and shown[0].kind == "Flatten" and len(shape) == 1:
         del shown[0]
     with _errors_of(listing.file_name):
         module = nn.Sequential()
         for layer in shown:
-            module.add_module(f"'{layer.name.replace('.', '/')}'", _made(layer, listing))
+            module.add_module(f"'{layer.name.replace('.', '/')}'", _build_layer(layer, listing))
         module.eval()
         _check_shapes(module, shape)
     return SequentialModule(module, shape, tuple(remarks))
@@ -88,7 +88,7 @@ def stack_of_layers(
     remarks = [*sequential.remarks, *([f"{FOLDED}."] if norms else [])]
     with _errors_of(listing.file_name):
         folded = _folded_forward(sequential.module, remarks)
-        resolved = _resolved(folded, sequential.input_shape)
+        resolved = _resolve_adaptive_pools(folded, sequential.input_shape)
     try:
         stack = adapted_stack(resolved, sequential.input_shape)
     except UserError as refusal:
@@ -116,7 +116,7 @@ def _folded_back(module: nn.Sequential) -> nn.Sequential:
         before = next(reversed(layers.values())) if layers else None
         if isinstance(layer, _BatchNorm) and _is_of(layer, before):
             assert isinstance(before, (nn.Linear, nn.Conv2d))
-            layers[next(reversed(layers))] = _scaled(before, layer)
+            layers[next(reversed(layers))] = _scale_layer(before, layer)
         else:
             layers[name] = layer
     return nn.Sequential(layers).eval()
@@ -129,7 +129,7 @@ def _is_of(norm: _BatchNorm, layer: nn.Module | None) -> bool:
     return isinstance(layer, nn.Conv2d)
 
 
-def _scaled(layer: nn.Linear | nn.Conv2d, norm: _BatchNorm) -> nn.Module:
+def _scale_layer(layer: nn.Linear | nn.Conv2d, norm: _BatchNorm) -> nn.Module:
     """Return the layer γ (W x + b − μ) / √(σ² + ε) + β."""
     scale, shift = _scale_and_shift(norm)
     weight = layer.weight.detach() * scale.reshape(-1, *(1,) * (layer.weight.ndim - 1))
@@ -151,10 +151,10 @@ def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
         before = earlier[-1] if earlier else None
         if not isinstance(norm, _BatchNorm) or _is_of(norm, before):
             continue
-        after = next((n for n in names[index + 1 :] if not _lets_pass(layers[n])), "")
+        after = next((n for n in names[index + 1 :] if not _commutes_with_norm(layers[n])), "")
         between = [layers[n] for n in names[index + 1 : names.index(after)]] if after else []
-        if after and _takes_shift(layers[after]) and _meet(norm, layers[after], between):
-            layers[after] = _absorbed(norm, layers[after])
+        if after and _takes_shift(layers[after]) and _share_channels(norm, layers[after], between):
+            layers[after] = _absorb_norm(norm, layers[after])
             layers[name] = nn.Identity()
         else:
             layers[name] = _as_scale(norm)
@@ -179,14 +179,14 @@ def _as_scale(norm: _BatchNorm) -> nn.Module:
     return plain
 
 
-def _lets_pass(layer: nn.Module) -> bool:
+def _commutes_with_norm(layer: nn.Module) -> bool:
     """Return whether the layer commutes with scaling and shifting each channel."""
     if isinstance(layer, (nn.Flatten, nn.Identity, nn.AdaptiveAvgPool2d)):
         return True
     return isinstance(layer, nn.AvgPool2d) and layer.padding in (0, (0, 0)) and not layer.ceil_mode
 
 
-def _meet(norm: nn.Module, layer: nn.Module, between: Sequence[nn.Module]) -> bool:
+def _share_channels(norm: nn.Module, layer: nn.Module, between: Sequence[nn.Module]) -> bool:
     """Return whether the channels of a BatchNorm are the inputs of a layer.
 
     A dense layer without Flatten acts along the rows of maps instead.
@@ -205,7 +205,7 @@ def _takes_shift(layer: nn.Module) -> bool:
     return isinstance(layer, nn.Linear)
 
 
-def _absorbed(norm: _BatchNorm, layer: nn.Module) -> nn.Module:
+def _absorb_norm(norm: _BatchNorm, layer: nn.Module) -> nn.Module:
     assert isinstance(layer, (nn.Linear, nn.Conv2d))
     scale, shift = _scale_and_shift(norm)
     weight = layer.weight.detach()
@@ -292,12 +292,12 @@ def _check_shapes(module: nn.Sequential, shape: tuple[int, ...]) -> None:
                 grouped = expected < came and came % expected == 0 and layer.groups == 1
                 how = f"; use g{came // expected} in --geometry" if grouped else ""
                 raise ValueError(f"{came:,} channels reach {name}, which takes {expected:,}{how}")
-        probe = _passed(layer, probe)
+        probe = _propagate_shape(layer, probe)
     if probe.ndim != 2:
         raise ValueError(f"its outputs have shape {tuple(probe.shape[1:])}, not logits")
 
 
-def _arriving(
+def _first_input_shape(
     file: str, layers: Sequence[StatedLayer], input_shape: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Return the input shape of the first layer: images, or all their pixels flattened."""
@@ -325,26 +325,30 @@ def _arriving(
     return input_shape
 
 
-def _made(layer: StatedLayer, listing: CheckpointContents) -> nn.Module:
+def _build_layer(layer: StatedLayer, listing: CheckpointContents) -> nn.Module:
     """Build a torch layer with the weights of the file, in float64."""
     n: Mapping[str, Any] = layer.numbers
     match layer.kind:
         case "Linear":
             shape = (n["out_features"], n["in_features"])
-            tensors = _tensors(layer, listing, {"weight": shape, "bias": shape[:1]}, ("bias",))
-            return _filled(nn.Linear(*shape[::-1], "bias" in tensors, device="meta"), tensors)
+            tensors = _layer_tensors(
+                layer, listing, {"weight": shape, "bias": shape[:1]}, ("bias",)
+            )
+            return _set_tensors(nn.Linear(*shape[::-1], "bias" in tensors, device="meta"), tensors)
         case "Conv2d":
             inputs = n["in_channels"] // max(n["groups"], 1)
             _check_padding(layer)
             shape = (n["out_channels"], inputs, *n["kernel_size"])
-            tensors = _tensors(layer, listing, {"weight": shape, "bias": shape[:1]}, ("bias",))
-            return _filled(nn.Conv2d(**n, bias="bias" in tensors, device="meta"), tensors)
+            tensors = _layer_tensors(
+                layer, listing, {"weight": shape, "bias": shape[:1]}, ("bias",)
+            )
+            return _set_tensors(nn.Conv2d(**n, bias="bias" in tensors, device="meta"), tensors)
         case "BatchNorm1d" | "BatchNorm2d":
             names = ("running_mean", "running_var", "weight", "bias")
             shapes = dict.fromkeys(names, (n["num_features"],))
-            tensors = _tensors(layer, listing, shapes, names[2:])
+            tensors = _layer_tensors(layer, listing, shapes, names[2:])
             norm = getattr(nn, layer.kind)(**n, affine="weight" in tensors, device="meta")
-            return _filled(norm, tensors)
+            return _set_tensors(norm, tensors)
     module: nn.Module = getattr(nn, layer.kind)(**n)
     return module
 
@@ -363,7 +367,7 @@ def _check_padding(layer: StatedLayer) -> None:
         )
 
 
-def _tensors(
+def _layer_tensors(
     layer: StatedLayer,
     listing: CheckpointContents,
     shapes: Mapping[str, tuple[int, ...]],
@@ -399,7 +403,7 @@ def _tensors(
     return tensors
 
 
-def _filled(module: nn.Module, tensors: Mapping[str, Array]) -> nn.Module:
+def _set_tensors(module: nn.Module, tensors: Mapping[str, Array]) -> nn.Module:
     """Set these tensors and no other parameter: a BatchNorm may have γ without β."""
     module._parameters.update(dict.fromkeys(module._parameters))
     for word, array in tensors.items():
@@ -413,20 +417,20 @@ def _filled(module: nn.Module, tensors: Mapping[str, Array]) -> nn.Module:
     return module
 
 
-def _resolved(module: nn.Sequential, shape: tuple[int, ...]) -> nn.Sequential:
+def _resolve_adaptive_pools(module: nn.Sequential, shape: tuple[int, ...]) -> nn.Sequential:
     """Replace adaptive pooling to several positions by plain windows, or nothing, for this size."""
     with torch.device("meta"):
         probe = torch.empty((1, *shape), dtype=torch.float64)
     resolved = nn.Sequential()
     for name, layer in module.named_children():
         adaptive = isinstance(layer, (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d))
-        plain = _windows(layer, probe.shape[2:]) if adaptive else None
+        plain = _plain_pooling(layer, probe.shape[2:]) if adaptive else None
         resolved.add_module(name, layer if plain is None else plain)
-        probe = _passed(layer, probe)
+        probe = _propagate_shape(layer, probe)
     return resolved
 
 
-def _passed(layer: nn.Module, probe: torch.Tensor) -> torch.Tensor:
+def _propagate_shape(layer: nn.Module, probe: torch.Tensor) -> torch.Tensor:
     """Return a tensor of the shape after a layer, without computing."""
     if isinstance(layer, _BatchNorm):
         if probe.ndim != (4 if isinstance(layer, nn.BatchNorm2d) else 2):
@@ -448,7 +452,7 @@ def _passed(layer: nn.Module, probe: torch.Tensor) -> torch.Tensor:
     return left
 
 
-def _windows(layer: nn.Module, sides: Sequence[int]) -> nn.Module | None:
+def _plain_pooling(layer: nn.Module, sides: Sequence[int]) -> nn.Module | None:
     """Return the equivalent plain pooling; None for one position, or if windows overlap."""
     wanted = cast("tuple[int, ...]", layer.output_size)
     if wanted in (1, (1, 1)) or any(

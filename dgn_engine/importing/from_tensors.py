@@ -14,20 +14,20 @@ from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.importing.match_layers import LayerMatching, left_over, match_layers
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.stack import Stack
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural_key
 from dgn_engine.text.printable import plain_text
 
 
 def in_order(listing: CheckpointContents) -> CheckpointContents:
     """Return the listing in file order, or sorted by name if only then the matrices chain."""
-    if _chains(listing):
+    if _do_shapes_chain(listing):
         return listing
-    named = {name: listing.arrays[name] for name in sorted(listing.arrays, key=natural)}
+    named = {name: listing.arrays[name] for name in sorted(listing.arrays, key=natural_key)}
     sorted_by_name = replace(listing, arrays=named)
-    return sorted_by_name if _chains(sorted_by_name) else listing
+    return sorted_by_name if _do_shapes_chain(sorted_by_name) else listing
 
 
-def _chains(listing: CheckpointContents) -> bool:
+def _do_shapes_chain(listing: CheckpointContents) -> bool:
     """Return whether each matrix or kernel takes the output of the one before it.
 
     A dense layer may take flattened maps.
@@ -80,7 +80,7 @@ def imported_stack(
             kind="no-fit",
         )
     notes = match.verdict.partition(". ")[2]
-    return _filled(match, architecture, dtype), (notes,) if notes else ()
+    return _build_stack(match, architecture, dtype), (notes,) if notes else ()
 
 
 def imported_gates(
@@ -90,10 +90,10 @@ def imported_gates(
     match = match_layers(listing, architecture)
     if not match.fits:
         raise UserError(_plain_verdict(match), kind="no-fit")
-    return _filled(match, architecture, dtype), (match.verdict,)
+    return _build_stack(match, architecture, dtype), (match.verdict,)
 
 
-def _filled(match: LayerMatching, architecture: Architecture, dtype: torch.dtype) -> Stack:
+def _build_stack(match: LayerMatching, architecture: Architecture, dtype: torch.dtype) -> Stack:
     missing = len(architecture.weight_layers) - len(match.biases)  # an output layer that stays zero
     stack = Stack(architecture, [b is not None for b in match.biases] + [False] * missing).to(dtype)
     for index, (weight, bias) in enumerate(zip(match.weights, match.biases, strict=True)):

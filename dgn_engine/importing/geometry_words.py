@@ -88,10 +88,10 @@ def parse_geometry(text: str) -> Geometry:
         if word == "dense":
             layers.append(LayerWords(None))
         elif _CONVOLUTION.fullmatch(word):
-            layers.append(LayerWords(_convolution(word)))
+            layers.append(LayerWords(_parse_convolution(word)))
         else:
             behind = layers[-1].behind if layers else front
-            behind.append(word if word in _SILENT else _pooling(word))
+            behind.append(word if word in _SILENT else _parse_pooling(word))
     if not layers:
         raise UserError(
             Where("--geometry")
@@ -106,13 +106,13 @@ def convolution_word(numbers: ConvolutionNumbers) -> str:
     """Return 's2p1' for stride 2 and padding 1, 's1' for neither."""
     word = ""
     if numbers.stride != (1, 1):
-        word += f"s{_text(numbers.stride)}"
+        word += f"s{_sides_text(numbers.stride)}"
     if isinstance(numbers.padding, str):
         word += "psame" if numbers.padding == "same" else ""
     elif numbers.padding != (0, 0):
-        word += f"p{_text(numbers.padding)}"
+        word += f"p{_sides_text(numbers.padding)}"
     if numbers.dilation != (1, 1):
-        word += f"d{_text(numbers.dilation)}"
+        word += f"d{_sides_text(numbers.dilation)}"
     if numbers.groups != 1:
         word += f"g{numbers.groups}"
     if numbers.padding_mode != "zeros":
@@ -125,19 +125,19 @@ def pooling_word(layer: StatedLayer) -> str:
     n = layer.numbers
     kind = "max" if "Max" in layer.kind else "avg"
     if "output_size" in n:
-        return f"adaptive{kind}{_text(n['output_size'])}"
-    word = f"{kind}{_text(n['kernel_size'])}"
+        return f"adaptive{kind}{_sides_text(n['output_size'])}"
+    word = f"{kind}{_sides_text(n['kernel_size'])}"
     if n["stride"] != n["kernel_size"]:
-        word += f"s{_text(n['stride'])}"
+        word += f"s{_sides_text(n['stride'])}"
     if n["padding"] != (0, 0):
-        word += f"p{_text(n['padding'])}"
+        word += f"p{_sides_text(n['padding'])}"
     if n.get("dilation", (1, 1)) != (1, 1):
-        word += f"d{_text(n['dilation'])}"
+        word += f"d{_sides_text(n['dilation'])}"
     word += "ceil" * bool(n["ceil_mode"])
     return word + "bare" * (n.get("count_include_pad", True) is False)
 
 
-def _convolution(word: str) -> ConvolutionNumbers:
+def _parse_convolution(word: str) -> ConvolutionNumbers:
     numbers: dict[str, tuple[int, int] | str] = {}
     mode = "zeros"
     for letter, number, padded in _PART.findall(word):
@@ -149,7 +149,7 @@ def _convolution(word: str) -> ConvolutionNumbers:
         if padded:
             mode = padded
         else:
-            numbers[letter] = number if number == "same" else _sides(number)
+            numbers[letter] = number if number == "same" else _parse_sides(number)
     groups = numbers.get("g", (1, 1))[0]
     if 0 in (*numbers.get("s", ()), *numbers.get("d", ()), groups):
         raise UserError(
@@ -165,10 +165,12 @@ def _convolution(word: str) -> ConvolutionNumbers:
     )
 
 
-def _pooling(word: str) -> StatedLayer:
+def _parse_pooling(word: str) -> StatedLayer:
     if parts := _ADAPTIVE.fullmatch(word):
         kind, size = parts.groups()
-        return StatedLayer(word, f"Adaptive{kind.title()}Pool2d", {"output_size": _window(size)})
+        return StatedLayer(
+            word, f"Adaptive{kind.title()}Pool2d", {"output_size": _parse_window(size)}
+        )
     parts = _POOL.fullmatch(word)
     if parts is None:
         raise UserError(
@@ -180,13 +182,13 @@ def _pooling(word: str) -> StatedLayer:
         )
     kind, kernel, stride, padding, dilation, up, bare = parts.groups()
     numbers: dict[str, Value] = {
-        "kernel_size": _window(kernel),
-        "stride": _window(stride or kernel),
-        "padding": _sides(padding or "0"),
+        "kernel_size": _parse_window(kernel),
+        "stride": _parse_window(stride or kernel),
+        "padding": _parse_sides(padding or "0"),
         "ceil_mode": bool(up),
     }
     if kind == "max":
-        numbers["dilation"] = _window(dilation or "1")
+        numbers["dilation"] = _parse_window(dilation or "1")
     else:
         numbers |= {"count_include_pad": not bare, "divisor_override": None}
     if (kind == "avg" and dilation) or (kind == "max" and bare):
@@ -197,18 +199,18 @@ def _pooling(word: str) -> StatedLayer:
     return StatedLayer(word, f"{kind.title()}Pool2d", numbers)
 
 
-def _window(text: str) -> tuple[int, int]:
-    sides = _sides(text)
+def _parse_window(text: str) -> tuple[int, int]:
+    sides = _parse_sides(text)
     if 0 in sides:
         raise UserError(Where("--geometry") + " has a window or stride of 0.", kind="bad-words")
     return sides
 
 
-def _sides(text: str) -> tuple[int, int]:
+def _parse_sides(text: str) -> tuple[int, int]:
     high, _, wide = text.partition("x")
     return int(high), int(wide or high)
 
 
-def _text(sides: object) -> str:
+def _sides_text(sides: object) -> str:
     high, wide = sides if isinstance(sides, tuple) else (sides, sides)
     return str(high) if high == wide else f"{high}x{wide}"

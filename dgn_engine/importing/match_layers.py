@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.errors import UserError
-from dgn_engine.importing.file_sequence import bias_of, in_said_order
+from dgn_engine.importing.file_sequence import bias_of, in_stated_order
 from dgn_engine.importing.fold_batchnorm import (
     EPSILON,
     FOLDED,
@@ -75,25 +75,27 @@ def match_layers(
         UserError: The file names an unknown regime.
     """
     epsilon = listing.reading.norm_eps or EPSILON
-    folding = fold_normalisation(_part(listing, part), epsilon)
+    folding = fold_normalisation(_arrays_of_part(listing, part), epsilon)
     arrays = folding.arrays
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     layers = architecture.weight_layers
     pairs = [
-        _pair(index, layer, names[index] if index < len(names) else "", folding, architecture)
+        _match_layer(
+            index, layer, names[index] if index < len(names) else "", folding, architecture
+        )
         for index, layer in enumerate(layers)
     ]
     file = listing.file_name
-    if obstacle := _obstacle(listing, part, arrays, names, pairs):
+    if obstacle := _reason_not_matched(listing, part, arrays, names, pairs):
         verdict = f"Gates of {file} {obstacle} Nothing was changed."
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     norms = [pair.row.tensor for pair in pairs if not pair.reason]
     folded = any(tensor in folding.into for tensor in norms)
     over = len(names) - len(layers)
-    return _taken(pairs, architecture, file, over, epsilon if folded else None)
+    return _successful_match(pairs, architecture, file, over, epsilon if folded else None)
 
 
-def _obstacle(
+def _reason_not_matched(
     listing: CheckpointContents,
     part: Part,
     arrays: dict[str, Array],
@@ -109,21 +111,21 @@ def _obstacle(
         )
     if unsaid := unsaid_of_weights(listing):
         return f"cannot be used: {unsaid}"
-    if normalised := _normalisation(arrays):
+    if normalised := _first_norm_tensor(arrays):
         return (
             f"cannot be used: the file does not say what '{plain_text(normalised, 80)}' "
-            f"({left_over_in_words(normalised, arrays)}) does to them.{_known(listing)}"
+            f"({left_over_in_words(normalised, arrays)}) does to them.{_describe_known_file(listing)}"
         )
     if foreign := foreign_keys(names):
         holds = f"the file has '{plain_text(foreign.name, 80)}', which is part of {foreign.what}."
         return f"cannot be used: {holds} {foreign.remedy}".rstrip()
     for number, pair in enumerate(pairs[:-1], start=1):
         if pair.reason:
-            return f"do not fit layer {number}: {pair.reason}.{_known(listing)}"
+            return f"do not fit layer {number}: {pair.reason}.{_describe_known_file(listing)}"
     return ""
 
 
-def _taken(
+def _successful_match(
     pairs: list[_Pair],
     architecture: Architecture,
     file: str,
@@ -136,7 +138,7 @@ def _taken(
     return LayerMatching(
         rows=tuple(pair.row for pair in pairs),
         fits=True,
-        verdict=_praise(file, len(architecture.gated_nodes), over, biases, epsilon),
+        verdict=_describe_match(file, len(architecture.gated_nodes), over, biases, epsilon),
         weights=tuple(pair.weight for pair in matched if pair.weight is not None),
         biases=biases,
     )
@@ -149,10 +151,10 @@ def matching_of(stack: Stack, architecture: Architecture, file: str) -> LayerMat
     """
     unfolded = FoldedBatchNorm(arrays_of(stack), {})
     pairs = [
-        _pair(index, layer, f"{index}.weight", unfolded, architecture)
+        _match_layer(index, layer, f"{index}.weight", unfolded, architecture)
         for index, layer in enumerate(architecture.weight_layers)
     ]
-    return _taken(pairs, architecture, file)
+    return _successful_match(pairs, architecture, file)
 
 
 def arrays_of(stack: Stack) -> dict[str, Array]:
@@ -198,10 +200,10 @@ def regime_of(listing: CheckpointContents) -> Regime | None:
         ) from None
 
 
-def _part(listing: CheckpointContents, part: Part) -> dict[str, Array]:
+def _arrays_of_part(listing: CheckpointContents, part: Part) -> dict[str, Array]:
     """Return the tensors of the network that makes the gates; our own files have two networks."""
     if not any(name.startswith(("value.weights.", "feature.weights.")) for name in listing.arrays):
-        return in_said_order(listing)
+        return in_stated_order(listing)
     regime = regime_of(listing)
     own_gates = regime is None or regime.own_gates
     chosen = "value." if own_gates or part == "values" else "feature."
@@ -211,7 +213,7 @@ def _part(listing: CheckpointContents, part: Part) -> dict[str, Array]:
     return fold_ours(ours, chosen, makes_gates=own_gates or chosen == "feature.")
 
 
-def _pair(
+def _match_layer(
     place: int, layer: Weighted, name: str, folding: FoldedBatchNorm, architecture: Architecture
 ) -> _Pair:
     last = place + 1 == len(architecture.weight_layers)
@@ -221,19 +223,19 @@ def _pair(
     if not name:
         available = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in folding.arrays.values())
         reason = f"the file has only {available} weight layers"
-        row = LayerMatch(title, needed, "", None, False, _unless_needed(last, reason))
+        row = LayerMatch(title, needed, "", None, False, _as_remark(last, reason))
         return _Pair(row, reason=reason)
     arrays = folding.arrays
     array = arrays[name]
-    reason = _difference(layer, array.shape)
+    reason = _describe_misfit(layer, array.shape)
     bias_name = "" if reason else bias_of(name, layer.outputs, arrays)
-    weight = _real(array)
-    bias = _real(arrays[bias_name]) if bias_name else None
+    weight = _as_real(array)
+    bias = _as_real(arrays[bias_name]) if bias_name else None
     if not reason and bias is not None and bias.shape != (layer.outputs,):
         reason = f"its bias {bias_name} has the shape {bias.shape}, ({layer.outputs},) needed"
-    if not reason and not all(_finite(a) for a in (weight, bias) if a is not None):
+    if not reason and not all(_is_finite(a) for a in (weight, bias) if a is not None):
         reason = f"{name} has values that are not finite"
-    remark = _unless_needed(last, reason)
+    remark = _as_remark(last, reason)
     if not reason and name in folding.into:
         remark = f"{folding.into[name]} folded in"
     elif not reason:
@@ -242,12 +244,12 @@ def _pair(
     return _Pair(row, weight, bias, reason)
 
 
-def _unless_needed(last: bool, reason: str) -> str:
+def _as_remark(last: bool, reason: str) -> str:
     """Return the reason as a remark: only the last layer may be left out."""
     return f"left unchanged: {reason}" if last else reason
 
 
-def _difference(layer: Weighted, found: tuple[int, ...]) -> str:
+def _describe_misfit(layer: Weighted, found: tuple[int, ...]) -> str:
     """Describe how a weight's shape differs from the layer's; '' if it does not."""
     needed = weight_shape(layer)
     if found == needed:
@@ -265,7 +267,7 @@ def _difference(layer: Weighted, found: tuple[int, ...]) -> str:
     return f"{found[2]}×{found[3]} windows, {needed[2]}×{needed[3]} needed"
 
 
-def _normalisation(arrays: dict[str, Array]) -> str:
+def _first_norm_tensor(arrays: dict[str, Array]) -> str:
     """Return the first tensor that only a normalisation layer has; or ''."""
     for name, array in arrays.items():
         if name.endswith("running_mean") or (array.ndim == 1 and name.endswith(".weight")):
@@ -273,18 +275,18 @@ def _normalisation(arrays: dict[str, Array]) -> str:
     return ""
 
 
-def _real(array: Array) -> Weights:
+def _as_real(array: Array) -> Weights:
     """Keep float64: kernels may be requested in the file's own precision."""
     return array if array.dtype == np.float64 else array.astype(np.float32)
 
 
-def _finite(array: Weights) -> bool:
+def _is_finite(array: Weights) -> bool:
     """Check finiteness in float32, too, the precision networks run in."""
     with np.errstate(over="ignore"):
         return bool(np.isfinite(array.astype(np.float32)).all())
 
 
-def _known(listing: CheckpointContents) -> str:
+def _describe_known_file(listing: CheckpointContents) -> str:
     """Return ' It is …' for a known network that does not fit; or ''."""
     shapes = {name: array.shape for name, array in listing.arrays.items()}
     network = known_network(shapes)
@@ -293,7 +295,7 @@ def _known(listing: CheckpointContents) -> str:
     return f" It is {network}." if network else ""
 
 
-def _praise(
+def _describe_match(
     file: str,
     gated: int,
     over: int,

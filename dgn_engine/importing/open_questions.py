@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from dgn_engine.errors import Hint, UserError
 from dgn_engine.importing.file_sequence import (
-    considered,
+    arrays_to_read,
     has_doubtful_order,
+    norms_follow_layers,
     sequence_in,
-    stands_right_behind,
     unread_tensors,
 )
 from dgn_engine.importing.foreign_keys import Door, UnnamedNetwork
@@ -28,7 +28,7 @@ from dgn_engine.importing.sequence_reading import (
 from dgn_engine.importing.torchvision_nets import (
     known_network,
     left_over_in,
-    resembles,
+    resembling_family,
 )
 from dgn_engine.importing.ways_out import code_options, own_class
 from dgn_engine.protocol.file_reading import (
@@ -65,8 +65,8 @@ def questions_of(listing: CheckpointContents) -> list[OpenQuestion]:
         UserError: No further information could make the file readable.
     """
     reading = listing.reading
-    arrays = considered(listing)
-    family = resembles(arrays)
+    arrays = arrays_to_read(listing)
+    family = resembling_family(arrays)
     said = family_named(reading)
     if said and family is None:
         raise UserError(
@@ -156,19 +156,19 @@ def children_of(listing: CheckpointContents) -> dict[str, StatedLayer]:
 
 def questions_of_weights(listing: CheckpointContents) -> list[OpenQuestion]:
     """Return what is open if weights are matched layer by layer: their order and BatchNorms."""
-    reading, arrays = listing.reading, considered(listing)
+    reading, arrays = listing.reading, arrays_to_read(listing)
     order = [order_question(sequence_in(listing))] if has_doubtful_order(listing) else []
     if not any(name.endswith(".running_mean") for name in arrays):
         return order
     questions = order if reading.norm_eps is not None else [*order, NORM_EPS_QUESTION]
-    if not reading.batchnorm and not stands_right_behind(listing):
+    if not reading.batchnorm and not norms_follow_layers(listing):
         questions.append(BATCHNORM_QUESTION)
     return questions
 
 
 def unsaid_of_weights(listing: CheckpointContents) -> str:
     """Describe what is open if weights are matched layer by layer, one sentence; or ''."""
-    norms = any(name.endswith(".running_mean") for name in considered(listing))
+    norms = any(name.endswith(".running_mean") for name in arrays_to_read(listing))
     if norms and listing.reading.batchnorm == "after":
         return "its BatchNorms come after the activation, so they cannot be folded into a layer."
     try:
@@ -234,7 +234,7 @@ def in_words(listing: CheckpointContents, questions: Sequence[OpenQuestion], doo
 
 def _questions_of_family(listing: CheckpointContents) -> list[OpenQuestion]:
     reading: FileReading = listing.reading
-    arrays = considered(listing)
+    arrays = arrays_to_read(listing)
     questions: list[OpenQuestion] = []
     if leftover := (*left_over_in(arrays), *unread_tensors(listing)):
         questions.append(ignored_question(leftover, arrays))

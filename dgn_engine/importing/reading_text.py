@@ -109,14 +109,14 @@ def _geometry_in_words(geometry: str) -> str:
 def _convolution_in_words(numbers: ConvolutionNumbers) -> str:
     parts = []
     if numbers.stride != (1, 1):
-        parts.append(f"stride {_sides(numbers.stride)}")
+        parts.append(f"stride {_sides_text(numbers.stride)}")
     if numbers.padding == (0, 0):
         parts.append("no padding")
     else:
         mode = "" if numbers.padding_mode == "zeros" else f"{numbers.padding_mode} "
-        parts.append(f"{mode}padding {_sides(numbers.padding)}")
+        parts.append(f"{mode}padding {_sides_text(numbers.padding)}")
     if numbers.dilation != (1, 1):
-        parts.append(f"dilation {_sides(numbers.dilation)}")
+        parts.append(f"dilation {_sides_text(numbers.dilation)}")
     if numbers.groups != 1:
         parts.append(f"{numbers.groups} groups")
     return ", ".join(parts)
@@ -144,21 +144,21 @@ def _pool_in_words(pool: StatedLayer) -> str:
     numbers = pool.numbers
     kind = "max" if "Max" in pool.kind else "average"
     if "output_size" in numbers:
-        return f"{kind} pooling to {_window(numbers['output_size'])}"
-    words = [f"{_window(numbers['kernel_size'])} {kind} pooling"]
+        return f"{kind} pooling to {_window_text(numbers['output_size'])}"
+    words = [f"{_window_text(numbers['kernel_size'])} {kind} pooling"]
     if numbers["stride"] != numbers["kernel_size"]:
-        words.append(f"with stride {_sides(numbers['stride'])}")
+        words.append(f"with stride {_sides_text(numbers['stride'])}")
     if numbers["padding"] != (0, 0):
-        words.append(f"with padding {_sides(numbers['padding'])}")
+        words.append(f"with padding {_sides_text(numbers['padding'])}")
     return " ".join(words)
 
 
-def _sides(sides: object) -> str:
+def _sides_text(sides: object) -> str:
     if isinstance(sides, tuple) and len(set(sides)) == 1:
         return str(sides[0])
     return "×".join(map(str, sides)) if isinstance(sides, tuple) else str(sides)
 
 
-def _window(sides: object) -> str:
+def _window_text(sides: object) -> str:
     high, wide = sides if isinstance(sides, tuple) else (sides, sides)
     return f"{high}×{wide}"

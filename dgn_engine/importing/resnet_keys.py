@@ -51,12 +51,14 @@ def torchvision_names(names: Mapping[str, object]) -> dict[str, str]:
     return known
 
 
-def resnet(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> ConvolutionalPart | None:
+def resnet_from_shapes(
+    shapes: Shapes, stem: tuple[arch.Node, ...] = ()
+) -> ConvolutionalPart | None:
     """Return the ResNet of these torchvision names and shapes; None if they are not one.
 
     `stem`: its first convolution and pooling as specified by the user; torchvision's if empty.
     """
-    stages = _stages(shapes)
+    stages = _count_stages(shapes)
     first = shapes.get("conv1.weight", ())
     if not stages or len(first) != 4 or first[2] != first[3]:
         return None
@@ -67,7 +69,7 @@ def resnet(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> ConvolutionalPar
     for stage, blocks in enumerate(stages, start=1):
         for index in range(blocks):
             stride = 2 if stage > 1 and index == 0 else 1
-            block = _block(f"layer{stage}.{index}", shapes, width, stride)
+            block = _block_nodes(f"layer{stage}.{index}", shapes, width, stride)
             if block is None:
                 return None
             inner, names, width = block
@@ -75,12 +77,12 @@ def resnet(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> ConvolutionalPar
             weights += names
     if {name for name, shape in shapes.items() if len(shape) == 4} != set(weights):
         return None
-    published = _published(stages, shapes, len(weights))
+    published = _published_name(stages, shapes, len(weights))
     nodes.append(arch.GlobalAveragePool())
     return ConvolutionalPart(tuple(nodes), tuple(weights), ("fc.weight",), published)
 
 
-def _published(stages: list[int], shapes: Shapes, convolutions: int) -> str:
+def _published_name(stages: list[int], shapes: Shapes, convolutions: int) -> str:
     """Return 'ResNet-18', or '' if depth or width differ from the published ones."""
     depth = _PUBLISHED.get((tuple(stages), convolutions))
     narrow = shapes.get("layer1.0.conv2.weight") == (64, 64, 3, 3)
@@ -91,7 +93,7 @@ def _published(stages: list[int], shapes: Shapes, convolutions: int) -> str:
     return f"ResNet-{depth}{other_stem}"
 
 
-def _stages(shapes: Shapes) -> list[int]:
+def _count_stages(shapes: Shapes) -> list[int]:
     """Count the blocks of each stage, stopping at a gap."""
     stages: list[int] = []
     while f"layer{len(stages) + 1}.0.conv1.weight" in shapes:
@@ -102,13 +104,13 @@ def _stages(shapes: Shapes) -> list[int]:
     return stages
 
 
-def _block(
+def _block_nodes(
     name: str, shapes: Shapes, width: int, stride: int
 ) -> tuple[list[arch.Node], list[str], int] | None:
     """Return one block's nodes, weights and width; None if the shapes do not chain."""
     names = [f"{name}.conv{number}.weight" for number in (1, 2, 3)]
     names = [weight for weight in names if weight in shapes]
-    inner = list(_inside([shapes[weight] for weight in names], width, stride))
+    inner = list(_block_convolutions([shapes[weight] for weight in names], width, stride))
     if len(names) < 2 or len(inner) != len(names):
         return None
     outputs = inner[-1].outputs
@@ -125,7 +127,9 @@ def _block(
     return [*nodes, arch.Merge(), arch.Gating()], names, outputs
 
 
-def _inside(shapes: list[tuple[int, ...]], width: int, stride: int) -> Iterator[arch.Conv]:
+def _block_convolutions(
+    shapes: list[tuple[int, ...]], width: int, stride: int
+) -> Iterator[arch.Conv]:
     """Yield the convolutions of a block, with the stride in the first 3×3; stop at a misfit."""
     last = len(shapes) - 1
     for index, shape in enumerate(shapes):

@@ -23,7 +23,7 @@ from dgn_engine.model.stack import Stack
 from dgn_engine.model.tiling import tile_architecture
 from dgn_engine.model.wiring import check_shifts, check_wiring, make_routes, rotations_and_shifts
 from dgn_engine.regimes import Regime, find_regime
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural_key
 from dgn_engine.text.printable import plain_text
 
 BuildArchitecture = Callable[[NetConfig, tuple[int, ...], int], Architecture]
@@ -63,12 +63,12 @@ class NetworkState:
     drawn_with: int | None = None
 
     @property
-    def seed(self) -> int:
+    def drawn_seed(self) -> int:
         """Seed of what is drawn."""
         return self.config.seed if self.drawn_with is None else self.drawn_with
 
     @staticmethod
-    def of(
+    def from_network(
         network: GatedNetwork,
         config: RunConfig,
         regime: Regime,
@@ -92,9 +92,9 @@ class NetworkState:
             config=RunConfig.from_dict(state["config"]),
             regime=find_regime(str(state["regime"])),
             step=int(state["step"]),
-            wiring=_whole(state["wiring"]),
-            rotation=_whole(state.get("rotation", ())),
-            shift=_whole(state.get("shift", ())),
+            wiring=_as_integers(state["wiring"]),
+            rotation=_as_integers(state.get("rotation", ())),
+            shift=_as_integers(state.get("shift", ())),
             beta=float(dials["beta"]),
             epsilon=float(dials["epsilon"]),
             value_input=dials["value_input"],
@@ -102,15 +102,15 @@ class NetworkState:
             drawn_with=int(state["seed"]) if "seed" in state else None,
         )
 
-    def metadata(self) -> dict[str, str]:
+    def to_metadata(self) -> dict[str, str]:
         """Return the state as text notes for a file."""
         return {
             "format": FORMAT,
             "regime": self.regime.name,
             "step": str(self.step),
-            "wiring": _text(self.wiring),
-            "rotation": _text(self.rotation),
-            "shift": _text(self.shift),
+            "wiring": _join_integers(self.wiring),
+            "rotation": _join_integers(self.rotation),
+            "shift": _join_integers(self.shift),
             "beta": repr(self.beta),
             "epsilon": repr(self.epsilon),
             "value_input": self.value_input,
@@ -143,7 +143,9 @@ def listing_of_checkpoint(
 ) -> CheckpointContents:
     """Return a run's checkpoint as one of our files, without the state of training."""
     arrays = {
-        key: tensors[key].numpy() for key in sorted(tensors, key=natural) if key.startswith(_PARTS)
+        key: tensors[key].numpy()
+        for key in sorted(tensors, key=natural_key)
+        if key.startswith(_PARTS)
     }
     others = len(tensors) - len(arrays)
     return CheckpointContents(
@@ -151,7 +153,7 @@ def listing_of_checkpoint(
         arrays,
         {key: array.dtype.name for key, array in arrays.items()},
         ignored=(f"{others:,} tensors of the optimiser and the random numbers",) * bool(others),
-        metadata=state.metadata(),
+        metadata=state.to_metadata(),
         kind="checkpoint of a run",
     )
 
@@ -165,7 +167,7 @@ def state_of(listing: CheckpointContents) -> NetworkState:
     stated = notes.get("step", "0")
     step = int(stated) if stated.isdecimal() and len(stated) <= _DIGITS else 0
     try:
-        wiring = _numbers(notes.get("wiring", "")) or gating.wiring
+        wiring = _parse_integers(notes.get("wiring", "")) or gating.wiring
         if "rotation" not in notes:
             _check_known_turns(listing, config, wiring)
             turns, gate = (gating.rotation, gating.shift), (gating.beta, gating.epsilon)
@@ -176,7 +178,7 @@ def state_of(listing: CheckpointContents) -> NetworkState:
             )
         state = NetworkState(
             *(config, regime, step, wiring),
-            *(_numbers(notes["rotation"]), _numbers(notes["shift"])),
+            *(_parse_integers(notes["rotation"]), _parse_integers(notes["shift"])),
             *(float(notes["beta"]), float(notes["epsilon"])),
             value_input=notes["value_input"],  # type: ignore[arg-type]  # checked below
             data=notes.get("data", ""),
@@ -212,13 +214,13 @@ def our_network(
     """
     state = state_of(listing)
     gating = state.config.gating
-    base = _architecture(listing, state, input_shape, build)
+    base = _saved_architecture(listing, state, input_shape, build)
     wide = tile_architecture(base, gating.tiling) if gating.tiling else base
     network = GatedNetwork(wide, feature_architecture=base)
     network.value = Stack(wide, "value.biases.0" in listing.arrays)
     network.feature = Stack(base, "feature.biases.0" in listing.arrays)
     network.to(dtype)
-    _fill(network, listing)
+    _fill_weights(network, listing)
     network.set_gate(beta=state.beta, epsilon=state.epsilon)
     configure_for(network, state.regime)
     network.value_input = state.value_input
@@ -231,7 +233,7 @@ def our_network(
     return network
 
 
-def _architecture(
+def _saved_architecture(
     listing: CheckpointContents,
     state: NetworkState,
     input_shape: tuple[int, ...],
@@ -261,7 +263,7 @@ def _architecture(
     return base
 
 
-def _fill(network: GatedNetwork, listing: CheckpointContents) -> None:
+def _fill_weights(network: GatedNetwork, listing: CheckpointContents) -> None:
     """Fill every tensor by name; the file must have exactly those of the network."""
     expected = network.state_dict()
     stored = {n for n in listing.arrays if n.startswith(_PARTS)}
@@ -303,16 +305,16 @@ def _check_known_turns(
         )
 
 
-def _whole(values: Sequence[Any]) -> tuple[int, ...]:
+def _as_integers(values: Sequence[Any]) -> tuple[int, ...]:
     return tuple(int(value) for value in values)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_integers(text: str) -> tuple[int, ...]:
     words = text.split(",") if text else ()
     if any(len(word) > _DIGITS for word in words):
         raise ValueError("a number with too many digits")
-    return _whole(words)
+    return _as_integers(words)
 
 
-def _text(values: tuple[int, ...]) -> str:
+def _join_integers(values: tuple[int, ...]) -> str:
     return ",".join(str(value) for value in values)

@@ -53,7 +53,7 @@ class _Segment:
     is_last: bool
 
     @property
-    def room(self) -> int | None:
+    def silent_layer_count(self) -> int | None:
         if self.norm is None:
             return self.to_next
         if self.to_norm is None or self.to_next is None:
@@ -90,19 +90,19 @@ def open_questions(
         questions.append(order_question(sequence))
     if not reading.activation:
         questions.append(activation_question(named))
-    if sequence.convolutions and geometry is None:
+    if sequence.convolution_count and geometry is None:
         questions.append(geometry_question(sequence, children))
     if sequence.unplaced:
         words = "which layers its BatchNorms follow"
-        example = "p1,bn,act,…,dense" if sequence.convolutions else "dense,bn,act,…,dense"
+        example = "p1,bn,act,…,dense" if sequence.convolution_count else "dense,bn,act,…,dense"
         questions = [question for question in questions if question.about != "geometry"]
         questions.append(OpenQuestion("geometry", words, f"--geometry {example}"))
         if reading.norm_eps is None:
             questions.append(NORM_EPS_QUESTION)
         return questions
-    segments = _segments(file, sequence)
-    if geometry is not None or not sequence.convolutions:
-        room = _room_question(file, sequence, segments, geometry or _dense(segments))
+    segments = _split_segments(file, sequence)
+    if geometry is not None or not sequence.convolution_count:
+        room = _room_question(file, sequence, segments, geometry or _dense_geometry(segments))
         questions += [] if room is None else [room]
     unsure = any(s.norm is not None and not s.norm_place and not s.is_last for s in segments)
     if unsure and not reading.batchnorm and not (geometry is not None and geometry.places):
@@ -117,7 +117,9 @@ def open_questions(
 
 def geometry_question(sequence: FileSequence, children: Children) -> OpenQuestion:
     stated = [
-        stated_convolution(layer, children) for layer in sequence.weighted if layer.kind == "Conv2d"
+        stated_convolution(layer, children)
+        for layer in sequence.weighted_layers
+        if layer.kind == "Conv2d"
     ]
     known = [convolution_word(numbers) for numbers in stated if numbers is not None]
     if len(known) < len(stated):
@@ -135,13 +137,13 @@ def ignored_question(left: Sequence[str], arrays: Mapping[str, Array]) -> OpenQu
     ]
     more = len(left) - len(names)
     words = in_list([*names, f"{more:,} more"] if more else names)
-    option = _option("--ignore", left[:_NAMED], bool(more))
+    option = _ignore_option("--ignore", left[:_NAMED], bool(more))
     if any(is_of_layer(name) for name in left):  # ignoring it would change the network
         option = ""
     return OpenQuestion("ignored", f"what {words} {'does' if len(left) == 1 else 'do'}", option)
 
 
-def _option(flag: str, names: Sequence[str], more: bool) -> str:
+def _ignore_option(flag: str, names: Sequence[str], more: bool) -> str:
     """Return an option with these tensor names; '' if they cannot be typed safely."""
     if any("," in name or plain_text(name, 80) != name for name in names):
         return ""
@@ -154,8 +156,8 @@ def is_of_layer(name: str) -> bool:
 
 
 def order_question(sequence: FileSequence) -> OpenQuestion:
-    names = [layer.tensors["weight"] for layer in sequence.weighted]
-    option = _option("--order", names[:_ORDERED], len(names) > _ORDERED)
+    names = [layer.tensors["weight"] for layer in sequence.weighted_layers]
+    option = _ignore_option("--order", names[:_ORDERED], len(names) > _ORDERED)
     return OpenQuestion("order", "the order of its layers, as several orders fit", option)
 
 
@@ -168,7 +170,7 @@ def activation_question(named: Sequence[str] = ()) -> OpenQuestion:
     return OpenQuestion("activation", words, f"--activation {option}")
 
 
-def layers_as_said(
+def stated_sequence(
     file: str, sequence: FileSequence, reading: FileReading, children: Children
 ) -> tuple[tuple[StatedLayer, ...], tuple[str, ...]]:
     """Return the layers of a file as the user specifies them, and remarks in sentences.
@@ -178,17 +180,17 @@ def layers_as_said(
     """
     geometry = parse_geometry(reading.geometry) if reading.geometry else Geometry((), places=False)
     _check_of_norms(file, sequence, reading, geometry)
-    segments = _segments(file, sequence)
-    words = _words(file, segments, geometry)
-    layers = list(_in_front(file, sequence, geometry, reading, children))
+    segments = _split_segments(file, sequence)
+    words = _layer_words(file, segments, geometry)
+    layers = list(_layers_in_front(file, sequence, geometry, reading, children))
     kinds = [segment.layer.kind for segment in segments]
     for index, (segment, layer_words) in enumerate(zip(segments, words, strict=True)):
         flattens = kinds[index] == "Conv2d" and kinds[index + 1 : index + 2] == ["Linear"]
-        weighted = _weighted(segment.layer, layer_words)
+        weighted = _weighted_layer(segment.layer, layer_words)
         _check_stated(file, weighted, children)
-        behind = _behind(file, segment, layer_words, geometry.places, reading, flattens)
+        behind = _layers_behind(file, segment, layer_words, geometry.places, reading, flattens)
         norms = [
-            _norm(segment.norm, weighted.kind == "Conv2d", reading, children)
+            _norm_layer(segment.norm, weighted.kind == "Conv2d", reading, children)
             if layer.kind == "BatchNorm" and segment.norm is not None
             else layer
             for layer in behind
@@ -220,7 +222,7 @@ def _check_of_norms(
         )
 
 
-def _in_front(
+def _layers_in_front(
     file: str,
     sequence: FileSequence,
     geometry: Geometry,
@@ -228,7 +230,7 @@ def _in_front(
     children: Children,
 ) -> Iterator[StatedLayer]:
     """Yield the layers before the first layer with weights."""
-    first, weighted = sequence.layers[0], sequence.weighted[0]
+    first, weighted = sequence.layers[0], sequence.weighted_layers[0]
     norm = first if first.kind == "BatchNorm" else None
     tokens = list(geometry.front)
     if norm is not None and not geometry.places:
@@ -247,7 +249,7 @@ def _in_front(
             yield StatedLayer(name, token.kind, token.numbers)
         elif token == "bn" and norm is not None:
             maps = weighted.kind == "Conv2d" or any(isinstance(t, StatedLayer) for t in tokens)
-            yield _norm(norm, maps, reading, children)
+            yield _norm_layer(norm, maps, reading, children)
         elif token == "act":
             kind, numbers = activation_class(reading.activation)
             yield StatedLayer(name, kind, {**numbers})
@@ -255,7 +257,7 @@ def _in_front(
         yield _FLATTEN
 
 
-def _dense(segments: Sequence[_Segment]) -> Geometry:
+def _dense_geometry(segments: Sequence[_Segment]) -> Geometry:
     return Geometry(tuple(LayerWords(None) for _ in segments), places=False)
 
 
@@ -269,23 +271,29 @@ def _room_question(
     pools = any(isinstance(token, StatedLayer) for token in geometry.front)
     flattened = int(pools and segments[0].layer.kind == "Linear")
     front = sequence.front - sum(token != "bn" for token in geometry.front) - flattened
-    all_words = _words(file, segments, geometry)
+    all_words = _layer_words(file, segments, geometry)
     words, behind = ["skip"] * front, []
-    words += [_word(token) for token in geometry.front]
+    words += [_token_word(token) for token in geometry.front]
     kinds = [segment.layer.kind for segment in segments]
     for index, (segment, layer_words) in enumerate(zip(segments, all_words, strict=True)):
         tokens = list(layer_words.behind)
-        acts = 0 if geometry.places else int(not segment.is_last and segment.room != 0)
+        acts = (
+            0 if geometry.places else int(not segment.is_last and segment.silent_layer_count != 0)
+        )
         flattens = kinds[index] == "Conv2d" and kinds[index + 1 : index + 2] == ["Linear"]
         used_count = sum(token != "bn" for token in tokens) + acts + flattens
-        more = 0 if segment.room is None else max(segment.room - used_count, 0)
+        more = (
+            0
+            if segment.silent_layer_count is None
+            else max(segment.silent_layer_count - used_count, 0)
+        )
         behind += [f"'{plain_text(segment.layer.name, 60)}'"] * bool(more)
         layer = (
             "dense"
             if layer_words.convolution is None
             else convolution_word(layer_words.convolution)
         )
-        words += [layer, *_with_skips(segment, [_word(token) for token in tokens], more)]
+        words += [layer, *_with_skips(segment, [_token_word(token) for token in tokens], more)]
     if front <= 0 and not behind:
         return None
     where = (["before the first layer"] if front > 0 else []) + (
@@ -313,17 +321,17 @@ def fill_room(file: str, sequence: FileSequence, reading: FileReading) -> FileRe
     Raises:
         UserError: The file contradicts the reading.
     """
-    segments = _segments(file, sequence)
-    geometry = parse_geometry(reading.geometry) if reading.geometry else _dense(segments)
+    segments = _split_segments(file, sequence)
+    geometry = parse_geometry(reading.geometry) if reading.geometry else _dense_geometry(segments)
     room = _room_question(file, sequence, segments, geometry)
     return reading if room is None else replace(reading, geometry=room.option.split(" ")[1])
 
 
-def _word(token: StatedLayer | str) -> str:
+def _token_word(token: StatedLayer | str) -> str:
     return token if isinstance(token, str) else pooling_word(token)
 
 
-def _segments(file: str, sequence: FileSequence) -> list[_Segment]:
+def _split_segments(file: str, sequence: FileSequence) -> list[_Segment]:
     """Return each weighted layer with the layers after it."""
     layers, gaps = sequence.layers, sequence.gaps
     indices = [index for index, layer in enumerate(layers) if layer.kind != "BatchNorm"]
@@ -353,7 +361,7 @@ def _segments(file: str, sequence: FileSequence) -> list[_Segment]:
     return segments
 
 
-def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[LayerWords]:
+def _layer_words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[LayerWords]:
     """Return the words of each layer in --geometry; none for dense layers that it leaves out."""
     all_words = list(geometry.layers)
     convolutions = [segment for segment in segments if segment.layer.kind == "Conv2d"]
@@ -381,7 +389,7 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
     return [*all_words, *(LayerWords(None) for _ in rest)]
 
 
-def _behind(
+def _layers_behind(
     file: str,
     segment: _Segment,
     said: LayerWords,
@@ -391,7 +399,7 @@ def _behind(
 ) -> Iterator[StatedLayer]:
     """Yield the layers after a weighted layer, in order."""
     name = plain_text(segment.layer.name, 60)
-    tokens = list(said.behind) if places else _usual(file, segment, said, reading)
+    tokens = list(said.behind) if places else _usual_layers(file, segment, said, reading)
     norms = tokens.count("bn")
     if norms != (segment.norm is not None):
         has = "a BatchNorm" if segment.norm is not None else "none"
@@ -402,9 +410,9 @@ def _behind(
     if segment.norm is not None:
         _check_norm_place(file, segment, tokens)
     silent = len(tokens) - norms + flattens
-    if segment.room is not None and silent > segment.room:
+    if segment.silent_layer_count is not None and silent > segment.silent_layer_count:
         raise UserError(
-            f"{file} has numbers for {segment.room} layers without parameters after '{name}', but "
+            f"{file} has numbers for {segment.silent_layer_count} layers without parameters after '{name}', but "
             f"{silent} are specified.",
             kind="bad-words",
         )
@@ -421,13 +429,13 @@ def _behind(
         yield _FLATTEN
 
 
-def _usual(
+def _usual_layers(
     file: str, segment: _Segment, said: LayerWords, reading: FileReading
 ) -> list[StatedLayer | str]:
     """Return the default order: activation, BatchNorm where numbers or user put it, pooling."""
     pooling = list(said.behind)
     acts: list[StatedLayer | str] = []
-    if not segment.is_last and segment.room != 0:
+    if not segment.is_last and segment.silent_layer_count != 0:
         acts.append("act")
     if segment.norm is None:
         return [*acts, *pooling]
@@ -477,7 +485,7 @@ def _check_norm_place(file: str, segment: _Segment, tokens: Sequence[StatedLayer
         )
 
 
-def _weighted(layer: FileLayer, said: LayerWords) -> StatedLayer:
+def _weighted_layer(layer: FileLayer, said: LayerWords) -> StatedLayer:
     if layer.kind == "Linear":
         outputs, inputs = layer.shape
         return StatedLayer(layer.name, "Linear", {"in_features": inputs, "out_features": outputs})
@@ -499,7 +507,9 @@ def _weighted(layer: FileLayer, said: LayerWords) -> StatedLayer:
     )
 
 
-def _norm(norm: FileLayer, maps: bool, reading: FileReading, children: Children) -> StatedLayer:
+def _norm_layer(
+    norm: FileLayer, maps: bool, reading: FileReading, children: Children
+) -> StatedLayer:
     stated = _stated_eps(norm, children)
     if stated is not None and reading.norm_eps not in (None, stated):
         raise UserError(

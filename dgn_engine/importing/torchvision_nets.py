@@ -22,10 +22,10 @@ from dgn_engine.importing.foreign_keys import foreign_keys, shortcut_in
 from dgn_engine.importing.resnet_keys import (
     ConvolutionalPart,
     Shapes,
-    resnet,
+    resnet_from_shapes,
     torchvision_names,
 )
-from dgn_engine.importing.vgg_keys import alexnet, chained, vgg
+from dgn_engine.importing.vgg_keys import alexnet_from_shapes, do_weights_chain, vgg_from_shapes
 from dgn_engine.model import architecture as arch
 from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
@@ -59,7 +59,7 @@ class RecognisedNet:
     remarks: tuple[str, ...] = ()
 
 
-def understood_as(listing: CheckpointContents) -> str:
+def describe_file(listing: CheckpointContents) -> str:
     """Describe a file, to complete 'It is …'.
 
     Whether it can be read as a network is decided by `from_file.verdict_on`.
@@ -76,7 +76,7 @@ def understood_as(listing: CheckpointContents) -> str:
     if twice := averaged_beside(listing.arrays):
         raw, averaged = (plain_text(name, 60) for name in twice)
         return f"the same network twice, as '{raw}' and averaged as '{averaged}'"
-    unknown = _counted(len(shapes), "tensor") + " of an unknown network"
+    unknown = _count_of(len(shapes), "tensor") + " of an unknown network"
     if foreign := foreign_keys(shapes):
         return f"{unknown}: '{plain_text(foreign.name, 80)}' is part of {foreign.what}"
     if shortcut_in(shapes) or not (chain := chain_in_words(shapes)):
@@ -100,13 +100,13 @@ def has_skips(shapes: Shapes) -> bool:
     return "ResNet" in known_network(shapes)
 
 
-def resembles(arrays: Mapping[str, Array]) -> Resemblance | None:
+def resembling_family(arrays: Mapping[str, Array]) -> Resemblance | None:
     """Return which family of `recognise_network` the names and shapes of a file resemble."""
     own = _without_prefix(arrays)
     shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
     if place_weights(shapes) is None or has_unplaced(own):  # a BatchNorm before its convolution
         return None
-    family: Resemblance = "resnet" if resnet(shapes) else "vgg or alexnet"
+    family: Resemblance = "resnet" if resnet_from_shapes(shapes) else "vgg or alexnet"
     return family
 
 
@@ -142,10 +142,10 @@ def place_weights(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> PlacedWei
     if "classifier.weight" in shapes and names != ("fc.weight",):
         names = ("classifier.weight",)
     dense = [shapes.get(name, ()) for name in names]
-    if any(len(shape) != 2 for shape in dense) or not chained(dense):
+    if any(len(shape) != 2 for shape in dense) or not do_weights_chain(dense):
         return None
     pooled = isinstance(part.nodes[-1], arch.GlobalAveragePool)
-    if pooled and dense[0][1] != _channels(part.nodes):
+    if pooled and dense[0][1] != _last_channels(part.nodes):
         return None
     last = len(dense) - 1
     heads = tuple(arch.Dense(shape[1], shape[0], index < last) for index, shape in enumerate(dense))
@@ -155,7 +155,9 @@ def place_weights(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> PlacedWei
 def _convolutional_part(
     shapes: Shapes, stem: tuple[arch.Node, ...] = ()
 ) -> ConvolutionalPart | None:
-    return resnet(shapes, stem) or vgg(shapes) or alexnet(shapes)
+    return (
+        resnet_from_shapes(shapes, stem) or vgg_from_shapes(shapes) or alexnet_from_shapes(shapes)
+    )
 
 
 def _without_prefix(named: Mapping[str, T]) -> dict[str, T]:
@@ -168,7 +170,7 @@ def _without_prefix(named: Mapping[str, T]) -> dict[str, T]:
     return dict(named)
 
 
-def recognise(
+def recognise_network(
     listing: CheckpointContents,
     input_shape: tuple[int, ...],
     epsilon: float = EPSILON,
@@ -191,14 +193,14 @@ def recognise(
         return None
     named = {name: array.shape for name, array in listing.arrays.items()}
     title = known_network(named) or _plain_title(placed, shapes)
-    arrays, folded = _taken(placed, own, listing.file_name, epsilon)
+    arrays, folded = _fold_tensors(placed, own, listing.file_name, epsilon)
     nodes, remarks = list(placed.nodes), [f"{FOLDED}."] * folded
     on_vectors = (arch.Dense, arch.GlobalAveragePool)
     head = next(index for index, node in enumerate(nodes) if isinstance(node, on_vectors))
     if isinstance(nodes[head], arch.Dense):
-        nodes, remark = _flattened(nodes, head, input_shape, arrays, placed, listing.file_name)
+        nodes, remark = _insert_flatten(nodes, head, input_shape, arrays, placed, listing.file_name)
         remarks += remark
-    architecture = _fitted(input_shape, nodes, listing.file_name)
+    architecture = _fit_architecture(input_shape, nodes, listing.file_name)
     return RecognisedNet(
         title, architecture, replace(listing, arrays=arrays, metadata={}), (*remarks,)
     )
@@ -210,7 +212,7 @@ def _plain_title(placed: PlacedWeights, shapes: dict[str, tuple[int, ...]]) -> s
     return f"by name a {kind}, {layers} weight layers, {shapes[placed.weights[-1]][0]} classes"
 
 
-def _taken(
+def _fold_tensors(
     placed: PlacedWeights, own: dict[str, Array], file: str, epsilon: float
 ) -> tuple[dict[str, Array], bool]:
     """Return the layers' tensors in order, and whether BatchNorms were folded into them."""
@@ -231,7 +233,9 @@ def _taken(
     return arrays, bool(folding.into)
 
 
-def _fitted(input_shape: tuple[int, ...], nodes: list[arch.Node], file: str) -> arch.Architecture:
+def _fit_architecture(
+    input_shape: tuple[int, ...], nodes: list[arch.Node], file: str
+) -> arch.Architecture:
     if len(input_shape) != 3:
         raise UserError(f"{file} takes images, but these examples are vectors.", kind="not-images")
     first = nodes[0]
@@ -250,7 +254,7 @@ def _fitted(input_shape: tuple[int, ...], nodes: list[arch.Node], file: str) -> 
         ) from None
 
 
-def _flattened(
+def _insert_flatten(
     nodes: list[arch.Node],
     head: int,
     input_shape: tuple[int, ...],
@@ -264,9 +268,9 @@ def _flattened(
     probe = [
         *nodes[:head],
         arch.GlobalAveragePool(),
-        arch.Dense(_channels(nodes[:head]), 1, gated=False),
+        arch.Dense(_last_channels(nodes[:head]), 1, gated=False),
     ]
-    shapes = [shape for _, shape in _fitted(input_shape, probe, file).shapes()]
+    shapes = [shape for _, shape in _fit_architecture(input_shape, probe, file).shapes()]
     channels, high, wide = shapes[head - 1] if head else input_shape
     side = isqrt(dense.inputs // channels)
     if side * side * channels != dense.inputs:
@@ -280,7 +284,11 @@ def _flattened(
     name = placed.weights[sum(isinstance(node, arch.Conv) for node in nodes)]
     weight = kept[name].reshape(-1, channels, side, side)
     pooled = np.einsum(
-        "ocij,iy,jx->ocyx", weight, _windows(side, high), _windows(side, wide), optimize=True
+        "ocij,iy,jx->ocyx",
+        weight,
+        _pooling_matrix(side, high),
+        _pooling_matrix(side, wide),
+        optimize=True,
     )
     kept[name] = pooled.reshape(len(weight), -1)
     inputs = channels * high * wide
@@ -291,11 +299,11 @@ def _flattened(
     return [*nodes[:head], arch.Flatten(), replace(dense, inputs=inputs), *rest], [remark]
 
 
-def _channels(nodes: Sequence[arch.Node]) -> int:
+def _last_channels(nodes: Sequence[arch.Node]) -> int:
     return next(node.outputs for node in reversed(nodes) if isinstance(node, arch.Conv))
 
 
-def _windows(outputs: int, inputs: int) -> Array:
+def _pooling_matrix(outputs: int, inputs: int) -> Array:
     """Return adaptive average pooling along one axis as a matrix, shape (outputs, inputs).
 
     Window i spans ⌊i·n/m⌋ to ⌈(i+1)·n/m⌉, as in `torch.nn.AdaptiveAvgPool2d`.
@@ -324,11 +332,11 @@ def chain_in_words(shapes: Shapes) -> str:
     convolutions = sum(len(shape) == 4 for shape in weights)
     dense = len(weights) - convolutions
     counts = {"convolution": convolutions, "dense layer": dense, "BatchNorm": norms}
-    *parts, last = [_counted(number, thing) for thing, number in counts.items() if number]
+    *parts, last = [_count_of(number, thing) for thing, number in counts.items() if number]
     layers = f"{', '.join(parts)} and {last}" if parts else last
-    inputs = _counted(weights[0][1], "channel" if convolutions else "input")
-    return f"a chain of {layers}, {inputs}, {_counted(weights[-1][0], 'output')}"
+    inputs = _count_of(weights[0][1], "channel" if convolutions else "input")
+    return f"a chain of {layers}, {inputs}, {_count_of(weights[-1][0], 'output')}"
 
 
-def _counted(number: int, thing: str) -> str:
+def _count_of(number: int, thing: str) -> str:
     return f"{number:,} {thing}" + ("" if number == 1 else "s")

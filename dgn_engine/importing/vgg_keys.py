@@ -23,18 +23,18 @@ _ALEXNET_SIDES = (11, 5, 3, 3, 3)
 _ALEXNET_WIDTHS = [64, 192, 384, 256, 256]
 
 
-def vgg(shapes: Shapes) -> ConvolutionalPart | None:
+def vgg_from_shapes(shapes: Shapes) -> ConvolutionalPart | None:
     """Return a VGG of any width; else None.
 
     It has 3×3 convolutions named features.N with pooling at each skipped number and at the end,
     followed by three dense layers, or one.
     """
-    numbers, maps = _features(shapes)
+    numbers, maps = _feature_convolutions(shapes)
     if len(numbers) < 2 or any(shape[2:] != (3, 3) for shape in maps):
         return None
     norm = "features.1.running_mean" in shapes
     gaps = [after - before - (3 if norm else 2) for before, after in pairwise(numbers)]
-    if numbers[0] != 0 or not set(gaps) <= {0, 1} or not chained(maps):
+    if numbers[0] != 0 or not set(gaps) <= {0, 1} or not do_weights_chain(maps):
         return None
     nodes: list[Node] = []
     blocks: list[list[int]] = [[]]  # the widths between two poolings
@@ -47,31 +47,33 @@ def vgg(shapes: Shapes) -> ConvolutionalPart | None:
     depth = _PUBLISHED.get(tuple(len(block) for block in blocks[:-1]))
     usual = [set(block) for block in blocks[:-1]] == [{width} for width in _WIDTHS]
     words = " with BatchNorm" if norm else ""
-    return _part(nodes, numbers, (0, 3, 6), f"VGG-{depth}{words}" if depth and usual else "")
+    return _convolutional_part(
+        nodes, numbers, (0, 3, 6), f"VGG-{depth}{words}" if depth and usual else ""
+    )
 
 
-def alexnet(shapes: Shapes) -> ConvolutionalPart | None:
+def alexnet_from_shapes(shapes: Shapes) -> ConvolutionalPart | None:
     """Return an AlexNet of any width; else None."""
-    numbers, maps = _features(shapes)
+    numbers, maps = _feature_convolutions(shapes)
     if numbers != list(_ALEXNET):
         return None
     sides = zip(maps, _ALEXNET_SIDES, strict=True)
-    if any(shape[2:] != (side, side) for shape, side in sides) or not chained(maps):
+    if any(shape[2:] != (side, side) for shape, side in sides) or not do_weights_chain(maps):
         return None
     nodes: list[Node] = []
     for shape, (stride, padding, pooled) in zip(maps, _ALEXNET.values(), strict=True):
         nodes.append(Conv(shape[1], shape[0], shape[2], stride, padding))
         nodes += [MaxPool(3, 2)] if pooled else []
     usual = [shape[0] for shape in maps] == _ALEXNET_WIDTHS
-    return _part(nodes, numbers, (1, 4, 6), "AlexNet" if usual else "")
+    return _convolutional_part(nodes, numbers, (1, 4, 6), "AlexNet" if usual else "")
 
 
-def chained(weights: Sequence[tuple[int, ...]]) -> bool:
+def do_weights_chain(weights: Sequence[tuple[int, ...]]) -> bool:
     """Return whether each weight takes the output of the one before it."""
     return all(after[1] == before[0] for before, after in pairwise(weights))
 
 
-def _features(shapes: Shapes) -> tuple[list[int], list[tuple[int, ...]]]:
+def _feature_convolutions(shapes: Shapes) -> tuple[list[int], list[tuple[int, ...]]]:
     """Return the convolutions of the sequence 'features': indices, ascending, and shapes."""
     shape_by_index = {}
     for name, shape in shapes.items():
@@ -81,7 +83,7 @@ def _features(shapes: Shapes) -> tuple[list[int], list[tuple[int, ...]]]:
     return sorted(shape_by_index), [shape_by_index[index] for index in sorted(shape_by_index)]
 
 
-def _part(
+def _convolutional_part(
     nodes: list[Node], numbers: list[int], dense: tuple[int, ...], published: str
 ) -> ConvolutionalPart:
     return ConvolutionalPart(

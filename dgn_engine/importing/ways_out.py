@@ -93,7 +93,7 @@ def sequential_line(listing: CheckpointContents) -> str:
     folding = fold_normalisation(listing.arrays)
     if any(name.endswith(".running_mean") for name in folding.arrays):  # of no layer before it
         return ""
-    parts = _parts(listing.arrays, folding.into)
+    parts = _saved_layers(listing.arrays, folding.into)
     codes = [_code_of(part.path) for part in parts]
     if not parts or not all(codes) or len(set(codes)) < len(codes):
         return ""
@@ -120,7 +120,7 @@ class _SavedLayers:
     whole: bool = False
 
 
-def _parts(arrays: Mapping[str, Array], norms: Mapping[str, str]) -> list[_SavedLayers]:
+def _saved_layers(arrays: Mapping[str, Array], norms: Mapping[str, str]) -> list[_SavedLayers]:
     """Return the layers in order; a sequence whose numbers skip some, its activations, is one.
 
     `norms`: the BatchNorm after each weight.
@@ -141,7 +141,7 @@ def _parts(arrays: Mapping[str, Array], norms: Mapping[str, str]) -> list[_Saved
         if last is not None and last.path == sequence and last.whole:
             last.ends = kind if kind != "norm" else last.ends
             continue
-        whole = sequence is not None and _skips(sequence, kinds)
+        whole = sequence is not None and _skips_numbers(sequence, kinds)
         parts.append(
             _SavedLayers(sequence if whole and sequence is not None else path, kind, kind, whole)
         )
@@ -164,7 +164,7 @@ def _in_order(kinds: Iterable[_Path], norms: Mapping[str, str]) -> list[_Path]:
     return ordered
 
 
-def _skips(sequence: _Path, kinds: Iterable[_Path]) -> bool:
+def _skips_numbers(sequence: _Path, kinds: Iterable[_Path]) -> bool:
     """Return whether a sequence's numbering has gaps, so that it includes its activations."""
     numbers = [int(p[-1]) for p in kinds if p[:-1] == sequence and p[-1].isdecimal()]
     return max(numbers) - min(numbers) + 1 > len(numbers) or min(numbers) > 0

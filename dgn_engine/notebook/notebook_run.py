@@ -78,8 +78,8 @@ def train(
             runner = HeadlessRun(progress, lambda: False, probes, record_every=every)
             outcome = runner.train(run_config, folder)
     except UserError:
-        if not folder.info.begun:
-            folder.discard()
+        if not folder.info.was_built:
+            folder.discard_folder()
         raise
     if outcome.unsaved:
         print_error(outcome.unsaved)
@@ -163,7 +163,7 @@ class NotebookRun:
         """
         if step is None:
             step = self.steps[-1] if self.steps else 0
-        return self.reader.frame(step)
+        return self.reader.frame_of_step(step)
 
     def scores(self) -> dict[str, list[float | None]]:
         """Return losses and accuracies as columns.
@@ -172,7 +172,7 @@ class NotebookRun:
             'step' and each of `SCORES`, one entry per measurement; None where a score was not
                 measured.
         """
-        rows = self.reader.measured
+        rows = self.reader.measured_events
         columns: dict[str, list[float | None]] = {"step": [row.step for row in rows]}
         return columns | {name: [getattr(row, name) for row in rows] for name in SCORES}
 
@@ -236,7 +236,7 @@ class NotebookRun:
         summary, config = reader.log.summary, self.config
         best = summary.best_of_all.accuracy
         is_measured = best == best
-        started = reader.started
+        started = reader.start_event
         regime = summary.regime or (config.gating.regime if started is None else started.regime)
         owner = "" if started is None else started.watched
         return {

@@ -231,8 +231,8 @@ class RecordedSource:
     ) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         reader = RunReader(self.folder)
         state = RunState()
-        if reader.started is not None:
-            state = state.after(reader.started)
+        if reader.start_event is not None:
+            state = state.after(reader.start_event)
         history = drawn_history(self._events_to_compare(reader))
         for event in history.events:
             state = state.after(event)
@@ -260,7 +260,7 @@ class RecordedSource:
             frames = (
                 frame for frame in reader.frames if self.step is None or frame.step <= self.step
             )
-            if reader.started is not None and any(True for _ in frames):
+            if reader.start_event is not None and any(True for _ in frames):
                 return None, replace(opened, about="recorded frames", name=name)
             if not opened.scores or self.step is not None:
                 raise
@@ -276,7 +276,7 @@ class RecordedSource:
     def compared_frames(self, network: ImportedNetwork | None) -> ComparedFrames | None:
         """Return where its frames are, to be shown if `network` is None; None if it has none."""
         reader = RunReader(self.folder)
-        if reader.started is None or not reader.frames:
+        if reader.start_event is None or not reader.frames:
             return None
         changes = tuple(
             event
@@ -286,7 +286,9 @@ class RecordedSource:
         step = None
         if network is None:
             step = reader.frames[-1].step if self.step is None else self.step
-        return ComparedFrames(_source_name(reader), str(self.folder), reader.started, changes, step)
+        return ComparedFrames(
+            _source_name(reader), str(self.folder), reader.start_event, changes, step
+        )
 
 
 @dataclass(frozen=True)
@@ -368,14 +370,14 @@ def _normalise_turns(turns: Sequence[int]) -> tuple[int, ...]:
 def _load_checkpoint(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:
     """Load a checkpoint; while a run is written it may vanish, and then a newer one is loaded."""
     for _ in range(ATTEMPTS - 1):
-        checkpoint = reader.checkpoint(step)
+        checkpoint = reader.find_checkpoint(step)
         try:
-            return run_checkpoints.load(checkpoint)
+            return run_checkpoints.load_checkpoint(checkpoint)
         except UserError:
             if checkpoint.path.exists():
                 raise
             reader = RunReader(reader.path)
-    return run_checkpoints.load(reader.checkpoint(step))
+    return run_checkpoints.load_checkpoint(reader.find_checkpoint(step))
 
 
 def _describe_network(network: FrozenNetwork, assuming: str) -> str:

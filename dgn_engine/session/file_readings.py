@@ -10,13 +10,13 @@ from torch import Tensor
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing
-from dgn_engine.data._sizes import shape_shown
+from dgn_engine.data._sizes import prepared_shape
 from dgn_engine.errors import UserError, with_names
-from dgn_engine.importing.file_sequence import considered, sequence_in
+from dgn_engine.importing.file_sequence import arrays_to_read, sequence_in
 from dgn_engine.importing.fitting_readings import fitting_readings
 from dgn_engine.importing.fold_batchnorm import EPSILON
 from dgn_engine.importing.foreign_keys import check_keys
-from dgn_engine.importing.from_file import network_of, says_itself
+from dgn_engine.importing.from_file import network_of, states_its_layers
 from dgn_engine.importing.geometry_words import IN_DOCS, parse_geometry
 from dgn_engine.importing.open_questions import (
     BY_OPTION,
@@ -26,7 +26,7 @@ from dgn_engine.importing.open_questions import (
     questions_of,
     questions_of_weights,
 )
-from dgn_engine.importing.sequence_reading import layers_as_said
+from dgn_engine.importing.sequence_reading import stated_sequence
 from dgn_engine.protocol.file_reading import FileReading, FittingReading, OpenQuestion, Unsaid
 from dgn_engine.random_streams import random_stream
 from dgn_engine.session.network_fit import DataFacts, data_for
@@ -84,10 +84,10 @@ class LabelledExamples:
 def questions_on(listing: CheckpointContents) -> tuple[OpenQuestion, ...]:
     """Return what a file leaves open about its network; empty if it is complete, or cannot be
     completed."""
-    if says_itself(listing):
+    if states_its_layers(listing):
         return ()
     try:
-        check_keys(listing.file_name, considered(listing), "window")
+        check_keys(listing.file_name, arrays_to_read(listing), "window")
         if listing.reading.net is not None:
             return tuple(questions_of_weights(listing))
         return tuple(questions_of(listing))
@@ -100,7 +100,7 @@ def contradiction_in(listing: CheckpointContents) -> tuple[Unsaid, str] | None:
     reading = listing.reading
     about: Unsaid = "ignored"
     try:
-        considered(listing)
+        arrays_to_read(listing)
         if reading.order:
             about = "order"
             sequence_in(listing)
@@ -134,14 +134,14 @@ def offered_readings(
         net: The network of the current run, which comes first if the weights fit it.
         examples: The examples to try readings on.
     """
-    if says_itself(listing):
+    if states_its_layers(listing):
         return None
     is_open = bool(questions_on(listing))
     if not is_open and listing.reading != FileReading():
         return None
     try:
         fitted = data_for(listing, data, facts.shape)
-        shape = shape_shown(fitted, facts.shape)
+        shape = prepared_shape(fitted, facts.shape)
         x, y = examples.draw_sample(fitted, facts.shape)
     except UserError:
         return () if is_open else None
@@ -191,4 +191,4 @@ def _check_layers(listing: CheckpointContents) -> None:
     if "norm_eps" in asked:
         reading = replace(reading, norm_eps=EPSILON)
     answered = replace(listing, reading=reading)
-    layers_as_said(listing.file_name, sequence_in(answered), reading, children_of(answered))
+    stated_sequence(listing.file_name, sequence_in(answered), reading, children_of(answered))

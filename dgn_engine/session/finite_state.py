@@ -133,6 +133,8 @@ def _candidate_states(run: Run, recording: Recording | None) -> Iterator[_State]
         return
     with suppress(OSError):
         folder = recording.root / folder_layout.CHECKPOINTS
-        for checkpoint in run_checkpoints.scan(folder, thorough=False):
-            if checkpoint.sound:
-                yield _State(checkpoint.step, True, partial(run_checkpoints.load, checkpoint))
+        for checkpoint in run_checkpoints.scan_checkpoints(folder, thorough=False):
+            if checkpoint.is_intact:
+                yield _State(
+                    checkpoint.step, True, partial(run_checkpoints.load_checkpoint, checkpoint)
+                )

@@ -83,6 +83,6 @@ class FollowedRun:
         if not steps or (before is not None and steps[-1] == before.step):
             return before
         try:
-            return self._steps.at(steps[-1])
+            return self._steps.frame_at(steps[-1])
         except UserError:  # tried again soon
             return before

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dgn_engine.config import OF_FILE, DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.data._preprocessing import Preprocessing, as_stored, preprocessing_of
+from dgn_engine.data._preprocessing import Preprocessing, preprocessing_of, without_preprocessing
 from dgn_engine.errors import UserError
 from dgn_engine.importing.fold_batchnorm import FOLDED
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
@@ -497,11 +497,11 @@ def _prepare_data(
     Only the examples that are shown are resized.
     """
     requested = request.data
-    stored = as_stored(requested)
+    stored = without_preprocessing(requested)
     examples = request.examples or load_examples(stored, report)
     data = data_for(request.listing, requested, examples.train_x.shape[1:])
-    if as_stored(data) != stored:  # the file is one of ours, with its own split
-        examples = load_examples(as_stored(data), report)
+    if without_preprocessing(data) != stored:  # the file is one of ours, with its own split
+        examples = load_examples(without_preprocessing(data), report)
     if data.pixels == "random":  # drawn with the mean and variance of preprocessed pixels
         return load_examples(data, report), data, Preprocessing()
     return examples, data, preprocessing_of(data)

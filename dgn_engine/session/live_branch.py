@@ -122,13 +122,13 @@ class _Follower:
 
     def _follow_folder(self) -> None:
         while not self._over.wait(self._look_every):
-            code = self._child.code
+            code = self._child.exit_code
             self.news.put(replace(self._read_folder(), code=code))
             if code is not None:
                 return
 
     def _read_folder(self) -> _News:
-        events = self._tail.take()
+        events = self._tail.read_new_events()
         for event in events:
             self._state = self._state.after(event)
         scores = tuple(event for event in events if isinstance(event, Measured))
@@ -136,11 +136,11 @@ class _Follower:
         news = _News(step=step, scores=scores, cores=self._busy_cores())
         try:
             reader = RunReader(self._folder)
-            if self._state.run is None and reader.started is not None:
-                self._state = RunState().after(reader.started)
+            if self._state.run is None and reader.start_event is not None:
+                self._state = RunState().after(reader.start_event)
                 for event in events:
                     self._state = self._state.after(event)
-            newest = reader.checkpoint()
+            newest = reader.find_checkpoint()
         except UserError:  # not there yet, or a checkpoint was just replaced
             return news
         news = replace(news, saved=True, state=self._state)

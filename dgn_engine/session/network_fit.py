@@ -10,7 +10,7 @@ from math import isqrt
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
-from dgn_engine.data._sizes import shape_shown
+from dgn_engine.data._sizes import prepared_shape
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
@@ -63,7 +63,7 @@ def check_fit(
     """Return the verdict on a file with these data, and the data as its network takes them."""
     try:
         data = data_for(listing, data, facts.shape)
-        shape = shape_shown(data, facts.shape)
+        shape = prepared_shape(data, facts.shape)
         imported = network_of(listing, shape, door="window")
     except OpenQuestions as refusal:
         return FileUseCheck(False, str(refusal)), data
@@ -114,7 +114,7 @@ def _network_in_words(file: str, imported: ImportedNetwork) -> str:
 
 
 def _shown_in_words(imported: ImportedNetwork, data: DataConfig, facts: DataFacts) -> str:
-    shape, outputs = shape_shown(data, facts.shape), imported.network.architecture.classes
+    shape, outputs = prepared_shape(data, facts.shape), imported.network.architecture.classes
     how = Preprocessing(data.image_size, channels=data.image_channels)
     changed = how.in_words(facts.shape).removesuffix("pixels in [0, 1]").rstrip(", ")
     words = f"It takes {format_shape(shape)}" + (f" ({changed})" if changed else "")
@@ -131,7 +131,7 @@ def _other_size(listing: CheckpointContents, data: DataConfig, facts: DataFacts)
     if len(facts.shape) != 3:
         return ""
     for size in _candidate_sizes(listing, data, facts):
-        shape = shape_shown(replace(data, image_size=size), facts.shape)
+        shape = prepared_shape(replace(data, image_size=size), facts.shape)
         try:
             network_of(listing, shape, door="window")
         except UserError:
@@ -146,7 +146,7 @@ def _candidate_sizes(
     """Yield sizes to try: that of its first dense layer, or common ones; none if its channels
     differ."""
     wanted = channels_wanted(listing)
-    channels = shape_shown(data, facts.shape)[0]
+    channels = prepared_shape(data, facts.shape)[0]
     if wanted and wanted != channels:
         return
     if not wanted:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.data._preprocessing import as_stored
+from dgn_engine.data._preprocessing import without_preprocessing
 from dgn_engine.errors import UserError
 from dgn_engine.importing.file_sequence import bias_by_name
 from dgn_engine.importing.fold_batchnorm import EPSILON, fold_normalisation
@@ -178,7 +178,9 @@ class DataCheck:
         """Return these data as stored, if they have been read; otherwise None."""
         with self._lock:
             stored = self._examples
-        return stored[1] if stored is not None and stored[0] == as_stored(data) else None
+        return (
+            stored[1] if stored is not None and stored[0] == without_preprocessing(data) else None
+        )
 
     def drop_ticket(self, ticket: int) -> None:
         """Drop the data read for a file, and stop reading more."""
@@ -232,7 +234,7 @@ class DataCheck:
 
         examples = self.cached_examples(request.data)
         if examples is None:
-            stored = as_stored(request.data)
+            stored = without_preprocessing(request.data)
             report(f"reading {request.data.name.partition(':')[0]}", None)
             examples = load_examples(stored, report)
             with self._lock:

@@ -122,7 +122,7 @@ class RunCommands:
                 reclaimed=self._reclaimable_bytes(),
             )
             reader = RunReader(folder.path)
-            history = replace(drawn_history(reader.log.each_event()), began=reader.started)
+            history = replace(drawn_history(reader.log.each_event()), began=reader.start_event)
             self._check_cancelled()
         except BaseException:
             folder.close()

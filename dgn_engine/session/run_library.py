@@ -14,7 +14,7 @@ import numpy as np
 
 from dgn_engine.config import RunConfig
 from dgn_engine.data import data_sets, load_examples
-from dgn_engine.data._normalisation import normalisation
+from dgn_engine.data._normalisation import parse_normalisation
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Command, Event, Refused
@@ -47,7 +47,7 @@ from dgn_engine.storage.runs.run_removal import check_removable, delete_run
 from dgn_engine.storage.session_file.archive_format import ENDING
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.storage.session_file.loaded_run import read_run as _read
-from dgn_engine.storage.session_file.session_reader import adopt, is_session, unpack
+from dgn_engine.storage.session_file.session_reader import adopt_run, is_session, unpack_session
 from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
 from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir, remove_abandoned
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
@@ -74,7 +74,7 @@ def recorded_examples(loaded: LoadedRun) -> ProbeExamples:
             if chosen.digest == digest:
                 rows = list(chosen.indices[: len(chosen.indices) - chosen.drawn])
                 own, how = drawn_inputs(choice, examples.train_x.shape[1:]), config.data.normalise
-                normalise = normalisation(how)
+                normalise = parse_normalisation(how)
                 own = own if normalise is None else normalise(own)
                 x = examples.train_x[rows]
                 return make_pictures(chosen, np.concatenate([x, own]) if len(own) else x, how)
@@ -159,9 +159,9 @@ class RunLibrary:
 
         def thin_and_list() -> None:
             lines: list[str] = []
-            plan = thin_runs.plan(Path(self._root))
-            freed = thin_runs.thin(plan.folders, lines.append)
-            self._emit(RunsThinned(plan.outcome(freed), "\n".join(lines)))
+            plan = thin_runs.plan_thinning(Path(self._root))
+            freed = thin_runs.thin_folders(plan.folders, lines.append)
+            self._emit(RunsThinned(plan.describe_outcome(freed), "\n".join(lines)))
             self._emit_runs()
 
         self._run_in_thread(command, thin_and_list)
@@ -236,7 +236,7 @@ class RunLibrary:
         assert self.shown is not None
         if self.shown.session is None or not self._root:
             return self.shown.folder
-        return adopt(self.shown.folder, Path(self._root), self.shown.name)
+        return adopt_run(self.shown.folder, Path(self._root), self.shown.name)
 
     def replace_shown(self, loaded: LoadedRun | None, ended: str = "") -> None:
         """Show this run, or none, and delete what was unpacked for the previous one.
@@ -282,7 +282,7 @@ class RunLibrary:
         self._threads.close(PATIENCE)
         self.close_shown()
         if self._temp_dir is not None:
-            self._temp_dir.remove()
+            self._temp_dir.remove_folder()
 
     def _write_session(
         self, path: Path, folder: Path, name: str, point: SavePoint | None, window: Any
@@ -291,7 +291,7 @@ class RunLibrary:
         self._emit(SessionSaved(RunReader(folder).step if point is None else point.step, str(path)))
 
     def _unpack_session(self, path: Path, target: Path) -> LoadedRun:
-        session = unpack(path, target, self._threads.closing)
+        session = unpack_session(path, target, self._threads.closing)
         try:
             return _read(session.folder, session)
         except BaseException:

@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import IO
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inner, inside
+from dgn_engine.storage.inner_path import (
+    FilePath,
+    InnerPath,
+    LinkInside,
+    as_inner_path,
+    inner_folder,
+)
 
 SHARED = "DGN_SHARED"  # environment variable for shared folders
 PART = ".part"  # ending of an unfinished file
@@ -39,7 +45,7 @@ class NotReplaced(OSError):  # noqa: N818 - shown as a verdict
 def require_replaceable(path: FilePath) -> None:
     """Raise `NotReplaced` if the path exists and is not a regular file."""
     try:
-        mode = inner(path).status().st_mode
+        mode = as_inner_path(path).status().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "")
@@ -70,8 +76,8 @@ def write_file(path: FilePath, content: bytes, synced: bool = True) -> None:
     At a path chosen by the user, only a regular file is replaced (`NotReplaced`); at an inner path
     anything is. Without `synced`, a crash may leave an empty file.
     """
-    with _replacing(path, synced) as part:
-        _write(part, content, synced)
+    with _replacing_file(path, synced) as part:
+        _write_part(part, content, synced)
 
 
 def save_file(path: FilePath, content: bytes) -> None:
@@ -94,7 +100,7 @@ def replace_file(path: FilePath, synced: bool = True) -> Iterator[IO[bytes]]:
 
     Raises `NotReplaced` as `write_file` does. Without `synced`, a crash may leave an empty file.
     """
-    with _replacing(path, synced) as part:
+    with _replacing_file(path, synced) as part:
         part.unlink(missing_ok=True)
         with io.open(part.open(os.O_RDWR | os.O_CREAT | os.O_EXCL), "w+b") as file:  # noqa: UP020
             yield file
@@ -104,12 +110,12 @@ def replace_file(path: FilePath, synced: bool = True) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _replacing(path: FilePath, synced: bool) -> Iterator[InnerPath]:
+def _replacing_file(path: FilePath, synced: bool) -> Iterator[InnerPath]:
     """Yield the part that replaces `path`, unless the block fails; then it is removed."""
     if isinstance(path, Path):
         require_replaceable(path)
-    target = inner(path)
-    part = _part(target)
+    target = as_inner_path(path)
+    part = _part_path(target)
     try:
         yield part
         part.replace(target)
@@ -121,16 +127,16 @@ def _replacing(path: FilePath, synced: bool) -> Iterator[InnerPath]:
 
 def write_folder(path: FilePath, files: Mapping[str, bytes]) -> None:
     """Create a folder with these files, or none: `path` must not exist or be empty."""
-    target = inner(path)
-    part = _part(target)
+    target = as_inner_path(path)
+    part = _part_path(target)
     try:
         if part.exists():  # left over because the disk did not allow removal
             part.remove_tree()
-        _make(part, _new_mode(path))
+        _make_folder(part, _new_mode(path))
         if target.is_dir():  # keep the user's permissions
-            _allow(part, stat.S_IMODE(target.status().st_mode))
+            _set_mode(part, stat.S_IMODE(target.status().st_mode))
         for name, content in files.items():
-            _write(part / name, content)
+            _write_part(part / name, content)
         part.sync()
         if os.name != "posix" and target.is_dir():  # a rename does not replace a folder there
             _remove_empty(target)
@@ -159,12 +165,12 @@ def make_folder(path: FilePath) -> None:
     """Create a folder if missing; its parent must exist. Raises `LinkInside` for a link."""
     if path.is_dir():
         return
-    target = inner(path)
+    target = as_inner_path(path)
     try:
-        _make(target, _new_mode(path))
+        _make_folder(target, _new_mode(path))
     except FileExistsError:
         if isinstance(path, InnerPath) and path.is_link():
-            raise LinkInside(path.within) from None
+            raise LinkInside(path.relative_name) from None
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
     try:
@@ -202,13 +208,13 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync_folder(folder: FilePath) -> None:
-    inside(folder).sync()
+    inner_folder(folder).sync()
 
 
 def find_leftovers(folder: FilePath) -> list[InnerPath]:
     """Return the files that a killed writer left unfinished in this folder."""
-    parent = inner(folder)
-    return [parent / name for name in parent.listing() if name.endswith(PART)]
+    parent = as_inner_path(folder)
+    return [parent / name for name in parent.list_entries() if name.endswith(PART)]
 
 
 def clear_leftovers(folder: FilePath) -> None:
@@ -220,30 +226,30 @@ def clear_leftovers(folder: FilePath) -> None:
             path.unlink(missing_ok=True)
 
 
-def _part(path: InnerPath) -> InnerPath:
+def _part_path(path: InnerPath) -> InnerPath:
     return path.parent / f".{path.name}.{os.getpid()}{PART}"
 
 
-def _make(path: InnerPath, mode: int | None) -> None:
+def _make_folder(path: InnerPath, mode: int | None) -> None:
     """Create a folder with these permissions, less the umask, or those of its parent."""
-    with path.at() as (name, folder):
+    with path.name_in_parent() as (name, folder):
         above = 0o777 if folder is None else os.fstat(folder).st_mode & 0o777
         os.mkdir(name, above if mode is None else mode, dir_fd=folder)
 
 
 def _remove_empty(path: InnerPath) -> None:
-    with path.at() as (name, folder):
+    with path.name_in_parent() as (name, folder):
         os.rmdir(name, dir_fd=folder)
 
 
-def _allow(path: InnerPath, mode: int) -> None:
+def _set_mode(path: InnerPath, mode: int) -> None:
     """Set the permissions of a folder."""
-    with path.anchor.opened(path.parts) as folder:
+    with path.anchor.open_folder(path.parts) as folder:
         if isinstance(folder, int):
             os.fchmod(folder, mode)
 
 
-def _write(path: InnerPath, content: bytes, synced: bool = True) -> None:
+def _write_part(path: InnerPath, content: bytes, synced: bool = True) -> None:
     path.unlink(missing_ok=True)  # left by a process with the same id
     handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:

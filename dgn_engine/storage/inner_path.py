@@ -47,7 +47,7 @@ class Anchor:
         self.shown = Path(shown) if shown else path
         self._handle: int | None = None
 
-    def hold(self) -> None:
+    def hold_folder(self) -> None:
         """Open the folder at `path`, and release the one held before."""
         if not _AT:
             return
@@ -55,7 +55,7 @@ class Anchor:
         if before is not None:
             os.close(before)
 
-    def let_go(self) -> None:
+    def release_folder(self) -> None:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -78,7 +78,7 @@ class Anchor:
             return False
 
     @property
-    def trouble(self) -> str:
+    def reason_unknown(self) -> str:
         """Return why `path` cannot be checked; '' if it exists, or clearly does not."""
         try:
             self.path.stat()
@@ -88,7 +88,7 @@ class Anchor:
             return error.strerror or str(error)
         return ""
 
-    def find(self) -> Path | None:
+    def find_folder(self) -> Path | None:
         """Return the current path of the held folder; None if it is gone or unknown."""
         if self._handle is None:
             return None
@@ -105,7 +105,7 @@ class Anchor:
             return None
 
     @contextmanager
-    def opened(self, parts: tuple[str, ...] = ()) -> Iterator[int | str]:
+    def open_folder(self, parts: tuple[str, ...] = ()) -> Iterator[int | str]:
         """Yield a handle of the folder at these parts; its path on systems without handles."""
         if not _AT:
             self._refuse_links(parts)
@@ -117,7 +117,7 @@ class Anchor:
                 handle = os.open(self.path, _FOLDER)
                 handles.callback(os.close, handle)
             for depth, part in enumerate(parts, 1):
-                handle = _enter(handle, part, parts[:depth])
+                handle = _enter_folder(handle, part, parts[:depth])
                 handles.callback(os.close, handle)
             yield handle
 
@@ -152,12 +152,12 @@ class InnerPath:
         return str(self.anchor.shown.joinpath(*self.parts))
 
     @property
-    def whole(self) -> Path:
+    def full_path(self) -> Path:
         """The full path, for code that may follow links."""
         return self.anchor.path.joinpath(*self.parts)
 
     @property
-    def within(self) -> str:
+    def relative_name(self) -> str:
         """The path in its folder: 'frames/x'."""
         return "/".join(self.parts)
 
@@ -174,35 +174,35 @@ class InnerPath:
     def status(self) -> os.stat_result:
         """Return the status of the path itself, even of a link."""
         if not self.parts:
-            with self.anchor.opened() as folder:
+            with self.anchor.open_folder() as folder:
                 return os.stat(folder)  # noqa: PTH116 (it may be a handle)
-        with self.at() as (name, folder):
+        with self.name_in_parent() as (name, folder):
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def exists(self) -> bool:
         """Return whether anything is there, even a link."""
-        return self._mode() != 0
+        return self._file_mode() != 0
 
     def is_dir(self) -> bool:
-        return stat.S_ISDIR(self._mode())
+        return stat.S_ISDIR(self._file_mode())
 
     def is_file(self) -> bool:
-        return stat.S_ISREG(self._mode())
+        return stat.S_ISREG(self._file_mode())
 
     def is_link(self) -> bool:
-        return stat.S_ISLNK(self._mode())
+        return stat.S_ISLNK(self._file_mode())
 
-    def _mode(self) -> int:
+    def _file_mode(self) -> int:
         try:
             return self.status().st_mode
         except (FileNotFoundError, NotADirectoryError):
             return 0
 
-    def listing(self) -> Mapping[str, os.stat_result]:
+    def list_entries(self) -> Mapping[str, os.stat_result]:
         """Return the contents of this folder, by name, sorted; empty if it is not a folder."""
         statuses: dict[str, os.stat_result] = {}
         try:
-            with self.anchor.opened(self.parts) as folder, os.scandir(folder) as entries:
+            with self.anchor.open_folder(self.parts) as folder, os.scandir(folder) as entries:
                 for entry in entries:
                     try:
                         statuses[entry.name] = entry.stat(follow_symlinks=False)
@@ -216,18 +216,18 @@ class InnerPath:
 
     def open(self, flags: int) -> int:
         """Open without blocking; a new file inherits its folder's permissions. Returns a handle."""
-        with self.at() as (name, folder):
+        with self.name_in_parent() as (name, folder):
             mode = 0o666 if folder is None else os.fstat(folder).st_mode & 0o666
             try:
                 return os.open(name, flags | UNWAITING | _NO_LINK, mode, dir_fd=folder)
             except OSError as error:
                 if error.errno == errno.ELOOP or _is_link(name, folder):
-                    raise LinkInside(self.within) from None
+                    raise LinkInside(self.relative_name) from None
                 raise
 
     def unlink(self, missing_ok: bool = False) -> None:
         try:
-            with self.at() as (name, folder):
+            with self.name_in_parent() as (name, folder):
                 os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
             if not missing_ok:
@@ -236,7 +236,7 @@ class InnerPath:
     def remove_tree(self, ignore_errors: bool = False) -> None:
         """Remove the folder with its contents; links are removed, not their targets."""
         try:
-            with self.at() as (name, folder):
+            with self.name_in_parent() as (name, folder):
                 shutil.rmtree(name, ignore_errors=ignore_errors, dir_fd=folder)
         except OSError:
             if not ignore_errors:
@@ -244,40 +244,40 @@ class InnerPath:
 
     def replace(self, target: InnerPath) -> None:
         """Rename it, replacing an existing file."""
-        with self.at() as (name, folder), target.at() as (new, above):
+        with self.name_in_parent() as (name, folder), target.name_in_parent() as (new, above):
             os.replace(name, new, src_dir_fd=folder, dst_dir_fd=above)
 
     def sync(self) -> None:
         """Sync a folder and its names."""
         if os.name != "posix":  # elsewhere a folder cannot be opened, and need not be
             return
-        with self.anchor.opened(self.parts) as folder:
+        with self.anchor.open_folder(self.parts) as folder:
             assert isinstance(folder, int)
             os.fsync(folder)
 
     # Access
 
     @contextmanager
-    def at(self) -> Iterator[tuple[str, int | None]]:
+    def name_in_parent(self) -> Iterator[tuple[str, int | None]]:
         """Yield its name and its folder's handle; its full path on systems without handles."""
         if not self.parts:
             raise OSError(errno.EINVAL, "that is the folder itself")
-        with self.anchor.opened(self.parts[:-1]) as folder:
+        with self.anchor.open_folder(self.parts[:-1]) as folder:
             if isinstance(folder, int):
                 yield self.name, folder
             else:
-                yield str(self.whole), None
+                yield str(self.full_path), None
 
 
 FilePath = Path | InnerPath
 
 
-def inside(folder: FilePath) -> InnerPath:
+def inner_folder(folder: FilePath) -> InnerPath:
     """Return a folder as the user named it; paths inside are reached without following links."""
     return folder if isinstance(folder, InnerPath) else InnerPath(Anchor(folder))
 
 
-def inner(path: FilePath) -> InnerPath:
+def as_inner_path(path: FilePath) -> InnerPath:
     """Return a path of which no link at the end is followed, nor any in an inner path."""
     if isinstance(path, InnerPath):
         return path
@@ -286,7 +286,7 @@ def inner(path: FilePath) -> InnerPath:
     return InnerPath(Anchor(path.parent), (path.name,))
 
 
-def _enter(folder: int, name: str, within: tuple[str, ...]) -> int:
+def _enter_folder(folder: int, name: str, within: tuple[str, ...]) -> int:
     try:
         return os.open(name, _FOLDER | _NO_LINK, dir_fd=folder)
     except OSError:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
+from dgn_engine.storage.inner_path import FilePath, InnerPath, as_inner_path
 from dgn_engine.storage.plain_data import from_plain, to_plain
 
 if sys.platform == "win32":
@@ -58,11 +58,11 @@ class Lock:
     """A lock from `acquire` to `release`, or to the end of the process, however it ends."""
 
     def __init__(self, path: FilePath) -> None:
-        self._path = inner(path)
+        self._path = as_inner_path(path)
         self._handle: int | None = None
         _LOCKS.add(self)
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Lock; raises `LockHeldError` if another process writes, `OSError` without a file."""
         until = time.monotonic() + PATIENCE
         while not self._take_named(time.monotonic() > until):
@@ -73,16 +73,16 @@ class Lock:
         handle = self._path.open(os.O_RDWR | os.O_CREAT)
         try:
             owner = _read_owner(handle)
-            if not _seize(handle, owner):
+            if not _try_lock(handle, owner):
                 if not last and _is_only_asked(handle):
                     os.close(handle)
                     return False
                 elsewhere = owner is not None and owner.host != platform.node()
                 raise LockHeldError(
-                    f"{self._path.parent} is being written by {_describe(owner)}.",
+                    f"{self._path.parent} is being written by {_describe_owner(owner)}.",
                     owner if elsewhere else None,
                 )
-            if not _same(handle, self._path):
+            if not _is_same_file(handle, self._path):
                 if last:
                     raise OSError(errno.ESTALE, f"{self._path.name} keeps being replaced")
                 os.close(handle)
@@ -100,15 +100,15 @@ class Lock:
     @property
     def is_named(self) -> bool:
         """Return False if this name now belongs to another file, which another may hold."""
-        return self._handle is not None and _same(self._handle, self._path)
+        return self._handle is not None and _is_same_file(self._handle, self._path)
 
-    def retake(self) -> None:
+    def reacquire(self) -> None:
         """Lock the file that is there now: the folder may have been gone and come back."""
         if self.is_named:
             return
         self.release()
         try:
-            self.take()
+            self.acquire()
         except UserError as refusal:
             raise OSError(None, str(refusal)) from None
 
@@ -118,7 +118,7 @@ class Lock:
             return
         with suppress(OSError):  # a full disk or a missing folder must not stop the program
             os.ftruncate(self._handle, 0)
-        _unlock(self._handle)
+        _unlock_file(self._handle)
         self.close_handle()
 
     def close_handle(self) -> None:
@@ -142,14 +142,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_in_child)
 
 
-def holder(path: FilePath) -> LockHolder | None:
+def find_lock_holder(path: FilePath) -> LockHolder | None:
     """Return who writes now, or None, without locking."""
-    return _holder(path, lambda handle, owner: not _seize(handle, owner, ask=True))
+    return _find_holder(path, lambda handle, owner: not _try_lock(handle, owner, ask=True))
 
 
 def last_holder(path: FilePath) -> LockHolder | None:
     """Return who wrote an unreleased lock, dead or alive; None if nobody or it was copied."""
-    return _holder(path, lambda handle, owner: owner.inode == os.fstat(handle).st_ino)
+    return _find_holder(path, lambda handle, owner: owner.inode == os.fstat(handle).st_ino)
 
 
 def is_abandoned(path: FilePath) -> bool:
@@ -157,36 +157,36 @@ def is_abandoned(path: FilePath) -> bool:
 
     Follows no link and does not lock. Raises `OSError`.
     """
-    with _opened(path, os.O_RDONLY) as (handle, owner):
+    with _open_lock(path, os.O_RDONLY) as (handle, owner):
         if owner is None or owner.host != platform.node() or owner.inode != os.fstat(handle).st_ino:
             return False
-        return _seize(handle, owner, ask=True)
+        return _try_lock(handle, owner, ask=True)
 
 
-def free(path: FilePath, pid: int, host: str) -> None:
+def free_lock(path: FilePath, pid: int, host: str) -> None:
     """Empty a lock left by this process of another machine, which is known to be dead."""
-    with suppress(FileNotFoundError), _opened(path, os.O_RDWR) as (handle, owner):
+    with suppress(FileNotFoundError), _open_lock(path, os.O_RDWR) as (handle, owner):
         if owner is not None and (owner.pid, owner.host) == (pid, host) and host != platform.node():
             os.ftruncate(handle, 0)
 
 
-def _holder(path: FilePath, counts: Callable[[int, LockHolder], bool]) -> LockHolder | None:
-    with suppress(OSError), _opened(path, os.O_RDONLY) as (handle, owner):
+def _find_holder(path: FilePath, counts: Callable[[int, LockHolder], bool]) -> LockHolder | None:
+    with suppress(OSError), _open_lock(path, os.O_RDONLY) as (handle, owner):
         return owner if owner is not None and counts(handle, owner) else None
     return None
 
 
 @contextmanager
-def _opened(path: FilePath, flags: int) -> Iterator[tuple[int, LockHolder | None]]:
+def _open_lock(path: FilePath, flags: int) -> Iterator[tuple[int, LockHolder | None]]:
     """Open the file of a lock and yield it with its writer."""
-    handle = inner(path).open(flags)
+    handle = as_inner_path(path).open(flags)
     try:
         yield handle, _read_owner(handle)
     finally:
         os.close(handle)
 
 
-def _same(handle: int, path: InnerPath) -> bool:
+def _is_same_file(handle: int, path: InnerPath) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), path.status())
     except OSError:
@@ -204,7 +204,7 @@ def _is_only_asked(handle: int) -> bool:
     return True
 
 
-def _seize(handle: int, owner: LockHolder | None, ask: bool = False) -> bool:
+def _try_lock(handle: int, owner: LockHolder | None, ask: bool = False) -> bool:
     """Lock the open file without waiting; without file locks, check the process.
 
     `ask`: only query, sharing the lock with other queries, so that it cannot be mistaken for a
@@ -222,11 +222,11 @@ def _seize(handle: int, owner: LockHolder | None, ask: bool = False) -> bool:
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             return False
-        return owner is None or not _alive(owner)
+        return owner is None or not _is_alive(owner)
     return True
 
 
-def _unlock(handle: int) -> None:
+def _unlock_file(handle: int) -> None:
     """Unlock an open file for every process that has it open; closing unlocks it for one."""
     if sys.platform == "win32":
         return
@@ -234,7 +234,7 @@ def _unlock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_UN)
 
 
-def _alive(owner: LockHolder) -> bool:
+def _is_alive(owner: LockHolder) -> bool:
     """Return whether the process is alive on this machine since boot: ids are reused."""
     if not owner.is_process(owner.pid):
         return False
@@ -252,7 +252,7 @@ def _require_not_elsewhere(path: InnerPath, owner: LockHolder | None) -> None:
     if owner is None or owner.host == platform.node() or owner.inode != path.status().st_ino:
         return
     raise LockHeldError(
-        f"{path.parent} was left locked by {_describe(owner)}; "
+        f"{path.parent} was left locked by {_describe_owner(owner)}; "
         f"if nothing is running there any more, delete {path} and try again.",
         owner,
     )
@@ -275,5 +275,5 @@ def boot_id() -> str:
         return ""
 
 
-def _describe(owner: LockHolder | None) -> str:
+def _describe_owner(owner: LockHolder | None) -> str:
     return "another process" if owner is None else f"process {owner.pid} on {owner.host}"

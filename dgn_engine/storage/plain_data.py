@@ -68,7 +68,7 @@ def parse_json(content: bytes) -> Any:
     if content.count(b",") + content.count(b"[") + content.count(b"{") > NODES:
         raise ValueError("it is too large")
     try:
-        tree = json.loads(content, object_pairs_hook=_distinct)
+        tree = json.loads(content, object_pairs_hook=_distinct_keys)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     _check_tree(tree)
@@ -110,128 +110,132 @@ def from_plain(kind: Any, plain: Any) -> Any:
         TypeError, ValueError: `plain` is not of this kind.
         UserError: From a class that reads itself.
     """
-    return _reader(kind)(plain)
+    return _reader_of(kind)(plain)
 
 
 @cache  # a log has a hundred thousand lines, and type hints are slow to inspect
-def _reader(kind: Any) -> Callable[[Any], Any]:
+def _reader_of(kind: Any) -> Callable[[Any], Any]:
     if kind is Any:
         return lambda plain: plain
     if kind is float:
-        return _float
+        return _read_float
     if kind in (int, str, bool):
-        return partial(_scalar, kind)
+        return partial(_read_scalar, kind)
     if kind is Path:
-        return lambda plain: Path(_scalar(str, plain))
+        return lambda plain: Path(_read_scalar(str, plain))
     if hasattr(kind, "from_dict"):
-        return partial(_own, kind)
+        return partial(_read_own, kind)
     if dataclasses.is_dataclass(kind):
-        return partial(_dataclass, kind)
+        return partial(_read_dataclass, kind)
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return partial(_member, inner)
+        return partial(_read_union, inner)
     if origin is Literal:
-        return partial(_choice, inner)
+        return partial(_read_choice, inner)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return partial(_mapping, _reader(inner[1]))
+        return partial(_read_mapping, _reader_of(inner[1]))
     if inner[1:] == (...,):
-        return partial(_sequence, _reader(inner[0]))
+        return partial(_read_sequence, _reader_of(inner[0]))
     if origin is tuple:
-        return lambda plain: tuple(_each([_reader(item_kind) for item_kind in inner], plain))
-    return lambda plain: kind(*_each(_readers(kind).values(), plain))  # a NamedTuple
+        return lambda plain: tuple(
+            _read_items([_reader_of(item_kind) for item_kind in inner], plain)
+        )
+    return lambda plain: kind(*_read_items(_field_readers(kind).values(), plain))  # a NamedTuple
 
 
 @cache
-def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
-    return {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+def _field_readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    return {name: _reader_of(hint) for name, hint in get_type_hints(kind).items()}
 
 
-def _own(kind: Any, plain: Any) -> Any:
+def _read_own(kind: Any, plain: Any) -> Any:
     """Read a class with its own `from_dict`; an instance is returned unchanged."""
     return plain if isinstance(plain, kind) else kind.from_dict(plain)
 
 
-def _scalar(kind: Any, plain: Any) -> Any:
+def _read_scalar(kind: Any, plain: Any) -> Any:
     if type(plain) is not kind:
-        raise TypeError(f"{_short(plain)} is not a {kind.__name__}")
+        raise TypeError(f"{_short_repr(plain)} is not a {kind.__name__}")
     if kind is int and not -(1 << 63) <= plain < 1 << 64:
-        raise ValueError(f"{_short(plain)} is too large")
+        raise ValueError(f"{_short_repr(plain)} is too large")
     return plain
 
 
-def _float(plain: Any) -> float:
+def _read_float(plain: Any) -> float:
     if plain is None:
         return math.nan
     is_long = isinstance(plain, str) and len(plain) > _NUMBER
     if is_long or isinstance(plain, bool) or not isinstance(plain, (int, float, str)):
-        raise TypeError(f"{_short(plain)} is not a number")
+        raise TypeError(f"{_short_repr(plain)} is not a number")
     try:
         return float(plain)
     except ValueError:
-        raise TypeError(f"{_short(plain)} is not a number") from None
+        raise TypeError(f"{_short_repr(plain)} is not a number") from None
     except OverflowError:
-        raise ValueError(f"{_short(plain)} is too large") from None
+        raise ValueError(f"{_short_repr(plain)} is too large") from None
 
 
-def _choice(choices: tuple[Any, ...], plain: Any) -> Any:
+def _read_choice(choices: tuple[Any, ...], plain: Any) -> Any:
     if plain not in choices:
-        raise ValueError(f"{_short(plain)} is not one of {', '.join(map(str, choices))}")
+        raise ValueError(f"{_short_repr(plain)} is not one of {', '.join(map(str, choices))}")
     return plain
 
 
-def _dataclass(kind: Any, plain: Any) -> Any:
+def _read_dataclass(kind: Any, plain: Any) -> Any:
     if not isinstance(plain, dict):
-        raise TypeError(f"{_short(plain)} is not a {kind.__name__}")
-    readers = _readers(kind)
+        raise TypeError(f"{_short_repr(plain)} is not a {kind.__name__}")
+    readers = _field_readers(kind)
     unknown = plain.keys() - readers.keys()
     if unknown:
         raise ValueError(f"a {kind.__name__} has no '{min(unknown)}'")
     return kind(**{name: readers[name](value) for name, value in plain.items()})
 
 
-def _member(kinds: tuple[Any, ...], plain: Any) -> Any:
+def _read_union(kinds: tuple[Any, ...], plain: Any) -> Any:
     if plain is None and types.NoneType in kinds:
         return None
     real = [kind for kind in kinds if kind is not types.NoneType]
     if len(real) > 1 and isinstance(plain, dict):
-        real = [kind for kind in real if plain.keys() <= _readers(kind).keys()]
+        real = [kind for kind in real if plain.keys() <= _field_readers(kind).keys()]
     if not real:
         raise ValueError(
-            f"{_short(plain)} is not one of {', '.join(member.__name__ for member in kinds)}"
+            f"{_short_repr(plain)} is not one of {', '.join(member.__name__ for member in kinds)}"
         )
     return from_plain(real[0], plain)
 
 
-def _mapping(read: Callable[[Any], Any], plain: Any) -> Any:
+def _read_mapping(read: Callable[[Any], Any], plain: Any) -> Any:
     if not isinstance(plain, dict):
-        raise TypeError(f"{_short(plain)} is not a table")
+        raise TypeError(f"{_short_repr(plain)} is not a table")
     return {name: read(value) for name, value in plain.items()}
 
 
-def _sequence(read: Callable[[Any], Any], plain: Any) -> Any:
+def _read_sequence(read: Callable[[Any], Any], plain: Any) -> Any:
     if not isinstance(plain, list):
-        raise TypeError(f"{_short(plain)} is not a list")
-    if read is _reader(int) and set(map(type, plain)) == {int}:  # often thousands: check together
+        raise TypeError(f"{_short_repr(plain)} is not a list")
+    if read is _reader_of(int) and set(map(type, plain)) == {
+        int
+    }:  # often thousands: check together
         read(min(plain))
         read(max(plain))
         return tuple(plain)
     return tuple(map(read, plain))
 
 
-def _each(readers: Iterable[Callable[[Any], Any]], plain: Any) -> list[Any]:
+def _read_items(readers: Iterable[Callable[[Any], Any]], plain: Any) -> list[Any]:
     if not isinstance(plain, list):
-        raise TypeError(f"{_short(plain)} is not a list")
+        raise TypeError(f"{_short_repr(plain)} is not a list")
     return [read(item) for read, item in zip(readers, plain, strict=True)]
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     tree = dict(pairs)
     if len(tree) != len(pairs):
         raise ValueError("a key is repeated")
     return tree
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     """Shorten a value for messages, without recursion or huge numbers: it may be hostile."""
     if isinstance(value, (list, dict)) and value:
         return "a list" if isinstance(value, list) else "a table"

@@ -42,9 +42,9 @@ class RotatingLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError, ValueError, TypeError):  # a log must not cause errors
             text = printable(self.format(record), lines=True)
-            self.append(f"{text}\n".encode("utf-8", "backslashreplace"))
+            self.append_entry(f"{text}\n".encode("utf-8", "backslashreplace"))
 
-    def append(self, entry: bytes) -> None:
+    def append_entry(self, entry: bytes) -> None:
         """Append an entry; raises `OSError` if it cannot be written."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(OSError):  # another program was faster, or has it open (Windows)

@@ -38,7 +38,7 @@ def open_regular(path: FilePath, most: int) -> FileIO:
         NotRegular: It is anything else.
         OSError: As `open`.
     """
-    handle = _open(path)
+    handle = _open_nonblocking(path)
     try:
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode):
@@ -53,12 +53,12 @@ def open_regular(path: FilePath, most: int) -> FileIO:
         raise
 
 
-def _open(path: FilePath) -> int:
+def _open_nonblocking(path: FilePath) -> int:
     if isinstance(path, InnerPath):
         try:
             return path.open(os.O_RDONLY)
         except LinkInside as link:
-            if link.within != path.within:
+            if link.within != path.relative_name:
                 raise
             raise NotRegular(errno.ELOOP, "is a link, which is not followed") from None
     return os.open(path, os.O_RDONLY | UNWAITING)
@@ -69,7 +69,7 @@ def read_regular(path: FilePath, most: int = JSON) -> bytes:
 
     Raises as `open_regular` does.
     """
-    return b"".join(_pieces(path, most))
+    return b"".join(_read_pieces(path, most))
 
 
 def read_text(path: FilePath, most: int = JSON) -> str:
@@ -85,20 +85,20 @@ class Digest:
     sha256: str
 
 
-def digest(content: bytes | memoryview) -> Digest:
+def content_digest(content: bytes | memoryview) -> Digest:
     return Digest(len(content), hashlib.sha256(content).hexdigest())
 
 
 def digest_file(path: FilePath, most: int = FILE) -> Digest:
     """Return the digest of a regular file; raises as `open_regular` does."""
     sha256, count = hashlib.sha256(), 0
-    for piece in _pieces(path, most):
+    for piece in _read_pieces(path, most):
         sha256.update(piece)
         count += len(piece)
     return Digest(count, sha256.hexdigest())
 
 
-def _pieces(path: FilePath, most: int) -> Iterator[bytes]:
+def _read_pieces(path: FilePath, most: int) -> Iterator[bytes]:
     count = 0
     with open_regular(path, most) as file:
         while piece := file.read(_PIECE):

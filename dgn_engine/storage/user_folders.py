@@ -20,27 +20,27 @@ _PROGRAM = "dgn-viewer"
 
 def user_data() -> Path:
     """Return the user's data folder for this program (it need not exist)."""
-    return _carried() or _platform().user_data_path
+    return _home_override() or _platform_dirs().user_data_path
 
 
 def user_config() -> Path:
     """Return the user's configuration folder for this program (it need not exist)."""
-    return _carried() or _platform().user_preference_path
+    return _home_override() or _platform_dirs().user_preference_path
 
 
 def user_cache() -> Path:
     """Return the user's cache folder for this program (it need not exist); it may vanish."""
-    carried = _carried()
-    return carried / "cache" if carried else _platform().user_cache_path
+    carried = _home_override()
+    return carried / "cache" if carried else _platform_dirs().user_cache_path
 
 
 def user_log() -> Path:
     """Return the folder of the program's log, in the user's state folder (it need not exist)."""
-    carried = _carried()
-    return carried / "log" if carried else _platform().user_log_path
+    carried = _home_override()
+    return carried / "log" if carried else _platform_dirs().user_log_path
 
 
-def carry_everything() -> Path:
+def use_portable_folders() -> Path:
     """Keep all files beside the program from now on, in child processes, too.
 
     They go beside a bundled program, otherwise into the current folder, or to `DGN_HOME` if set.
@@ -51,12 +51,12 @@ def carry_everything() -> Path:
     return user_data()
 
 
-def _carried() -> Path | None:
+def _home_override() -> Path | None:
     named = os.environ.get(HOME)
     return Path(named).absolute() if named else None
 
 
-def _platform() -> PlatformDirs:
+def _platform_dirs() -> PlatformDirs:
     from platformdirs import PlatformDirs  # not needed where DGN_HOME is set
 
     return PlatformDirs(_PROGRAM, appauthor=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folders, write_file
-from dgn_engine.storage.inner_path import InnerPath, inside
+from dgn_engine.storage.inner_path import InnerPath, inner_folder
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.regular_files import read_regular, read_text
 from dgn_engine.storage.runs.folder_layout import LOCK
@@ -31,7 +31,7 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
     Raises:
         UserError: the folder has another calculation.
     """
-    written, result = _read_unit(folder), _read_bytes(inside(folder) / RESULT)
+    written, result = _read_unit(folder), _read_bytes(inner_folder(folder) / RESULT)
     if written is None or result is None:
         return False
     digest = written.pop(_DIGEST, None)
@@ -63,9 +63,9 @@ def run_calculation(unit: Calculation, root: Path) -> None:
     function: Callable[[CalculationInputs], Any] = getattr(importlib.import_module(module), name)
     folder = unit_folder(root, unit.id)
     make_folders(folder)
-    within = inside(folder)
+    within = inner_folder(folder)
     lock = Lock(within / LOCK)
-    lock.take()
+    lock.acquire()
     try:
         if is_calculated(unit, folder):
             return
@@ -87,7 +87,7 @@ def read_result(folder: Path) -> Any:
         UserError: it cannot be read. Looking up a key that an older version of the calculation
             did not write raises `UserError`, too.
     """
-    path = inside(folder) / RESULT
+    path = inner_folder(folder) / RESULT
 
     def wrap_object(tree: dict[str, Any]) -> _Named:
         return _Named(tree, folder)
@@ -125,7 +125,7 @@ class _Named(dict[str, Any]):
 
 
 def _read_unit(folder: Path) -> dict[str, Any] | None:
-    content = _read_bytes(inside(folder) / UNIT)
+    content = _read_bytes(inner_folder(folder) / UNIT)
     try:
         tree = json.loads(content or b"")
     except (ValueError, RecursionError):

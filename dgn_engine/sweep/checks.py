@@ -11,7 +11,7 @@ from pathlib import Path
 from dgn_engine.config import DataConfig
 from dgn_engine.errors import DoesNotFitError, UserError
 from dgn_engine.storage.free_memory import free_memory
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.sweep_file import SweepRun
@@ -43,11 +43,11 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
             candidate for candidate in (folder, *folder.parents) if os.path.lexists(candidate)
         )
         sound = existing.is_dir()
-        root = inside(folder)
+        root = inner_folder(folder)
         paths = [root / name for name in (UNITS, LOGS, LOCK, *names)] if sound else []
         links = [
-            path.within
-            for path in (*paths, *(root / UNITS / name for name in (root / UNITS).listing()))
+            path.relative_name
+            for path in (*paths, *(root / UNITS / name for name in (root / UNITS).list_entries()))
             if path.is_link()
         ]
     except OSError as error:

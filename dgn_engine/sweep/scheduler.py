@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folders
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, LOCK, LOG, RUN
 from dgn_engine.sweep.schedule import Schedule, UnitProgress, UnitState
@@ -221,10 +221,10 @@ def _best_score(unit: Unit, results: UnitResults) -> float | None:
 @contextmanager
 def _lock_folder(root: Path) -> Iterator[None]:
     """Allow only one sweep at a time in a folder; raises `UserError` if it is in use."""
-    lock = Lock(inside(root) / LOCK)
+    lock = Lock(inner_folder(root) / LOCK)
     try:
         make_folders(root)
-        lock.take()
+        lock.acquire()
     except OSError as error:
         raise UserError(
             f"Cannot write to {root}: {error.strerror}.", kind="not-writable", value=str(root)

@@ -24,7 +24,7 @@ from dgn_engine.confinement.spawn_context import METHOD, start_resource_tracker
 from dgn_engine.confinement.start_folder import find_program, safe_environment
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.sweep.cluster_tls import (
     INSTALL,
     SCHEMES,
@@ -288,7 +288,7 @@ def _make_job_folder(root: Path) -> str:
     """
     require_plain(str(root))
     try:
-        make_folder(inside(root) / LOGS)
+        make_folder(inner_folder(root) / LOGS)
         return tempfile.mkdtemp(prefix="slurm-", dir=root / LOGS)
     except OSError as error:
         raise UserError(
@@ -364,7 +364,7 @@ def _queued_jobs() -> set[str] | None:
     try:
         with ChildProcess(command, environment=safe_environment()) as child:
             listed = child.read_all(ANSWER)
-            return None if child.code else set(listed.decode("utf-8", "replace").split())
+            return None if child.exit_code else set(listed.decode("utf-8", "replace").split())
     except OSError:
         return None
 

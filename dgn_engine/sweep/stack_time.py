@@ -136,7 +136,7 @@ def _ended_together(one: RunTrace, other: RunTrace) -> bool:
 
 def _epoch_ends(reader: RunReader) -> dict[int, float]:
     """Return the end time of each epoch by step; empty if scores were also logged in between."""
-    started = reader.started
+    started = reader.start_event
     steps = started.steps_per_epoch if started is not None else 0
     if steps < _TELLING:
         return {}

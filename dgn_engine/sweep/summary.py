@@ -13,7 +13,7 @@ from typing import Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.sweep.schedule import SOUND, UnitProgress, UnitState
 from dgn_engine.sweep.statistics import mean_and_half_width
@@ -115,9 +115,10 @@ def write_results(
     }
     try:
         write_file(
-            inside(root) / JSON, (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode()
+            inner_folder(root) / JSON,
+            (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode(),
         )
-        write_file(inside(root) / CSV, _results_csv(sweep, lines).encode())
+        write_file(inner_folder(root) / CSV, _results_csv(sweep, lines).encode())
     except OSError as error:
         raise UserError(
             f"Cannot write the results to {root}: {error.strerror}.",

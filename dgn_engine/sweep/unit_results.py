@@ -16,7 +16,7 @@ from typing import Any, Literal
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.atomic_write import make_folders, write_file
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.storage.runs.folder_layout import RUN
@@ -80,7 +80,7 @@ def record_unstartable(unit_id: str, unstartable: UnstartableUnit, root: Path) -
     """Record in the unit's folder why it cannot start."""
     folder = unit_folder(root, unit_id)
     make_folders(folder)
-    write_file(inside(folder) / UNSTARTABLE, json.dumps(to_plain(unstartable)).encode())
+    write_file(inner_folder(folder) / UNSTARTABLE, json.dumps(to_plain(unstartable)).encode())
 
 
 def read_unstartable(folder: Path) -> UnstartableUnit | None:
@@ -88,7 +88,7 @@ def read_unstartable(folder: Path) -> UnstartableUnit | None:
     if (folder / RUN).exists():
         return None
     try:
-        tree = json.loads(read_text(inside(folder) / UNSTARTABLE))
+        tree = json.loads(read_text(inner_folder(folder) / UNSTARTABLE))
         unstartable: UnstartableUnit = from_plain(UnstartableUnit, tree)
     except (OSError, ValueError, TypeError, RecursionError):
         return None
@@ -200,7 +200,7 @@ def _read_trained_run(path: Path, times: StackTimes) -> TrainedRun:
             scores = []
         elif isinstance(event, Measured):
             scores.append(event)
-    started = reader.started
+    started = reader.start_event
     steps = started.steps_per_epoch if started is not None else 1
     ends = [score for score in scores if score.step % steps == 0]
     tested = {
@@ -240,7 +240,7 @@ def _best_and_last_answers(
         are worse than none.
     """
     recorded = read_answers(folder)
-    if not tested or recorded.examples != examples:
+    if not tested or recorded.example_count != examples:
         return None
     at_best, at_last = max(tested, key=lambda step: tested[step]), max(tested)
     best, last = recorded.best.get(at_best), recorded.last.get(at_last)

@@ -35,7 +35,7 @@ class AnswerKeeper:
         self._evaluation = run.evaluation
         self._first = run.control.pretrain_steps
         stored, examples = read_answers(folder), len(run.trainer.data.test_y)
-        known = stored if stored.examples == examples else RunAnswers({}, {})
+        known = stored if stored.example_count == examples else RunAnswers({}, {})
         past = [entry for entry in known.best.items() if self._first < entry[0] <= run.step_count]
         self._written: deque[tuple[int, Mask]] = deque(past, maxlen=_CHECKPOINTS)
         self._best = past[-1] if past else None

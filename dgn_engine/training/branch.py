@@ -63,7 +63,7 @@ def begin_branch(
     """
     reader = RunReader(parent)
     if step is None:
-        step, after_changes = reader.checkpoint().step, True
+        step, after_changes = reader.find_checkpoint().step, True
     events: list[Event] = []
     begun = False
 
@@ -84,16 +84,16 @@ def begin_branch(
     try:
         for event in events:
             if is_logged(event):
-                folder.note(log_word(event), to_plain(event))
+                folder.write_note(log_word(event), to_plain(event))
         first = capture_run(run)
         if first is None:
             raise UserError(f"{parent.name} had diverged at step {step:,}.")
-        folder.checkpoint(first, "")
+        folder.add_checkpoint(first, "")
     except OSError as error:
-        folder.discard()
+        folder.discard_folder()
         raise UserError(f"Cannot write the branch to {out}: {error.strerror}.") from None
     except BaseException:
-        folder.discard()
+        folder.discard_folder()
         raise
     begun = True
     return folder, run

@@ -125,7 +125,7 @@ class Batches:
         """
         self._epoch, batch = divmod(step, self.batches_per_epoch)
         if self.augmentation is not None:
-            self.augmentation.begin(self._epoch)
+            self.augmentation.begin_epoch(self._epoch)
         if self._order[0] != self._epoch:
             order = epoch_order(self._seed, self._epoch, self.examples)
             self._order = (self._epoch, send_to_device(order, self.data.train_x.device))
@@ -156,7 +156,7 @@ class Batches:
             torch.index_select(source, 0, rows, out=own)
         if self.augmentation is None:
             return room
-        return self.augmentation.show(room[0], rows, self._epoch), room[1]
+        return self.augmentation.augment_images(room[0], rows, self._epoch), room[1]
 
     def set_seed(self, seed: int) -> None:
         """Use another seed for order and augmentation from the next step on.
@@ -166,7 +166,7 @@ class Batches:
         """
         self._seed, self._order = seed, (-1, torch.empty(0))
         if self.augmentation is not None:
-            self.augmentation.reseed(seed)
+            self.augmentation.set_seed(seed)
 
 
 def epoch_order(seed: int, epoch: int, examples: int) -> Tensor:

@@ -170,7 +170,7 @@ def _describe_condition(place: str, wanted: object, config: RunConfig) -> str:
 def _ignored_by_facts(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
     """Yield settings without effect for reasons other than one other setting."""
     data, training = config.data, config.training
-    drawn = find_data_set(config.data).drawn
+    drawn = find_data_set(config.data).is_generated
     if not (data.label_noise or data.pixels == "random" or drawn):
         yield "data.variant_seed", "no labels, pixels or examples are random"
     if facts.examples is not None:

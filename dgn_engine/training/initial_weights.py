@@ -11,7 +11,7 @@ from torch import Tensor
 from dgn_engine.config import RunConfig
 from dgn_engine.data import Report
 from dgn_engine.errors import UserError, Where
-from dgn_engine.importing.from_file import matched, says_itself
+from dgn_engine.importing.from_file import match_file, states_its_layers
 from dgn_engine.importing.match_layers import LayerMatching
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.file_reading import reading_from_options
@@ -85,10 +85,10 @@ def read_initial_weights(
                 kind="contradiction",
             )
         report(f"reading {config.gating.gates_from}", None)
-        gates = matched(_read_contents(config.gating.gates_from, config), architecture)
+        gates = match_file(_read_contents(config.gating.gates_from, config), architecture)
     if config.training.weights_from:
         report(f"reading {config.training.weights_from}", None)
-        values = matched(
+        values = match_file(
             _read_contents(config.training.weights_from, config), architecture, "values"
         )
     for match in (gates, values):
@@ -100,7 +100,7 @@ def read_initial_weights(
 def _read_contents(path: str, config: RunConfig) -> CheckpointContents:
     """Read a file, adding what the configuration says about its network if the file does not."""
     listing = read_tensors(Path(path))
-    if not config.net.is_from_file or says_itself(listing):
+    if not config.net.is_from_file or states_its_layers(listing):
         return listing
     return replace(listing, reading=reading_from_options(config.net))
 

@@ -100,7 +100,7 @@ def with_drawn_gates(network: GatedNetwork, state: NetworkState, own: OwnExample
         network.feature.architecture,
         own.of,
         state.config.gating.gate_probability,
-        random_stream("gates", state.seed),
+        random_stream("gates", state.drawn_seed),
         like.device,
     )
     rows = torch.tensor(own.rows, device=like.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dgn_engine.data._normalisation import normalisation
+from dgn_engine.data._normalisation import parse_normalisation
 from dgn_engine.protocol.frames import Array
 from dgn_engine.protocol.watching import ProbeExamples, ProbeSet
 from dgn_engine.text.written_numbers import format_number
@@ -60,7 +60,7 @@ def make_pictures(
 
 
 def _undo_normalisation(images: Array, normalise: str) -> Array:
-    how = normalisation(normalise)
+    how = parse_normalisation(normalise)
     if how is None:
         return images
     sides = (1, len(how.mean), 1, 1)

@@ -6,7 +6,7 @@ import torch
 
 from dgn_engine.config import RunConfig
 from dgn_engine.data import Examples
-from dgn_engine.data._normalisation import normalisation
+from dgn_engine.data._normalisation import parse_normalisation
 from dgn_engine.protocol.frames import Array
 from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.protocol.watching import ProbeSet
@@ -175,5 +175,5 @@ class ProbedExamples:
     def _drawn_examples(self) -> torch.Tensor:
         """Return the user's drawn examples, normalised like training images."""
         own = drawn_inputs(ProbeChoice.parse(self._config.probe_set), self.image_shape)
-        how = normalisation(self._config.data.normalise)
+        how = parse_normalisation(self._config.data.normalise)
         return torch.from_numpy(own if how is None else how(own))

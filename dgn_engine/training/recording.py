@@ -126,13 +126,15 @@ class Recording:
         if isinstance(event, Measured):
             # Small networks emit hundreds of these per second, already in plain form: logging
             # one is cheaper than timing it.
-            self._recorder.note(log_word(event), vars(event), soon=False)
+            self._recorder.write_note(log_word(event), vars(event), soon=False)
             return
         if isinstance(event, _WRITTEN):
             return
         if is_logged(event):
             began = self._run.budget.busy()
-            self._recorder.note(log_word(event), to_plain(event), not isinstance(event, SAMPLES))
+            self._recorder.write_note(
+                log_word(event), to_plain(event), not isinstance(event, SAMPLES)
+            )
             self._charge_budget(self._run.budget.busy() - began)
         if isinstance(event, _CHANGES):
             self._changes += 1
@@ -178,9 +180,9 @@ class Recording:
             self._billed = busy
         now = time.monotonic()
         if now - self._noted >= self._run.budget.background_interval(NOTES_EVERY):
-            self._recorder.pass_on()
+            self._recorder.flush_notes()
             self._noted = now
-        due = now - self._saved >= self._every and not self._recorder.saving
+        due = now - self._saved >= self._every and not self._recorder.is_saving
         if due or self._due_at_once:
             self._due_at_once = False
             if self._state != (self._run.step_count, self._changes):
@@ -199,7 +201,7 @@ class Recording:
         self._charge_budget(self._run.budget.busy() - busy)
         if snapshot is None:
             return
-        self._recorder.checkpoint(snapshot, kept)
+        self._recorder.save_checkpoint(snapshot, kept)
         self._state = (self._run.step_count, self._changes)
         self._saved = time.monotonic()
         share = COPY_SHARE * self._run.budget.share
@@ -216,7 +218,7 @@ class Recording:
         """
         if self._state != (self._run.step_count, self._changes):
             self.write_checkpoint()
-        return self._recorder.mark()
+        return self._recorder.mark_written()
 
     def flush(self) -> WriteMarker:
         """Return a marker of everything recorded so far.
@@ -224,7 +226,7 @@ class Recording:
         Returns:
             Done once all of it is on disk.
         """
-        return self._recorder.mark()
+        return self._recorder.mark_written()
 
     def hold_checkpoints(self, steps: Collection[int]) -> None:
         """Protect checkpoints from being replaced by newer ones, until the next call or the end.
@@ -255,7 +257,9 @@ class Recording:
         if sound and self._state != (self._run.step_count, self._changes):
             self.write_checkpoint()
         if sound and not (self._run.is_finished or self._run.diverged):
-            self._recorder.note("Closed", {"step": self._run.step_count})  # marks a regular end
+            self._recorder.write_note(
+                "Closed", {"step": self._run.step_count}
+            )  # marks a regular end
         # Break the reference cycle between run and recording.
         self._run.control.before_change = lambda _change: None
         self._recorder.before_close = last
@@ -306,7 +310,9 @@ def begin_recording(
         UserError: The folder cannot be written to.
     """
     with writing_to(folder):
-        folder.info.begin(run.started_event(paused=False), run.fingerprint, torch.get_num_threads())
+        folder.info.record_start(
+            run.started_event(paused=False), run.fingerprint, torch.get_num_threads()
+        )
     return Recording(folder, run, emit, every)
 
 
@@ -361,7 +367,7 @@ def restore_recorded(
         restore_run(run, snapshot)
     if "started" not in info:
         return ""
-    return run_info.why_not_exact(info, device_name(run.device), torch.get_num_threads())
+    return run_info.reason_not_exact(info, device_name(run.device), torch.get_num_threads())
 
 
 def continue_run(
@@ -407,8 +413,10 @@ def continue_run(
     )
     remark = restore_recorded(run, snapshot, folder.path, known)
     if "started" not in known:
-        folder.info.begin(run.started_event(paused=False), run.fingerprint, torch.get_num_threads())
+        folder.info.record_start(
+            run.started_event(paused=False), run.fingerprint, torch.get_num_threads()
+        )
     continued = RunContinued(run.step_count, remark, str(folder.path))
     with writing_to(folder):
-        folder.go_on(to_plain(continued))
+        folder.resume_from_newest(to_plain(continued))
     return run, continued

@@ -134,7 +134,7 @@ def _load_nearest(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None
     """
     first = math.inf
     if any(checkpoint.step == step for checkpoint in reader.checkpoints):
-        reader.checkpoint(step)  # refuses if a newer one of this step is damaged
+        reader.find_checkpoint(step)  # refuses if a newer one of this step is damaged
         first = _first_change(reader, step)
     for checkpoint in reversed(
         [checkpoint for checkpoint in reader.checkpoints if checkpoint.step <= step]
@@ -146,7 +146,7 @@ def _load_nearest(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None
         ):
             continue
         try:
-            return checkpoint, run_checkpoints.load(checkpoint)
+            return checkpoint, run_checkpoints.load_checkpoint(checkpoint)
         except UserError:
             if checkpoint.step == step and checkpoint.path.exists():
                 raise
@@ -163,7 +163,7 @@ def _first_change(reader: RunReader, step: int) -> float:
         begin = min(
             checkpoint.lines for checkpoint in reader.checkpoints if checkpoint.step == step
         )
-    state = RunState() if reader.started is None else RunState().after(reader.started)
+    state = RunState() if reader.start_event is None else RunState().after(reader.start_event)
     for line in reader.log.lines:
         event = event_of(line)
         if not isinstance(event, RegimeSwapped | WeightsTaken | _Announced):
@@ -190,7 +190,7 @@ def _settings_in_force(state: RunState) -> tuple[object, ...]:
 
 def _load_changed(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None, Snapshot | None]:
     """Return the newest checkpoint of a step that was written for a branch, else the newest."""
-    newest = reader.checkpoint(step)
+    newest = reader.find_checkpoint(step)
     candidates = [checkpoint for checkpoint in reader.checkpoints if checkpoint.step == step]
     chosen = next(
         (
@@ -200,7 +200,7 @@ def _load_changed(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None
         ),
         newest,
     )
-    return chosen, run_checkpoints.load(chosen)
+    return chosen, run_checkpoints.load_checkpoint(chosen)
 
 
 def _is_superseded(checkpoint: StoredCheckpoint, lines: Sequence[LogLine]) -> bool:
@@ -446,7 +446,7 @@ class _Replay:
         """Return checkpoints of the step an undo returns to, and whether a change caused each."""
         first = 0 if self._base is None else self._base.lines
         return [
-            (checkpoint.kept.startswith("before"), run_checkpoints.load(checkpoint))
+            (checkpoint.kept.startswith("before"), run_checkpoints.load_checkpoint(checkpoint))
             for checkpoint in self._reader.checkpoints
             if checkpoint.step == change.of_step and checkpoint.lines <= first
         ]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.data import DataSizes, Examples, load_examples, options_of, quiet
+from dgn_engine.data import DataSizes, Examples, ignore_progress, load_examples, options_of
 from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.architecture import Architecture
@@ -106,7 +106,7 @@ class TrialStarts:
         whole_sizes = DataSizes(*self.sizes[data], shape, logits)
         needed = check_memory(config, architecture, whole_sizes, device, RunUse())
         regime, cpu = find_regime(config.gating.regime), torch.device("cpu")
-        copies = read_initial_weights(config, regime, architecture, quiet)
+        copies = read_initial_weights(config, regime, architecture, ignore_progress)
         learns = regime.takes_gates and not config.gating.gates_from and not gates_given
         first = find_regime(regime.pretrains_as) if learns else regime
         trainer = Trainer(config, architecture, to_device(examples, architecture, cpu), first, cpu)

@@ -55,11 +55,11 @@ def save_trainer(path: FilePath, trainer: Trainer) -> None:
         UserError: The file cannot be written.
     """
     network = trainer.network
-    state = NetworkState.of(
+    state = NetworkState.from_network(
         *(network, trainer.config, trainer.regime, trainer.step_count),
         *(trainer.data.fingerprint, trainer.seed),
     )
-    save_network(path, network.state_dict(), state.metadata())
+    save_network(path, network.state_dict(), state.to_metadata())
 
 
 class WeightKeeper:

@@ -37,14 +37,14 @@ def _ask(
 ) -> Any:
     module, _seconds, *words = command[command.index("-m") + 1 :]
     name, pipe = name or path.name, io.BytesIO()
-    file, size = checkpoint_reader._opened(path, name, most)
+    file, size = checkpoint_reader._open_file(path, name, most)
     with file:
         if module == checkpoint_reader.READER:
             part, shard = (*words, "", "")[:2]
-            reader_child.answer(content_of(file), pipe, part, bare=not shard)
+            reader_child.answer_tensors(content_of(file), pipe, part, bare=not shard)
         else:
             assert module == unpack_child.__name__
-            unpack_child.answer(content_of(file), pipe)
+            unpack_child.answer_session(content_of(file), pipe)
     pipe.seek(0)
     try:
         return receive(pipe, size)

@@ -11,9 +11,9 @@ from dgn_engine.storage.checkpoints.contents import CheckpointContents, Unreadab
 def answered(content: bytes, part: str = "") -> CheckpointContents:
     """Raises `UnreadableFile`."""
     pipe = io.BytesIO()
-    reader_child.answer(content, pipe, part)
+    reader_child.answer_tensors(content, pipe, part)
     pipe.seek(0)
-    return wire.receive(pipe, limits.expanded(len(content)), "x")
+    return wire.receive_contents(pipe, limits.expansion_limit(len(content)), "x")
 
 
 def answer_or_reason(content: bytes) -> tuple[CheckpointContents | None, str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile
-from dgn_engine.storage.checkpoints.reader_child import read
+from dgn_engine.storage.checkpoints.reader_child import read_contents
 from tests.faults.reference_readers import ReferenceReaders
 
 _PICKLED = ("PyTorch", "pickle")  # kinds of files that unpicklers are given
@@ -44,7 +44,7 @@ class Compared:
 
 def read_inertly(content: bytes, calls: CallRecorder) -> ParsedFile:
     """As the child reads; what it makes is inert, and the files are small."""
-    return read(content, "", calls)
+    return read_contents(content, "", calls)
 
 
 def compare(

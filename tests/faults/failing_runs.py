@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.repair import repair_run_folder
 from tests.faults.failing_disk import Shim
 from tests.faults.reference_runs import Reference, assert_equal, damage, go_on, trained
 
@@ -50,7 +50,7 @@ def trouble(out: Path, code: int, whole: Reference) -> str:
         return "it says that all is well, and its weights are not there"
     if code := go_on(out, whole).wait():
         return f"it cannot be gone on with: exit code {code}"
-    repair(out)
+    repair_run_folder(out)
     try:
         assert_equal(out, whole.path)
     except AssertionError as error:

@@ -50,12 +50,12 @@ def checked(target: str) -> Callable[[bytes], None]:
         content = frame(data[1:]) if data[:1] == b"\1" else data[1:]
         answer = io.BytesIO()
         with watch.on():
-            reader_child.answer(content, answer)
+            reader_child.answer_tensors(content, answer)
         if watch.reached:
             raise AssertionError(f"the reader reached for {watch.reached}")
         answer.seek(0)
         try:
-            contents = wire.receive(answer, limits.expanded(len(content)))
+            contents = wire.receive_contents(answer, limits.expansion_limit(len(content)))
         except UnreadableFile as verdict:
             if "cannot be read (" in str(verdict) or "\n" in str(verdict):
                 raise AssertionError(str(verdict)) from None
@@ -88,7 +88,7 @@ class _Watch:
     def _note(self, event: str, arguments: object) -> None:
         if self._listening:
             try:
-                process._forbid(event, arguments)
+                process._forbid_event(event, arguments)
             except process.Forbidden:
                 self.reached.append(event)
 

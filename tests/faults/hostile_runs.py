@@ -25,7 +25,7 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.training import LayerInfo, Measured, RunStarted
 from dgn_engine.protocol.watching import ProbeScalars, ProbeSet
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.regular_files import digest
+from dgn_engine.storage.regular_files import content_digest
 from dgn_engine.storage.runs import folder_layout, run_info
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -101,10 +101,10 @@ def make_honest(folder: Path, seed: int = 0, steps: int = 4, killed: bool = Fals
     """A run as `dgn train` leaves one, but that nothing was trained; `killed`: before its end, so
     that it has no inventory."""
     run = RunFolder.create(folder, RunConfig(seed=seed))
-    run.info.begin(_started(run.info.config), "fingerprint", 1)
+    run.info.record_start(_started(run.info.config), "fingerprint", 1)
     for step in range(1, steps + 1):
-        run.note("Measured", to_plain(Measured(step, step / 2, 0.5, 0.5, 0.4, step / steps)))
-    run.note("Traced", to_plain(ProbeScalars(steps, "npk", {"nu": 1.0})))
+        run.write_note("Measured", to_plain(Measured(step, step / 2, 0.5, 0.5, 0.4, step / steps)))
+    run.write_note("Traced", to_plain(ProbeScalars(steps, "npk", {"nu": 1.0})))
     arrays = {"eigenvalues": np.ones(3), "cumulative": np.ones(3)}
     reading = Reading("npk", steps, 0.1, 0.2, arrays, {"nu": 1.0})
     run.add_frame(Frame(1, steps, 0.1, 0.0, None, {"npk": reading}))
@@ -112,8 +112,8 @@ def make_honest(folder: Path, seed: int = 0, steps: int = 4, killed: bool = Fals
         **{"format": 1, "step": steps, "finished": True, "epoch": 1, "regime": "DL", "dials": {}},
         "config": run.info.config.to_dict(),
     }
-    run.checkpoint(Snapshot({"value.weights.0": torch.ones(3, 4)}, state), "final")
-    run.note("Finished", {"step": steps})
+    run.add_checkpoint(Snapshot({"value.weights.0": torch.ones(3, 4)}, state), "final")
+    run.write_note("Finished", {"step": steps})
     if not killed:
         run.close()
         return
@@ -181,7 +181,7 @@ def change(tree: Any, place: str, value: Any) -> None:
 
 def _changed_info(place: str, value: Any) -> Make:
     def make(folder: Path) -> None:
-        tree = run_info.read(folder)
+        tree = run_info.read_run_info(folder)
         change(tree, place, value)
         (folder / folder_layout.RUN).write_bytes(sealed_info(tree))
 
@@ -258,7 +258,7 @@ def seal_state(path: Path, content: bytes) -> None:
     """Write a checkpoint's state, and a manifest in which it is right."""
     (path / folder_layout.STATE).write_bytes(content)
     manifest = json.loads((path / folder_layout.MANIFEST).read_bytes())
-    manifest[folder_layout.STATE] = to_plain(digest(content))
+    manifest[folder_layout.STATE] = to_plain(content_digest(content))
     (path / folder_layout.MANIFEST).write_bytes(encode_json(manifest))
 
 
@@ -289,7 +289,7 @@ def _crowds() -> dict[str, Make]:
             "run.json", _written(b'{"a":[' + b"[]," * (1 << 20) + b"[]]}")
         ),
         "run.json of another version": lambda folder: (folder / "run.json").write_bytes(
-            run_info.encode({**run_info.read(folder), "format": "dgn-viewer run 99"})
+            run_info.encode_info({**run_info.read_run_info(folder), "format": "dgn-viewer run 99"})
         ),
         "300 levels of folders": lambda folder: _nest(folder / "frames", 300),
         "a thousand checkpoints of nothing": lambda folder: [
@@ -450,6 +450,6 @@ def packed(members: Members) -> bytes:
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
             archive.writestr(zipfile.ZipInfo(name), data)
-        manifest = {name: to_plain(digest(data)) for name, data in members.items()}
+        manifest = {name: to_plain(content_digest(data)) for name, data in members.items()}
         archive.writestr(zipfile.ZipInfo(archive_format.MANIFEST), encode_json(manifest))
     return content.getvalue()

@@ -50,7 +50,7 @@ def unsound(content: bytes, verdict: Verdict) -> str:
     if verdict.contents is not None:
         arrays = verdict.contents.arrays
         size = sum(array.nbytes for array in arrays.values())
-        if not arrays or size > limits.expanded(len(content)):
+        if not arrays or size > limits.expansion_limit(len(content)):
             return f"{len(arrays)} arrays of {size} bytes"
     for wrong in ("ended or stopped its reader", "made its reader do", "cannot be read ("):
         if wrong in verdict.sentence:

@@ -12,7 +12,7 @@ from safetensors.numpy import load
 
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.faults.victims import Victim, dgn, nothing
 
@@ -55,7 +55,7 @@ def trained(arguments: list[str], path: Path, first: Callable[[], object] = noth
 
 def damage(path: Path) -> list[str]:
     """What is not sound in a run's folder."""
-    return [str(one) for one in verify(path) if not one.harmless]
+    return [str(one) for one in find_damage(path) if not one.harmless]
 
 
 def assert_sound(path: Path) -> None:
@@ -68,8 +68,12 @@ def assert_equal(path: Path, reference: Path) -> None:
     assert_sound(path)
     one, other = RunReader(path), RunReader(reference)
     assert one.status == other.status == "finished", f"status {one.status}"
-    assert one.measured == other.measured, differing_scores(one.measured, other.measured)
-    last = [reader.checkpoints[-1].path.whole / folder_layout.TENSORS for reader in (one, other)]
+    assert one.measured_events == other.measured_events, differing_scores(
+        one.measured_events, other.measured_events
+    )
+    last = [
+        reader.checkpoints[-1].path.full_path / folder_layout.TENSORS for reader in (one, other)
+    ]
     for pair in ([path / folder_layout.WEIGHTS, reference / folder_layout.WEIGHTS], last):
         found, wanted = (load(file.read_bytes()) for file in pair)
         assert found.keys() == wanted.keys(), f"tensors {found.keys() ^ wanted.keys()}"

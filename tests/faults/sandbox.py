@@ -60,7 +60,7 @@ class Sandbox:
             self.deaths += 1
             return Verdict(None, f"ended or stopped its reader ({type(error).__name__})", 0.0, 0)
         try:
-            contents, sentence = wire.receive(io.BytesIO(answer), 1 << 40), ""
+            contents, sentence = wire.receive_contents(io.BytesIO(answer), 1 << 40), ""
         except UnreadableFile as verdict:
             contents, sentence = None, str(verdict)
         return Verdict(contents, sentence, report["seconds"], report["grown"])

@@ -25,14 +25,14 @@ def main() -> None:
     pipe = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     clear, status = _opened("clear_refs", "wb"), _opened("status", "rb")
-    process.cut_off()
-    process.confine(100_000, limits.working_memory(FOR_FILES_OF))
+    process.unshare_network()
+    process.confine_process(100_000, limits.working_memory(FOR_FILES_OF))
     while head := sys.stdin.buffer.read(8):
         content = sys.stdin.buffer.read(int.from_bytes(head, "little"))
         before = _reset(clear, status)
         begun = time.process_time()
         answer = io.BytesIO()
-        reader_child.answer(content, answer)
+        reader_child.answer_tensors(content, answer)
         seconds = time.process_time() - begun
         grown = max(0, _kilobytes(status, b"VmHWM:") - before) << 10
         report = json.dumps({"seconds": seconds, "grown": grown}).encode()

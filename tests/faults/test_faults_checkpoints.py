@@ -262,11 +262,11 @@ def test_fuzzing_sees_a_reader_that_reaches_out_or_babbles(
     check(b"\0nonsense")
     child = fuzz_targets.reader_child
     monkeypatch.setattr(
-        fuzz_targets.reader_child, "answer", lambda *_: (tmp_path / "x").write_text("")
+        fuzz_targets.reader_child, "answer_tensors", lambda *_: (tmp_path / "x").write_text("")
     )
     with pytest.raises(AssertionError, match="reached for"):
         check(b"\0nonsense")
-    monkeypatch.setattr(child, "answer", lambda _, pipe: pipe.write(b"{}\n"))
+    monkeypatch.setattr(child, "answer_tensors", lambda _, pipe: pipe.write(b"{}\n"))
     with pytest.raises(KeyError):
         check(b"\0nonsense")
 

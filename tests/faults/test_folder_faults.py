@@ -24,10 +24,10 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.messages import Event, Refused
 from dgn_engine.protocol.runs import ContinueRun
 from dgn_engine.session.process_session import ProcessSession
-from dgn_engine.storage.lock import holder
+from dgn_engine.storage.lock import find_lock_holder
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.manifest import find_damage
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -119,7 +119,7 @@ def test_a_second_writer_gets_one_sentence_and_changes_nothing(
         finally:
             assert session.close()
         row.injected += 1
-    owner = holder(path / folder_layout.LOCK)
+    owner = find_lock_holder(path / folder_layout.LOCK)
     assert owner is not None
     assert owner.pid == process.pid
     await_checkpoint(path, process, RunReader(path).checkpoints[-1].step)
@@ -231,7 +231,7 @@ def made(path: Path) -> Path:
     folder = RunFolder.create(path, RunConfig(), frames_cap=2000)
     for step in (1, 2, 3):
         folder.add_frame(frame(step))
-        folder.checkpoint(snapshot(step), "")
+        folder.add_checkpoint(snapshot(step), "")
     folder.close()
     for broken in (*path.glob("frames/*"), *path.glob("checkpoints/*/tensors.safetensors")):
         broken.write_bytes(b"broken")
@@ -242,7 +242,7 @@ def made(path: Path) -> Path:
 def go_on(path: Path) -> None:
     folder = RunFolder(path, frames_cap=2000)
     try:
-        folder.go_on({"step": 1})
+        folder.resume_from_newest({"step": 1})
         for step in (4, 5, 6):
             for act in (lambda s: folder.add_frame(frame(s)), note(folder), store(folder)):
                 with contextlib.suppress(OSError):
@@ -252,11 +252,11 @@ def go_on(path: Path) -> None:
 
 
 def note(folder: RunFolder) -> Callable[[int], None]:
-    return lambda step: folder.note("Measured", {"step": step})
+    return lambda step: folder.write_note("Measured", {"step": step})
 
 
 def store(folder: RunFolder) -> Callable[[int], None]:
-    return lambda step: folder.checkpoint(snapshot(step), "")
+    return lambda step: folder.add_checkpoint(snapshot(step), "")
 
 
 def read_all(path: Path) -> None:
@@ -264,15 +264,15 @@ def read_all(path: Path) -> None:
     assert b"precious" not in repr((reader.info, reader.log.lines)).encode()
     for one in reader.frames:
         with contextlib.suppress(UserError):
-            assert "precious" not in repr(reader.frame(one.step))
+            assert "precious" not in repr(reader.frame_of_step(one.step))
     save_session(path, path.parent / "x.dgn")
     assert b"precious" not in (path.parent / "x.dgn").read_bytes()
 
 
 ACTS: dict[str, Callable[[Path], object]] = {
-    "repair": repair,
+    "repair": repair_run_folder,
     "resume": go_on,
-    "verify": verify,
+    "verify": find_damage,
     "read and export": read_all,
     "delete": delete_run,
 }

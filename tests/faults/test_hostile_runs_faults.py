@@ -23,12 +23,16 @@ from dgn_engine.cli.run.show_run import describe_run
 from dgn_engine.errors import UserError
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.storage.runs import index
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.recorded_curves import read_curves
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.session_file.loaded_run import read_run
-from dgn_engine.storage.session_file.session_reader import UnpackedSession, adopt, unpack
+from dgn_engine.storage.session_file.session_reader import (
+    UnpackedSession,
+    adopt_run,
+    unpack_session,
+)
 from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from tests.engine.files_read_here import read_files_here
@@ -109,7 +113,7 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def opened(file: Path, unpacked: Path) -> tuple[UnpackedSession | None, str]:
     try:
-        return unpack(file, unpacked), ""
+        return unpack_session(file, unpacked), ""
     except UserError as refusal:
         return None, str(refusal)
 
@@ -122,8 +126,8 @@ def test_every_hostile_run_in_a_session_is_refused_or_harmless(place: Path, fami
     file, unpacked, root = place / "x.dgn", place / "unpacked", place / "imported"
     unpacked.mkdir()
     file.write_bytes(hostile_runs.packed(honest))
-    first = unpack(file, unpacked)
-    adopt(first.folder, root, "honest")
+    first = unpack_session(file, unpacked)
+    adopt_run(first.folder, root, "honest")
     shutil.rmtree(first.folder.parent)
     for kind, make in hostile_runs.kinds().items():
         hostile = place / "hostile"
@@ -143,7 +147,7 @@ def test_every_hostile_run_in_a_session_is_refused_or_harmless(place: Path, fami
             continue
         why = refused(partial(read_run, session=session), session.folder)
         assert why == "" or "nothing to show" in why, kind
-        folder = adopt(session.folder, root, "taken")
+        folder = adopt_run(session.folder, root, "taken")
         describe_run(folder, "x")
         statuses = {run.name: run.status for run in index.list_runs(str(root)).runs}
         assert statuses["honest"] == "finished", kind
@@ -157,8 +161,8 @@ def go_on(folder: Path) -> None:
 
 
 def make_whole(folder: Path) -> None:
-    repair(folder)
-    assert [one for one in verify(folder) if not one.harmless] == []
+    repair_run_folder(folder)
+    assert [one for one in find_damage(folder) if not one.harmless] == []
 
 
 def refused(act: Callable[[Path], object], folder: Path) -> str:
@@ -171,7 +175,7 @@ def refused(act: Callable[[Path], object], folder: Path) -> str:
 
 USES: dict[str, Callable[[Path], object]] = {
     "shown": lambda folder: describe_run(folder, "x"),
-    "verified": verify,
+    "verified": find_damage,
     "drawn": read_curves,
     "opened": read_run,
     "exported": lambda folder: export_run(folder, folder.with_name("x.dgn")),

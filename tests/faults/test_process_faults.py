@@ -275,6 +275,6 @@ def test_engine_and_reading_process_end_after_a_killed_window_and_the_run_is_sav
     (folder,) = (lock.parent for lock in (tmp_path / "runs").glob("*/lock"))
     assert_sound(folder)
     reader = RunReader(folder)
-    row.lost = max(0, reader.measured[-1].step - reader.checkpoints[-1].step)
+    row.lost = max(0, reader.measured_events[-1].step - reader.checkpoints[-1].step)
     row.survived += 1
     row.remark = f"{len(children)} processes end by themselves, the engine saves its run"

@@ -19,8 +19,8 @@ import pytest
 from dgn_engine.model.nets import all_nets
 from dgn_engine.regimes import all_regimes
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
-from dgn_engine.storage.checkpoints.contents import UnreadableFile, decoded
-from dgn_engine.storage.checkpoints.reader_child import tidy
+from dgn_engine.storage.checkpoints.contents import UnreadableFile, decode_numbers
+from dgn_engine.storage.checkpoints.reader_child import tidy_names
 from tests.engine.cli.judged_run import judge
 from tests.engine.kernels.module_grammar import judged as judged_module
 from tests.faults import ambiguous_files
@@ -68,10 +68,10 @@ def test_the_confined_reader_gives_the_same_numbers(capsys: pytest.CaptureFixtur
 
 def _numbers(content: bytes) -> dict[str, Any]:
     try:
-        found = tidy(read_inertly(content, CallRecorder()))
+        found = tidy_names(read_inertly(content, CallRecorder()))
     except UnreadableFile:
         return {}
-    return {name: decoded(array, found.dtypes[name]) for name, array in found.arrays.items()}
+    return {name: decode_numbers(array, found.dtypes[name]) for name, array in found.arrays.items()}
 
 
 # Random pickles.

@@ -21,8 +21,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.storage.atomic_write import find_leftovers
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.manifest import find_damage
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun
@@ -138,7 +138,7 @@ def test_damaged_newest_files(
         time.sleep(0.001)
     victim.kill()
     assert victim.wait() < 0, "it was finished before it had written two checkpoints"
-    newest = RunReader(before).checkpoints[-1].path.whole.relative_to(before)
+    newest = RunReader(before).checkpoints[-1].path.full_path.relative_to(before)
     frames = RunReader(before).frames
     targets = [
         newest / folder_layout.TENSORS,
@@ -146,7 +146,7 @@ def test_damaged_newest_files(
         newest / folder_layout.MANIFEST,
     ]
     targets += [Path(folder_layout.LOG), Path(folder_layout.RUN), Path(folder_layout.CONFIG)]
-    targets += [frames[-1].path.whole.relative_to(before)] if frames else []
+    targets += [frames[-1].path.full_path.relative_to(before)] if frames else []
     for number, target in enumerate(targets):
         path = quick_disk / str(number)
         shutil.copytree(before, path)
@@ -155,11 +155,11 @@ def test_damaged_newest_files(
         if how != "missing":
             (path / target).write_bytes(damaged(content, how))
         row.injected += 1
-        named = [one.path for one in verify(path)]
+        named = [one.path for one in find_damage(path)]
         frame_gone = how == "missing" and target.parts[0] == folder_layout.FRAMES
         if not frame_gone:  # a writer that was killed leaves no list of its frames
             assert any(target.parts[0] in name for name in named), (target, named)
-        repair(path)
+        repair_run_folder(path)
         assert_sound(path)
         resumed = go_on(path, reference)
         assert resumed.wait() == 0
@@ -177,7 +177,7 @@ def assert_equal_but_for_lost_lines(path: Path, reference: Path, whole: bool) ->
         return
     found, wanted = (load((p / folder_layout.WEIGHTS).read_bytes()) for p in (path, reference))
     assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
-    assert set(RunReader(path).measured) <= set(RunReader(reference).measured)
+    assert set(RunReader(path).measured_events) <= set(RunReader(reference).measured_events)
 
 
 def limit_files(size: int) -> None:

@@ -83,9 +83,9 @@ class DgnProcess(QObject):
     def _poll_process(self) -> None:
         self.report_progress()
         child = self._child
-        if child is None or child.code is None:
+        if child is None or child.exit_code is None:
             return
-        code, error = child.code, child.last_error_line()
+        code, error = child.exit_code, child.last_error_line()
         self.close()
         self.ended.emit(abs(code), error)  # a signal is reported as a negative code
 

@@ -89,11 +89,11 @@ class MirrorThread:
         self._thread.join(patience)
 
     def _mirror_run(self) -> None:
-        from dgn_engine.storage.remote.run_mirror import follow
+        from dgn_engine.storage.remote.run_mirror import mirror_until_end
 
         put = self._messages.put
         try:
-            follow(self._mirror, self._put_status, self._wait_unless_stopped)
+            mirror_until_end(self._mirror, self._put_status, self._wait_unless_stopped)
             self._announce_folder()
             if not self._stop.is_set():
                 folder = self._mirror.folder

@@ -119,7 +119,7 @@ class PastReader(QObject):
                 self.found.emit(self._read_step(request))
             if to_pack is not None:
                 began = time.thread_time()
-                to_pack[0].add(to_pack[1])
+                to_pack[0].pack_frame(to_pack[1])
                 self.kept.emit(time.thread_time() - began)
 
     def _read_step(self, request: StepRequest) -> StepFound:
@@ -129,7 +129,7 @@ class PastReader(QObject):
             if not request.frame:
                 return StepFound(request, steps.steps)
             step = _shift_step(steps.steps, request.step, request.moved)
-            frame = steps.at(step)
+            frame = steps.frame_at(step)
         except UserError as error:
             known = self._steps.steps if self._steps is not None else ()
             return StepFound(request, known, trouble=str(error))

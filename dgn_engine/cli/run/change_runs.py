@@ -14,17 +14,17 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.runs import folder_layout, thin_runs
 from dgn_engine.storage.runs.folder_layout import find_run
-from dgn_engine.storage.runs.manifest import verify, why_uncertain
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.manifest import find_damage, reason_uncertain
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_reader import RunReader, words_of_losses
 from dgn_engine.storage.runs.run_removal import delete_run
 from dgn_engine.storage.runs.storage_limits import (
-    limits_that_hold,
+    effective_limits,
     parse_size,
     read_limits,
     write_limits,
 )
-from dgn_engine.storage.session_file.session_reader import adopt, unpack
+from dgn_engine.storage.session_file.session_reader import adopt_run, unpack_session
 from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import print_line, printable
@@ -32,16 +32,16 @@ from dgn_engine.text.printable import print_line, printable
 
 def import_run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as temp_folder:
-        session = unpack(arguments.file, Path(temp_folder))
+        session = unpack_session(arguments.file, Path(temp_folder))
         name = arguments.name or session.name
-        print_line(str(adopt(session.folder, folder_layout.runs_root(), name)))
+        print_line(str(adopt_run(session.folder, folder_layout.runs_root(), name)))
     return 0
 
 
 def verify_run(arguments: argparse.Namespace) -> int:
     """List damaged files; exit with 1 if there are any."""
     folder = find_run(arguments.run)
-    findings = verify(folder)
+    findings = find_damage(folder)
     for finding in findings:
         print_line(f"{finding}{' (harmless)' if finding.harmless else ''}")
     damaged = sum(not finding.harmless for finding in findings)
@@ -54,7 +54,7 @@ def verify_run(arguments: argparse.Namespace) -> int:
 
 def repair_run(arguments: argparse.Namespace) -> int:
     folder = find_run(arguments.run)
-    for sentence in repair(folder):
+    for sentence in repair_run_folder(folder):
         print_line(sentence)
     print_line(_describe_integrity(folder))
     return 0
@@ -64,7 +64,7 @@ def _describe_integrity(folder: Path) -> str:
     """Say that a run's folder is intact, and what is lost or could not be checked."""
     mirror = folder_layout.is_mirror(folder)
     mirror_note = " (a mirror: no checkpoints or weights)" if mirror else ""
-    why, lost = why_uncertain(folder), words_of_losses(folder)
+    why, lost = reason_uncertain(folder), words_of_losses(folder)
     verdict = "The remaining files are intact" if lost else f"{folder} is intact"
     doubt = f", as far as can be checked: {why}" if why else ""
     return f"{verdict}{mirror_note}{doubt}{f', but {lost}' if lost else ''}."
@@ -118,7 +118,7 @@ def _ask_yes_no(question: str) -> bool:
 def limit_runs(arguments: argparse.Namespace) -> int:
     root = folder_layout.runs_root()
     if arguments.run or arguments.all:
-        limits = limits_that_hold(root)
+        limits = effective_limits(root)
         chosen = replace(
             limits,
             run=parse_size(arguments.run) if arguments.run else limits.run,
@@ -135,8 +135,8 @@ def limit_runs(arguments: argparse.Namespace) -> int:
 def thin_oldest(arguments: argparse.Namespace) -> int:
     """List what would be removed, ask for confirmation, and thin out the oldest runs."""
     root = arguments.root or folder_layout.runs_root()
-    plan = thin_runs.plan(root)
-    if not plan.over:
+    plan = thin_runs.plan_thinning(root)
+    if not plan.is_over_limit:
         print_line(f"{total_in_words(plan.total, plan.limit)}: nothing to thin out.")
         return 0
     print_line(plan.sentence)
@@ -151,6 +151,6 @@ def thin_oldest(arguments: argparse.Namespace) -> int:
         if not _ask_yes_no("Thin them out?"):
             print_line("Nothing was removed.")
             return 0
-    freed = thin_runs.thin(plan.folders, print_line)
+    freed = thin_runs.thin_folders(plan.folders, print_line)
     print_line(f"{binary_size_in_words(freed)} freed.")
     return 0

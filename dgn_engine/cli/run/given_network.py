@@ -26,10 +26,10 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.storage.checkpoints.stated_entries import hints
+from dgn_engine.storage.checkpoints.stated_entries import reading_hints
 from dgn_engine.storage.runs import folder_layout, run_checkpoints
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.session_file.session_reader import is_session, unpack
+from dgn_engine.storage.session_file.session_reader import is_session, unpack_session
 from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir
 from dgn_engine.text.written_numbers import format_number, format_percent
 from dgn_engine.training.own_examples import OwnExamples, own_examples
@@ -95,9 +95,9 @@ def _read_session(file: Path, step: int | None) -> CheckpointContents:
     except OSError as error:
         raise UserError(f"Cannot unpack {file.name}: {error.strerror}.") from None
     try:
-        return _read_run(unpack(file, temp_dir.path).folder, step, file.name)
+        return _read_run(unpack_session(file, temp_dir.path).folder, step, file.name)
     finally:
-        temp_dir.remove()
+        temp_dir.remove_folder()
 
 
 def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointContents:
@@ -105,7 +105,7 @@ def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointCont
     reader = RunReader(folder, shown)
     if step is None and not reader.checkpoints and (reader.root / folder_layout.WEIGHTS).exists():
         return read_tensors(reader.root / folder_layout.WEIGHTS)
-    snapshot = run_checkpoints.load(reader.checkpoint(step))
+    snapshot = run_checkpoints.load_checkpoint(reader.find_checkpoint(step))
     try:
         data = str(reader.info.get("data_fingerprint", ""))
         state = NetworkState.of_checkpoint(snapshot.state, data)
@@ -227,7 +227,7 @@ def add_fitting_readings(
         more: how to get accuracies if there are no labels.
     """
     readings = fitting_readings(listing, input_shape, x, y)
-    refusal.details = hints(listing)
+    refusal.details = reading_hints(listing)
     alone = len(readings) == 1 and not readings[0].examples and not readings[0].reading.geometry
     if not readings or alone:  # a single `--activation relu` would read like advice
         return refusal

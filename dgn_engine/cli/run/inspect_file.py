@@ -14,7 +14,7 @@ from dgn_engine.confinement.trial import confinement_here
 from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.from_file import verdict_on
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.storage.checkpoints.stated_entries import hints
+from dgn_engine.storage.checkpoints.stated_entries import reading_hints
 from dgn_engine.storage.checkpoints.stated_layers import in_words
 from dgn_engine.text.printable import print_json, print_line, printable_name
 
@@ -98,7 +98,7 @@ def contents_of(listing: CheckpointContents) -> dict[str, Any]:
         "beside": list(listing.others),
         "layers": [{"name": layer.name, "is": in_words(layer)} for layer in listing.layers],
         "modules": [{"name": child.name, "is": in_words(child)} for child in listing.children],
-        "hints": list(hints(listing)),
+        "hints": list(reading_hints(listing)),
         "asks": [question.about for question in verdict.questions],
     }
 

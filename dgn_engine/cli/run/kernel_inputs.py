@@ -25,7 +25,7 @@ from dgn_engine.cli.run.given_network import (
     read_own_examples,
     with_reading,
 )
-from dgn_engine.data._normalisation import normalisation
+from dgn_engine.data._normalisation import parse_normalisation
 from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.from_file import ImportedNetwork, architecture_for, gates_for, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
@@ -84,7 +84,7 @@ def normalised_inputs(
         UserError: a file cannot be read or has the wrong shape.
     """
     x, labels = read_inputs(arguments.inputs, arguments.labels)
-    normalise = normalisation(arguments.normalise or trained)
+    normalise = parse_normalisation(arguments.normalise or trained)
     return x if normalise is None else normalise(x), labels
 
 

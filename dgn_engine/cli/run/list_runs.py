@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, index
-from dgn_engine.storage.runs.storage_limits import limits_that_hold
+from dgn_engine.storage.runs.storage_limits import effective_limits
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import print_error, print_json, print_line, printable_name
 from dgn_engine.text.written_numbers import format_percent
@@ -48,7 +48,7 @@ def _print_table(root: Path) -> int:
         print_line(
             f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {shown}"
         )
-    total, limit = sum(run.bytes for run in runs), limits_that_hold(root).all
+    total, limit = sum(run.bytes for run in runs), effective_limits(root).all
     if total > limit:
         print_error(f"{total_in_words(total, limit)}; thin out the oldest with 'dgn runs thin'.")
     return 0

@@ -45,14 +45,14 @@ from dgn_engine.experiments._gate_information import (
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.result_layout import PLAN, measurement_folder
 from dgn_engine.experiments.report.write_report import ReproductionTask
-from dgn_engine.importing.from_file import ImportedNetwork, says_itself, self_contained
+from dgn_engine.importing.from_file import ImportedNetwork, self_contained, states_its_layers
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.storage.atomic_write import check_output_folder, write_file
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.save_network import save_network
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.folder_layout import CONFIG
 from dgn_engine.sweep.workers import runs_on_this_machine
@@ -200,7 +200,7 @@ def _apply_reading_options(
     """Apply the import options, or the network of CONFIG.toml if the file states none."""
     reading = reading_from_options(arguments)
     named = arguments.net or (arguments.config and reading == FileReading())
-    if named and not config.net.is_from_file and not says_itself(listing):
+    if named and not config.net.is_from_file and not states_its_layers(listing):
         reading = replace(reading, net=config.net)
     return replace(listing, reading=reading)
 
@@ -333,4 +333,4 @@ def _write_arrays(document: Document, folder: Path) -> None:
     content = io.BytesIO()
     arrays: dict[str, Any] = arrays_of(document.details)
     np.savez(content, **arrays)
-    write_file(inside(folder) / ARRAYS, content.getvalue())
+    write_file(inner_folder(folder) / ARRAYS, content.getvalue())

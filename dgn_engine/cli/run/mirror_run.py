@@ -7,7 +7,7 @@ import getpass
 import time
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.remote.run_mirror import RunMirror, follow
+from dgn_engine.storage.remote.run_mirror import RunMirror, mirror_until_end
 from dgn_engine.storage.remote.served_address import address_of, given_token
 from dgn_engine.text.printable import print_error, print_line
 
@@ -24,7 +24,7 @@ def mirror_run(arguments: argparse.Namespace) -> int:
 
     try:
         print_line(f"Mirroring into {folder}; watch it with 'dgn-viewer {folder}'. Ctrl-C stops.")
-        follow(mirror, lambda words, lost: print_error(words), wait)
+        mirror_until_end(mirror, lambda words, lost: print_error(words), wait)
     except OSError as error:
         raise UserError(f"Cannot write to {folder}: {error.strerror}.") from None
     finally:

@@ -30,10 +30,10 @@ def show_run(arguments: argparse.Namespace) -> int:
         for line in describe_run(folder, str(folder)):
             print_line(line)
         return 0
-    from dgn_engine.storage.session_file.session_reader import unpack
+    from dgn_engine.storage.session_file.session_reader import unpack_session
 
     with tempfile.TemporaryDirectory() as temp_folder:
-        session = unpack(folder, Path(temp_folder))
+        session = unpack_session(folder, Path(temp_folder))
         saved = f"{folder}: a session, saved {session.saved} at step {session.step:,}"
         for line in (saved, *describe_run(session.folder, session.name)):
             print_line(plain_text(line, 2000))
@@ -79,7 +79,7 @@ def _format_data(data: DataConfig) -> str:
 
 
 def _of_total(reader: RunReader) -> str:
-    started = reader.started
+    started = reader.start_event
     return f" of {started.total_steps:,}" if started is not None and started.total_steps else ""
 
 

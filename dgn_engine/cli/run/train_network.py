@@ -44,8 +44,8 @@ def train_new(arguments: argparse.Namespace) -> int:
                 arguments, folder, lambda headless: headless.train(config, folder)
             )
     except UserError:
-        if folder is not None and not folder.info.begun:
-            folder.discard()  # the run never started
+        if folder is not None and not folder.info.was_built:
+            folder.discard_folder()  # the run never started
         raise
 
 
@@ -73,7 +73,7 @@ def resume_run(arguments: argparse.Namespace) -> int:
             kind="needs-option",
             value="--record",
         )
-    newest, reader = folder.newest, RunReader(arguments.resume)
+    newest, reader = folder.newest_checkpoint, RunReader(arguments.resume)
     diverged_at = reader.diverged_at
     # A run that was trained in the window, or whose final weights could not be written, is resumed
     # in order to write them.
@@ -105,7 +105,7 @@ def train_branch(arguments: argparse.Namespace) -> int:
     reader = RunReader(parent)
     step, out, after_changes = arguments.at_step, arguments.out, arguments.after_changes
     if step is None:
-        step, after_changes = reader.checkpoint().step, True
+        step, after_changes = reader.find_checkpoint().step, True
     if out is None:
         regime = changes.regime or reader.config.gating.regime
         out = unused_path(runs_root(), branch_name(reader.config, regime, step))
@@ -151,8 +151,8 @@ def _train_with_progress(
             )
             outcome = work(headless)
     except NotBegunError:
-        if folder is not None and not folder.info.begun:
-            folder.discard()
+        if folder is not None and not folder.info.was_built:
+            folder.discard_folder()
         print_error("dgn train: interrupted before its first step.")
         return stop.exit_code
     print_line(outcome.summary)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import RESULTS
 from dgn_engine.protocol.experiments import Claim, Figure, Printed
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.text.printable import printable_tree
@@ -184,7 +184,7 @@ def read_document(folder: Path) -> Document:
     # Imported late: it is slow, and the window imports this module before it shows any result.
     from dgn_engine.sweep.summary import FORMAT as SWEEP_FORMAT
 
-    path = folder if folder.is_file() else inside(folder) / RESULTS
+    path = folder if folder.is_file() else inner_folder(folder) / RESULTS
     try:
         tree = json.loads(read_text(path))
     except FileNotFoundError:

@@ -20,7 +20,7 @@ from dgn_engine.experiments.report.run_scale import scale_of
 from dgn_engine.experiments.report.write_report import ReproductionTask, write_report
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.atomic_write import make_folders, write_file
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.schedule import OVER, SOUND, UnitProgress
@@ -140,7 +140,7 @@ def report_again(task: ReproductionTask) -> Document:
 
 def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes]) -> None:
     """Write plan and files to the folder; raises `UserError` if it has units of other settings."""
-    path = inside(folder) / PLAN
+    path = inner_folder(folder) / PLAN
     plain = {unit.id: unit_to_plain(unit) for unit in units}
     try:
         stored = json.loads(read_text(path))
@@ -167,7 +167,7 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
     try:
         make_folders(folder)
         for name, content in {PLAN: json.dumps({**stored, **plain}).encode(), **files}.items():
-            write_file(inside(folder) / name, content)
+            write_file(inner_folder(folder) / name, content)
     except OSError as error:
         raise UserError(
             f"Cannot write to {folder}: {error.strerror}.", kind="not-writable", value=str(folder)

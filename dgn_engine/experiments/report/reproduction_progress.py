@@ -14,7 +14,7 @@ from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.result_layout import PROGRESS
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.atomic_write import write_file
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.schedule import OVER, UnitProgress
@@ -178,12 +178,12 @@ def write_progress(progress: ReproductionProgress, folder: Path) -> None:
     """Write `progress.json` atomically, ignoring errors; no sync, as it is rewritten often."""
     content = json.dumps(to_plain(progress)).encode()
     with suppress(OSError):
-        write_file(inside(folder) / PROGRESS, content, synced=False)
+        write_file(inner_folder(folder) / PROGRESS, content, synced=False)
 
 
 def read_progress(folder: Path) -> ReproductionProgress:
     """Read `progress.json`; raises `UserError` if it is missing or damaged."""
-    path = inside(folder) / PROGRESS
+    path = inner_folder(folder) / PROGRESS
     try:
         tree = json.loads(read_text(path))
         progress: ReproductionProgress = from_plain(ReproductionProgress, tree)

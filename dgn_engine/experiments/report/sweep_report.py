@@ -73,7 +73,7 @@ def sweep_document(
         request={},
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         state=state,
-        versions=run_info.versions(),
+        versions=run_info.package_versions(),
         machine=machine_facts(Plan(tuple(run.unit for run in sweep.runs)), root, math.nan),
         seconds=sum(line.seconds for line in lines if math.isfinite(line.seconds)),
         rows=tuple(

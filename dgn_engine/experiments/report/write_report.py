@@ -26,7 +26,7 @@ from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS
 from dgn_engine.experiments.report.run_scale import describe_substitution, scale_of
 from dgn_engine.protocol.experiments import PRINTED_RUNS
 from dgn_engine.storage.atomic_write import make_folder, write_file
-from dgn_engine.storage.inner_path import InnerPath, inside
+from dgn_engine.storage.inner_path import InnerPath, inner_folder
 from dgn_engine.storage.runs import run_info
 from dgn_engine.sweep.schedule import SOUND, UnitProgress
 from dgn_engine.sweep.statistics import mean_and_half_width, welch_p
@@ -103,7 +103,7 @@ def write_report(
         request=asdict(task.request),
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         state=state,
-        versions=run_info.versions(),
+        versions=run_info.package_versions(),
         machine=machine_facts(plan, task.folder, took),
         seconds=results.seconds,
         rows=tuple(report_row(row) for row in findings.rows),
@@ -119,7 +119,7 @@ def write_report(
         columns=findings.columns,
         notices=(*unfinished, *task_notices(task)),
     )
-    write_file(inside(task.folder) / RESULTS, to_bytes(document))
+    write_file(inner_folder(task.folder) / RESULTS, to_bytes(document))
     document = read_document(task.folder)  # report what other readers will see
     write_files(document, task.folder)
     return document
@@ -178,7 +178,7 @@ def write_files(document: Document, folder: Path) -> None:
         UserError: the folder contains a link, or cannot be written.
     """
     try:
-        _write_files(document, inside(folder))
+        _write_files(document, inner_folder(folder))
     except OSError as error:
         raise UserError(
             f"Cannot write the report to {folder}: {error.strerror}.",
@@ -288,7 +288,7 @@ def _state_before(unit: Unit, root: Path) -> str:
 def machine_facts(plan: Plan, root: Path, took: float) -> dict[str, object]:
     """Return the hardware that executed a plan; `took` is its duration in seconds, or NaN."""
     return {
-        "processor": run_info.processor(),
+        "processor": run_info.processor_name(),
         "cores": os.cpu_count(),
         "platform": platform.platform(),
         "device": ", ".join(sorted(_used_devices(plan, root))) or "cpu",
@@ -301,7 +301,9 @@ def _used_devices(plan: Plan, root: Path) -> set[str]:
     for unit in plan.units:
         if isinstance(unit, Training):
             try:
-                devices.add(str(run_info.read(unit_folder(root, unit.id)).get("device", "")))
+                devices.add(
+                    str(run_info.read_run_info(unit_folder(root, unit.id)).get("device", ""))
+                )
             except UserError:
                 continue
     return devices - {""}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural_key
 
 TURNED = "Its matrices are inputs × outputs, as in Keras and Flax; they are transposed."
 NUMBERED = "Its layers are ordered by number, not as in the file."
@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"\d+")
 Shape = tuple[int, ...]
 
 
-def laid_out(listing: CheckpointContents) -> CheckpointContents:
+def normalise_layout(listing: CheckpointContents) -> CheckpointContents:
     """Return the listing in the usual layout; `layout` says what was changed.
 
     Matrices named `kernel` (Keras, Flax) are transposed; so are others not named `weight` if they
@@ -24,15 +24,15 @@ def laid_out(listing: CheckpointContents) -> CheckpointContents:
     """
     if listing.layers or _is_otherwise_ordered(listing.arrays):
         return listing
-    return _turned(_numbered(listing))
+    return _transpose_kernels(_sort_by_number(listing))
 
 
-def chains(shapes: Sequence[Shape]) -> bool:
+def do_shapes_chain(shapes: Sequence[Shape]) -> bool:
     """Return whether each matrix (outputs, inputs) takes the output of the one before it."""
     return all(after[1] == before[0] for before, after in pairwise(shapes))
 
 
-def stem(name: str) -> str:
+def name_stem(name: str) -> str:
     """Return a name without its numbers, which all layers of a list share."""
     return _NUMBER.sub("#", name)
 
@@ -55,20 +55,24 @@ def _is_otherwise_ordered(arrays: dict[str, Array]) -> bool:
     return any(name.startswith(ours) or name.endswith(marks) for name in arrays)
 
 
-def _numbered(listing: CheckpointContents) -> CheckpointContents:
+def _sort_by_number(listing: CheckpointContents) -> CheckpointContents:
     matrices = matrices_of(listing.arrays)
     groups: dict[str, list[str]] = {}
     for name in matrices:
-        groups.setdefault(stem(name), []).append(name)
-    ordered = {key: iter(sorted(names, key=natural)) for key, names in groups.items()}
-    order = [next(ordered[stem(name)]) for name in matrices]
+        groups.setdefault(name_stem(name), []).append(name)
+    ordered = {key: iter(sorted(names, key=natural_key)) for key, names in groups.items()}
+    order = [next(ordered[name_stem(name)]) for name in matrices]
     shapes = [matrices[name].shape for name in order]
     transposed = [shape[::-1] for shape in shapes]
     given = list(matrices)
     silent = given == sorted(given)  # alphabetical order carries no information: 10 before 2
     own = [array.shape for array in matrices.values()]
-    chained = chains(own) or chains([shape[::-1] for shape in own])
-    if order == given or not (chains(shapes) or chains(transposed)) or (chained and not silent):
+    chained = do_shapes_chain(own) or do_shapes_chain([shape[::-1] for shape in own])
+    if (
+        order == given
+        or not (do_shapes_chain(shapes) or do_shapes_chain(transposed))
+        or (chained and not silent)
+    ):
         return listing
     parts: dict[str, list[str]] = {"": []}  # what follows each matrix moves with it
     for name in listing.arrays:
@@ -80,7 +84,7 @@ def _numbered(listing: CheckpointContents) -> CheckpointContents:
     return replace(listing, arrays=arrays, layout=NUMBERED)
 
 
-def _turned(listing: CheckpointContents) -> CheckpointContents:
+def _transpose_kernels(listing: CheckpointContents) -> CheckpointContents:
     matrices = matrices_of(listing.arrays)
     named = [name for name in matrices if is_kernel(name)]
     if not named and not _only_chain_turned(listing.arrays):
@@ -96,9 +100,9 @@ def _only_chain_turned(arrays: dict[str, Array]) -> bool:
         return False
     if any(a.ndim > 2 for a in arrays.values()):
         return False
-    for order in (list(matrices), sorted(matrices, key=natural)):
-        if chains([matrices[name].shape for name in order]):
+    for order in (list(matrices), sorted(matrices, key=natural_key)):
+        if do_shapes_chain([matrices[name].shape for name in order]):
             return False
     shapes = [a.shape[::-1] for a in matrices.values()]
-    by_name = [matrices[name].shape[::-1] for name in sorted(matrices, key=natural)]
-    return chains(shapes) or chains(by_name)
+    by_name = [matrices[name].shape[::-1] for name in sorted(matrices, key=natural_key)]
+    return do_shapes_chain(shapes) or do_shapes_chain(by_name)

@@ -22,8 +22,8 @@ from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, Unreadabl
 from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.storage.checkpoints.pickle_file import InertDict, read_pickle
 from dgn_engine.storage.checkpoints.pickled_arrays import PickledArray
-from dgn_engine.storage.checkpoints.pickled_tensors import Unsupported, build, read_leaf
-from dgn_engine.storage.checkpoints.reader_child import serve
+from dgn_engine.storage.checkpoints.pickled_tensors import Unsupported, build_inert, read_leaf
+from dgn_engine.storage.checkpoints.reader_child import serve_request
 from dgn_engine.text.printable import plain_text
 
 DATA, LABELS = "data", "labels"
@@ -31,18 +31,18 @@ _DAMAGED = "is damaged; delete it and download it again"
 _MOST_LABEL = 1 << 31
 
 
-def answer(content: Content, pipe: IO[bytes], md5: str, key: str) -> None:
-    with wire.refusals(pipe):
+def answer_batch(content: Content, pipe: IO[bytes], md5: str, key: str) -> None:
+    with wire.refusals_to(pipe):
         own = content[:]  # another program may write to a mapped file after the check
         if hashlib.md5(own, usedforsecurity=False).hexdigest() != md5:
             raise UnreadableFile(_DAMAGED, kind="damaged")
-        wire.send(_batch(own, key), pipe)
+        wire.send_contents(_read_batch(own, key), pipe)
 
 
-def _batch(content: bytes, key: str) -> ParsedFile:
+def _read_batch(content: bytes, key: str) -> ParsedFile:
     calls = CallRecorder()
     tree, _ = read_pickle(
-        content, 0, build, _nothing_outside, calls, limits.described(len(content))
+        content, 0, build_inert, _nothing_outside, calls, limits.description_limit(len(content))
     )
     if strange := (*calls.would_call, *calls.would_look_up):
         raise UnreadableFile(
@@ -55,11 +55,11 @@ def _batch(content: bytes, key: str) -> ParsedFile:
         return ParsedFile("", {}, {}, metadata={str(i): name for i, name in enumerate(listed)})
     if not all(type(label) is int and 0 <= label < _MOST_LABEL for label in listed):
         raise UnreadableFile(_DAMAGED, kind="damaged")
-    arrays = {DATA: _pixels(tree.get(DATA)), LABELS: np.array(listed, np.int64)}
+    arrays = {DATA: _read_pixels(tree.get(DATA)), LABELS: np.array(listed, np.int64)}
     return ParsedFile("", arrays, {DATA: "uint8", LABELS: "int64"})
 
 
-def _pixels(node: Any) -> Array:
+def _read_pixels(node: Any) -> Array:
     leaf = read_leaf(node, _nothing_outside) if isinstance(node, PickledArray) else None
     if leaf is None or isinstance(leaf, Unsupported) or leaf[1] != "uint8":
         raise UnreadableFile(_DAMAGED, kind="damaged")
@@ -71,4 +71,4 @@ def _nothing_outside(_reference: Any) -> Any:
 
 
 if __name__ == "__main__":
-    serve(partial(answer, md5=sys.argv[2], key=sys.argv[3]), int(sys.argv[1]))
+    serve_request(partial(answer_batch, md5=sys.argv[2], key=sys.argv[3]), int(sys.argv[1]))

@@ -31,7 +31,7 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     type_name,
 )
 from dgn_engine.storage.checkpoints.pickled_arrays import PickledType
-from dgn_engine.storage.checkpoints.pickled_tensors import build
+from dgn_engine.storage.checkpoints.pickled_tensors import build_inert
 from dgn_engine.storage.checkpoints.torch_files import MAGIC
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
 
@@ -63,60 +63,60 @@ class CallRecorder(NoCalls):
     @property
     def would_call(self) -> tuple[str, ...]:
         """Names to be called, each once, in the order of the pickle."""
-        return _few(self._called)
+        return _shorten_names(self._called)
 
     @property
     def would_look_up(self) -> tuple[str, ...]:
         """Names in the pickle without a recorded call."""
-        return _few(name for name in self._named if name not in self._called)
+        return _shorten_names(name for name in self._named if name not in self._called)
 
     @property
     def would_import(self) -> tuple[str, ...]:
         """Modules of which nothing would be called."""
-        return _few(m for m in self._imported if m not in self._modules_called)
+        return _shorten_names(m for m in self._imported if m not in self._modules_called)
 
-    def named(self, name: GlobalName) -> None:
+    def note_global(self, name: GlobalName) -> None:
         if may_be_called(name) or may_be_kept(name):
             return
-        _record(str(name), self._named)
+        _add_name(str(name), self._named)
         if name.module.partition(".")[0] not in _LOADED:
-            _record(name.module, self._imported)
+            _add_name(name.module, self._imported)
 
-    def kept(self, value: GlobalName) -> None:
+    def note_stored(self, value: GlobalName) -> None:
         if not may_be_kept(value):
-            _record(str(value), self._named)
+            _add_name(str(value), self._named)
 
-    def called(self, callee: Any, arguments: Any) -> None:
+    def note_call(self, callee: Any, arguments: Any) -> None:
         if isinstance(callee, GlobalName):
             if not may_be_called(callee) or _calls_objects(callee, arguments):
-                self._call(callee)
+                self._record_call(callee)
         else:  # the result of a call
-            _record(f"{type_name(callee)}(…)", self._called)
-        self.handed(arguments)
+            _add_name(f"{type_name(callee)}(…)", self._called)
+        self.note_passed(arguments)
         if isinstance(callee, GlobalName) and str(callee) == LOADS_BYTES:
             if not self._look_into_storage(arguments):
-                self._call(callee)
+                self._record_call(callee)
         elif not isinstance(callee, GlobalName) or not may_be_called(callee):
-            for argument in map(_as_bytes, _first(arguments)):
+            for argument in map(_as_bytes, _first_arguments(arguments)):
                 if isinstance(argument, bytes) and argument.startswith(_STARTS):
                     self._look_through_inner(_pickles_in(argument))
 
-    def called_oddly(self, callee: GlobalName) -> None:
-        self._call(callee)
+    def note_odd_call(self, callee: GlobalName) -> None:
+        self._record_call(callee)
 
-    def handed(self, arguments: Any) -> None:
+    def note_passed(self, arguments: Any) -> None:
         """Note globals among the arguments of a call, which may in turn call them."""
-        for argument in _first(arguments):
+        for argument in _first_arguments(arguments):
             if isinstance(argument, GlobalName) and not may_be_kept(argument):
-                self._call(argument)
+                self._record_call(argument)
 
-    def state_refused(self, target: Any) -> None:
+    def note_state_refused(self, target: Any) -> None:
         """Note a refused state: one of numpy.dtype could turn bytes into object addresses."""
         if isinstance(target, (PickledType, Opaque)):
-            _record(f"{target.callee}.__setstate__", self._called)
+            _add_name(f"{target.callee}.__setstate__", self._called)
 
-    def state_set(self, target: GlobalName) -> None:
-        _record(f"{target}.__setstate__", self._called)
+    def note_state_set(self, target: GlobalName) -> None:
+        _add_name(f"{target}.__setstate__", self._called)
         self._named.pop(str(target), None)
         self._modules_called.add(target.module)
 
@@ -131,7 +131,7 @@ class CallRecorder(NoCalls):
         trees: list[Any] = []
         try:
             while len(trees) < _PICKLES:
-                tree, position = read_pickle(content, position, build, inert_reference, self)
+                tree, position = read_pickle(content, position, build_inert, inert_reference, self)
                 trees.append(tree)
                 if trees[0] == MAGIC and len(trees) == _OF_LEGACY:  # numbers follow
                     break
@@ -139,7 +139,7 @@ class CallRecorder(NoCalls):
                     break
         except (UnreadableFile, MemoryError, RecursionError):
             if name:
-                _record(f"something in {name}, which cannot be read", self._called)
+                _add_name(f"something in {name}, which cannot be read", self._called)
         return trees
 
     def look_through_members(self, archive: ZipArchive) -> None:
@@ -150,8 +150,8 @@ class CallRecorder(NoCalls):
             except (zipfile.BadZipFile, zlib.error, EOFError):
                 continue
 
-    def _call(self, name: GlobalName) -> None:
-        _record(str(name), self._called)
+    def _record_call(self, name: GlobalName) -> None:
+        _add_name(str(name), self._called)
         self._modules_called.add(name.module)
 
     def _look_into_storage(self, arguments: Any) -> bool:
@@ -159,7 +159,7 @@ class CallRecorder(NoCalls):
 
         torch writes it only in the format before 1.6.
         """
-        content = _as_bytes(arguments[0]) if len(_first(arguments)) == 1 else None
+        content = _as_bytes(arguments[0]) if len(_first_arguments(arguments)) == 1 else None
         trees = self._look_through_inner([content]) if isinstance(content, bytes) else None
         if trees is None or len(trees) < _OF_LEGACY or trees[0] != MAGIC:
             if isinstance(content, bytes) and content.startswith(START):
@@ -178,7 +178,7 @@ class CallRecorder(NoCalls):
             self._depth -= 1
 
 
-def _record(name: str, names: dict[str, None]) -> None:
+def _add_name(name: str, names: dict[str, None]) -> None:
     if len(names) <= _MOST:
         names[name] = None
 
@@ -188,7 +188,7 @@ def _calls_objects(maker: GlobalName, arguments: Any) -> bool:
 
     Names are judged themselves, and text is not called.
     """
-    given = _first(arguments)
+    given = _first_arguments(arguments)
     return any(
         at < len(given) and not isinstance(given[at], (GlobalName, str, NoneType))
         for at in called_arguments(maker)
@@ -202,7 +202,7 @@ def _as_bytes(content: Any) -> Any:
     return content
 
 
-def _first(arguments: Any) -> Sequence[Any]:
+def _first_arguments(arguments: Any) -> Sequence[Any]:
     """Return the arguments that a call can have; a hostile one may have millions, repeatedly."""
     return arguments[:_ARGUMENTS] if isinstance(arguments, (tuple, list)) else (arguments,)
 
@@ -216,10 +216,10 @@ def _pickles_in(content: bytes) -> list[bytes]:
         archive.require_stored()
     except UnreadableFile:
         return []
-    return [bytes(archive.stored(name)) for name in archive.members if name.endswith(".pkl")]
+    return [bytes(archive.read_member(name)) for name in archive.members if name.endswith(".pkl")]
 
 
-def _few(names: Iterable[str]) -> tuple[str, ...]:
+def _shorten_names(names: Iterable[str]) -> tuple[str, ...]:
     listed = list(names)
     more = [f"and more than {_MOST}"] if len(listed) > _MOST else []
     return (*listed[:_MOST], *more)

@@ -14,7 +14,7 @@ from typing import IO, TypeVar
 from dgn_engine.confinement.child_process import confined_command, start_confined
 from dgn_engine.errors import LoadingWarning, UserError
 from dgn_engine.storage.checkpoints import limits, wire
-from dgn_engine.storage.checkpoints.array_layout import laid_out
+from dgn_engine.storage.checkpoints.array_layout import normalise_layout
 from dgn_engine.storage.checkpoints.contents import AGAIN, CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.split_file import check_not_shard, is_index, read_split
 from dgn_engine.storage.inner_path import FilePath
@@ -58,7 +58,7 @@ def read_tensors(
 
     def read(file: FilePath, name: str, part: str, room: int, *more: str) -> CheckpointContents:
         def receive(pipe: IO[bytes], size: int) -> CheckpointContents:
-            return wire.receive(pipe, limits.expanded(size), name, room)
+            return wire.receive_contents(pipe, limits.expansion_limit(size), name, room)
 
         command = confined_command(READER, timeout, *([part, *more] if part or more else []))
         return ask_child(file, command, receive, timeout, cancelled, limits.LARGE, name)
@@ -77,7 +77,7 @@ def read_tensors(
         ):
             sentence = f"to load {contents.file_name}, Python would {act}; nothing was run"
             warnings.warn(sentence, LoadingWarning, stacklevel=2)
-    return contents if as_saved else laid_out(contents)
+    return contents if as_saved else normalise_layout(contents)
 
 
 def ask_child(
@@ -100,7 +100,7 @@ def ask_child(
         UserError: One sentence that begins with the file's name.
     """
     name = name or plain_text(path.name) or str(path)
-    file, size = _opened(path, name, most)
+    file, size = _open_file(path, name, most)
     with file:
         try:
             child = start_confined(command, file)
@@ -111,7 +111,7 @@ def ask_child(
     timeout += size // limits.PACE
     deadline = time.monotonic() + timeout
 
-    def over() -> str:
+    def reason_over() -> str:
         if cancelled is not None and cancelled.is_set():
             return "was not read: cancelled"
         return (
@@ -122,7 +122,7 @@ def ask_child(
 
     with child:
         try:
-            with child.killed_when(over):
+            with child.killed_when(reason_over):
                 return receive(child.stdout, size)
         except UnreadableFile as verdict:
             raise UserError(f"{name} {verdict}.", kind=verdict.kind) from None
@@ -130,15 +130,15 @@ def ask_child(
             raise UserError(f"{name} does not fit in memory.", kind="no-memory") from None
         except (EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             reason = f"was refused: {child.describe_reader_end()}"
-            if child.code == -getattr(signal, "SIGBUS", 0) < 0:
+            if child.exit_code == -getattr(signal, "SIGBUS", 0) < 0:
                 reason = "was cut off while it was being read"
             kind = "ended" if child.killed else "refused"
             raise UserError(
-                f"{name} {child.killed or reason}.", kind=kind, value=child.code
+                f"{name} {child.killed or reason}.", kind=kind, value=child.exit_code
             ) from None
 
 
-def _opened(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:
+def _open_file(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:
     """Open a regular file and return it with its size; never blocks, not even on a FIFO."""
     try:
         file = open_regular(path, most)

@@ -132,7 +132,7 @@ def no_such_part(part: str, known: Iterable[str]) -> str:
     return f"has no part '{plain_text(part, 60)}'; it has {', '.join(names[:8])}{more}"
 
 
-def natural(name: str) -> list[tuple[int, int, str]]:
+def natural_key(name: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts 'weights.10' after 'weights.2'."""
     runs = re.findall(r"\d+|\D+", name[: limits.NAME]) or [""]
     return [(0, int(run), "") if run.isdecimal() else (1, 0, run) for run in runs]
@@ -167,17 +167,17 @@ WIDENED = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 _WIDTHS = {"complex32": 4, "complex64": 8, "complex128": 16, "qint8": 1, "quint8": 1, "qint32": 4}
 
 
-def width(dtype: str) -> int:
+def dtype_width(dtype: str) -> int:
     """Return the bytes of one number in the file; 0 for an unknown type."""
     return np.dtype(LAYOUT[dtype]).itemsize if dtype in LAYOUT else _WIDTHS.get(dtype, 0)
 
 
-def sent_as(dtype: str) -> str:
+def wire_dtype(dtype: str) -> str:
     """Return the numpy type in which numbers of this type leave the reader."""
     return "<f4" if dtype in WIDENED else LAYOUT[dtype]
 
 
-def decoded(bits: Array, dtype: str) -> Array:
+def decode_numbers(bits: Array, dtype: str) -> Array:
     """Decode numbers into a contiguous array of the type of `wire_dtype`."""
     if dtype == "bfloat16":  # the upper half of a float32
         return (bits.astype(np.uint32, order="C") << 16).view(np.float32)
@@ -188,10 +188,10 @@ def decoded(bits: Array, dtype: str) -> Array:
     if dtype == "bool":  # a byte other than 0 and 1 is not a numpy bool
         return np.asarray(bits.view(np.uint8) != 0)
     with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
-        return bits.astype(sent_as(dtype), order="C", copy=False)
+        return bits.astype(wire_dtype(dtype), order="C", copy=False)
 
 
-def _e4m3() -> Array:
+def _e4m3_table() -> Array:
     """Return all 256 values of float8 e4m3fn, indexed by their bits.
 
     1 sign, 4 exponent (bias 7), 3 mantissa bits; no infinity, NaN at S.1111.111. Source:
@@ -205,4 +205,4 @@ def _e4m3() -> Array:
     return np.where(bits < 128, size, -size).astype(np.float32)
 
 
-_E4M3 = _e4m3()
+_E4M3 = _e4m3_table()

@@ -76,7 +76,7 @@ def check_not_pickle(content: Content, calls: NoCalls) -> None:
         return
     except _ImportsError as reached:
         with suppress(UnreadableFile):
-            read_pickle(content, reached.args[0], InertObject.of, inert_reference, calls)
+            read_pickle(content, reached.args[0], InertObject.from_call, inert_reference, calls)
         raise UnreadableFile(_AT_ONCE, kind="two-readings") from None
     if sort == _ANY:  # others occur by chance: 11,912 bytes are True, one of 3,160 may be a text
         raise UnreadableFile(_AT_ONCE, kind="two-readings")
@@ -107,7 +107,7 @@ class _Instruction:
     gives: bytes
 
     @staticmethod
-    def of(known: Any) -> _Instruction:
+    def from_opcode(known: Any) -> _Instruction:
         before = [item.name for item in known.stack_before]
         marked = "mark" in before
         return _Instruction(
@@ -119,7 +119,7 @@ class _Instruction:
         )
 
 
-_STEPS = {ord(known.code): _Instruction.of(known) for known in pickletools.opcodes}
+_STEPS = {ord(known.code): _Instruction.from_opcode(known) for known in pickletools.opcodes}
 _STATED = {  # bytes of the length before an argument
     pickletools.TAKEN_FROM_ARGUMENT1: 1,
     pickletools.TAKEN_FROM_ARGUMENT4: 4,
@@ -151,56 +151,56 @@ class _Outline:
                 raise _NoPickleError
             self.at += 1
             if step.name == "STOP":
-                return self._take(1)[0]
+                return self._pop_values(1)[0]
             if step.name in _IMPORTING:
-                self._import(step, start)
-            self._apply(step)
+                self._check_import(step, start)
+            self._apply_step(step)
             if step.gives and not step.takes:
                 self.starts = (self.starts[1], start)
         raise UnreadableFile(_WITHOUT_END, kind="too-long")
 
-    def _apply(self, step: _Instruction) -> None:
+    def _apply_step(self, step: _Instruction) -> None:
         if step.name == "MARK":
             self.marks.append(len(self.stack))
             return
         if step.name in _PUTTING or step.name == "DUP":
-            if self._top() == _EMPTY:  # it can be changed from elsewhere from now on
+            if self._top_kind() == _EMPTY:  # it can be changed from elsewhere from now on
                 self.stack[-1] = _ANY
             self.keeps = self.keeps or step.name != "DUP"
         if step.name in _GETTING and not self.keeps:
             raise _NoPickleError
-        gives = self._argument(step)
+        gives = self._skip_argument(step)
         if step.name in (*_PUTTING, "READONLY_BUFFER"):
-            self._top()
+            self._top_kind()
         elif step.name == "DUP":
-            self.stack.append(self._top())
+            self.stack.append(self._top_kind())
         elif step.name == "POP" and self.marks and self.marks[-1] == len(self.stack):
             self.marks.pop()
         elif step.name in _FILLING:
-            items = self._taken(step, kept=1)
+            items = self._pop_operands(step, kept=1)
             if items and self.stack[-1] in (_TEXT, _PLAIN):
                 raise _NoPickleError  # nothing can be put into it
             if any(items):
                 self.stack[-1] = _ANY
         elif step.name in _COLLECTING:
-            self.stack.append(_ANY if any(self._taken(step)) else _EMPTY)
+            self.stack.append(_ANY if any(self._pop_operands(step)) else _EMPTY)
         else:
-            self._taken(step)
+            self._pop_operands(step)
             self.stack += gives
 
-    def _taken(self, step: _Instruction, kept: int = 0) -> bytearray:
+    def _pop_operands(self, step: _Instruction, kept: int = 0) -> bytearray:
         """Pop the values that an instruction takes, except the first `kept`."""
         if not step.marked:
-            taken = self._take(step.takes - kept)
+            taken = self._pop_values(step.takes - kept)
         elif self.marks:
-            taken = self._take(len(self.stack) - self.marks.pop(), behind_mark=True)
+            taken = self._pop_values(len(self.stack) - self.marks.pop(), behind_mark=True)
         else:
             raise _NoPickleError
         if kept:
-            self._top()
+            self._top_kind()
         return taken
 
-    def _take(self, count: int, *, behind_mark: bool = False) -> bytearray:
+    def _pop_values(self, count: int, *, behind_mark: bool = False) -> bytearray:
         at = len(self.stack) - count
         if not behind_mark and at < (self.marks[-1] if self.marks else 0):
             raise _NoPickleError
@@ -208,15 +208,15 @@ class _Outline:
         del self.stack[at:]
         return taken
 
-    def _top(self) -> int:
+    def _top_kind(self) -> int:
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
             raise _NoPickleError
         return self.stack[-1]
 
-    def _argument(self, step: _Instruction) -> bytes:
+    def _skip_argument(self, step: _Instruction) -> bytes:
         """Skip the argument of an instruction; return the kinds of the values it pushes."""
         if step.length == pickletools.UP_TO_NEWLINE:
-            return self._line(step)
+            return self._skip_line(step)
         length = step.length
         if size := _STATED.get(length):
             head = self.content[self.at : self.at + size]
@@ -232,7 +232,7 @@ class _Outline:
         )
         return bytes((_ANY,)) if of_torch else step.gives
 
-    def _line(self, step: _Instruction) -> bytes:
+    def _skip_line(self, step: _Instruction) -> bytes:
         begin, end = self._line_ends()
         if step.name == "UNICODE":
             return step.gives
@@ -254,10 +254,10 @@ class _Outline:
         self.at = end + 1
         return begin, end
 
-    def _import(self, step: _Instruction, start: int) -> None:
+    def _check_import(self, step: _Instruction, start: int) -> None:
         """Raise `_ImportsError`, or `_NoPickleError` if no reader imports anything."""
         if step.name == "STACK_GLOBAL":
-            if _PLAIN in (names := self._take(2)) or _EMPTY in names:
+            if _PLAIN in (names := self._pop_values(2)) or _EMPTY in names:
                 raise _NoPickleError
             raise _ImportsError(self.starts[0])
         module = self._line_ends()

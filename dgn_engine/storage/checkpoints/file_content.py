@@ -32,7 +32,7 @@ def content_of(file: IO[bytes]) -> Content:
     return file.read(limits.FILE + 1)
 
 
-def sliced(content: Content | None, view: memoryview) -> Iterator[memoryview]:
+def release_slices(content: Content | None, view: memoryview) -> Iterator[memoryview]:
     """Yield a view of the content in pieces; each is released when the next is requested."""
     for begin in range(0, len(view), _SLICE):
         yield view[begin : begin + _SLICE]
@@ -40,10 +40,10 @@ def sliced(content: Content | None, view: memoryview) -> Iterator[memoryview]:
             content.madvise(mmap.MADV_DONTNEED)
 
 
-def checksum(content: Content, view: memoryview) -> int:
+def content_checksum(content: Content, view: memoryview) -> int:
     """Return the CRC-32 of a view of the content."""
     crc = 0
-    for piece in sliced(content, view):
+    for piece in release_slices(content, view):
         crc = zlib.crc32(piece, crc)
     return crc
 

@@ -245,14 +245,14 @@ _WITH_ATTRIBUTES = (
 _WITH_STATE = (_RANDOM, _SEED, *_WITH_ATTRIBUTES)  # or a state of another form, as generators have
 
 
-def _names(table: dict[str, str]) -> frozenset[str]:
+def _full_names(table: dict[str, str]) -> frozenset[str]:
     return frozenset(
         f"{module}.{name}" for module, names in table.items() for name in names.split()
     )
 
 
-_MAY_CALL = _names(MADE) | set(CALLS_ARGUMENTS) | {LOADS_BYTES}
-_MAY_KEEP = _names(MADE) | _names(NAMED) | _names(SHOWN)
+_MAY_CALL = _full_names(MADE) | set(CALLS_ARGUMENTS) | {LOADS_BYTES}
+_MAY_KEEP = _full_names(MADE) | _full_names(NAMED) | _full_names(SHOWN)
 
 
 def may_be_called(name: GlobalName) -> bool:
@@ -287,10 +287,10 @@ def result_of(name: GlobalName, arguments: tuple[Any, ...]) -> InertObject:
     """
     text = str(name)
     if text.startswith("torch.nn.modules.") or (text.startswith(_WITH_STATE) and not arguments):
-        return InertObject.of(name, arguments)
+        return InertObject.from_call(name, arguments)
     written = _FORMS.get(text, _are_plain)(arguments)
     if written and text.startswith(_WITH_STATE):
-        return InertObject.of(name, arguments)
+        return InertObject.from_call(name, arguments)
     return Opaque(text, arguments, odd=not written)
 
 

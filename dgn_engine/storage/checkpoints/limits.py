@@ -21,12 +21,12 @@ PACE = 32 << 20  # bytes per second that are read at least, on top of the usual 
 COPIED_ITEM = 64  # bytes counted for an item of a list or table that a call copies
 
 
-def copied(size: int) -> int:
+def copy_limit(size: int) -> int:
     """Return the bytes that calls in a pickle may copy; a file of `size` bytes is copied once."""
     return (256 << 20) + 4 * size
 
 
-def described(size: int) -> int:
+def description_limit(size: int) -> int:
     """Return the bytes of numbers that a file of `size` bytes may describe when unpacked.
 
     Half precision doubles; archives of numbers rarely shrink to a twentieth.
@@ -34,9 +34,9 @@ def described(size: int) -> int:
     return min((64 << 20) + 20 * size, max(FILE, 2 * size))
 
 
-def expanded(size: int) -> int:
+def expansion_limit(size: int) -> int:
     """Return the bytes of tensors that may be read from a file of `size` bytes."""
-    return min(described(size), TAKEN)
+    return min(description_limit(size), TAKEN)
 
 
 def working_memory(size: int) -> int:
@@ -45,4 +45,4 @@ def working_memory(size: int) -> int:
     It needs room for the objects of a pickle, the file if it is read into memory, its unpacked
     tensors and a copy of one of them.
     """
-    return (512 << 20) + 2 * min(size, FILE) + expanded(size)
+    return (512 << 20) + 2 * min(size, FILE) + expansion_limit(size)

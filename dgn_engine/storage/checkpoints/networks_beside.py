@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.array_layout import stem
+from dgn_engine.storage.checkpoints.array_layout import name_stem
 from dgn_engine.storage.checkpoints.contents import Array
 
 Relation = Literal["equal", "moved", "other"]
@@ -61,18 +61,22 @@ def networks_beside(arrays: Mapping[str, Array]) -> NetworksBeside | None:
     for 'actor' and 'critic', 'policy' and 'value' and others the names are enough.
     """
     groups = _layers_by_start(arrays)
-    pairs = [*_pairs(groups)]
+    pairs = [*_network_pairs(groups)]
     if not pairs:
         return None
     depth = min(first.count(".") for first, _ in pairs)
     pairs = [pair for pair in pairs if pair[0].count(".") == depth]
     first, second = next((p for p in pairs if groups[p[0]] == groups[p[1]]), pairs[0])
     starts = {start for pair in pairs for start in pair}
-    outside = _outside(arrays, starts)
+    outside = _first_outside(arrays, starts)
     whole = not outside and all(len(groups[start]) > 1 for start in starts)
     ordered = [start for start in groups if start in starts]
     return NetworksBeside(
-        first, second, _relation(arrays, first, second), tuple(ordered) if whole else (), outside
+        first,
+        second,
+        _compare_networks(arrays, first, second),
+        tuple(ordered) if whole else (),
+        outside,
     )
 
 
@@ -87,8 +91,8 @@ def numbered_copies(arrays: Mapping[str, Array]) -> tuple[str, ...]:
     beside: dict[str, list[str]] = {}
     for start, layers in groups.items():
         before, _, last = start.rpartition(".")
-        if stem(last) != last and len(layers) > 1:
-            beside.setdefault(f"{before}.{stem(last)}", []).append(start)
+        if name_stem(last) != last and len(layers) > 1:
+            beside.setdefault(f"{before}.{name_stem(last)}", []).append(start)
     for starts in beside.values():
         first = groups[starts[0]]
         same = len(starts) > 1 and all(groups[start] == first for start in starts)
@@ -125,16 +129,18 @@ def same_numbers_beside(arrays: Mapping[str, Array], name: str, other: str) -> t
     first, second = ".".join(parts[: len(parts) - ends]), ".".join(others[: len(others) - ends])
     if not first or not second:
         return "", ""
-    own = _below(arrays, first)
+    own = _arrays_below(arrays, first)
     layers = sum(array.ndim > 1 for array in own.values())
-    same = layers > 1 and _relation(arrays, first, second) == "equal"
+    same = layers > 1 and _compare_networks(arrays, first, second) == "equal"
     return (first, second) if same else ("", "")
 
 
-def _pairs(groups: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Iterator[tuple[str, str]]:
+def _network_pairs(
+    groups: Mapping[str, Mapping[str, tuple[int, ...]]],
+) -> Iterator[tuple[str, str]]:
     there = {start.rpartition(".")[2] for start in groups}
     copies = {name: _copies_of(name) & there for name in there}
-    others = {name: _swapped(name, ROLES) & there for name in there}
+    others = {name: _swap_words(name, ROLES) & there for name in there}
     for start, layers in groups.items():
         before, dot, last = start.rpartition(".")
         for other in sorted(copies[last]):
@@ -151,10 +157,10 @@ def _copies_of(name: str) -> set[str]:
         return set()
     named = {f"{name}_{word}" for word in _OF_COPY} | {f"{word}_{name}" for word in _OF_COPY}
     camel = {f"{name}Target", f"target{name[:1].upper()}{name[1:]}"}
-    return named | camel | _swapped(name, COPIES)
+    return named | camel | _swap_words(name, COPIES)
 
 
-def _swapped(name: str, pairs: Iterable[tuple[str, str]]) -> set[str]:
+def _swap_words(name: str, pairs: Iterable[tuple[str, str]]) -> set[str]:
     """Replace the first word of a pair by the second: 'actor_fc' gives 'critic_fc'."""
     names: set[str] = set()
     for word, other in pairs:
@@ -167,7 +173,7 @@ def _swapped(name: str, pairs: Iterable[tuple[str, str]]) -> set[str]:
     return names
 
 
-def _below(arrays: Mapping[str, Array], start: str) -> dict[str, Array]:
+def _arrays_below(arrays: Mapping[str, Array], start: str) -> dict[str, Array]:
     """Return the tensors of real numbers below a prefix, without it."""
     long = f"{start}."
     return {
@@ -177,15 +183,15 @@ def _below(arrays: Mapping[str, Array], start: str) -> dict[str, Array]:
     }
 
 
-def _relation(arrays: Mapping[str, Array], first: str, second: str) -> Relation:
-    own, other = _below(arrays, first), _below(arrays, second)
+def _compare_networks(arrays: Mapping[str, Array], first: str, second: str) -> Relation:
+    own, other = _arrays_below(arrays, first), _arrays_below(arrays, second)
     if {n: a.shape for n, a in own.items()} != {n: a.shape for n, a in other.items()}:
         return "other"
     equal = all(np.array_equal(array, other[name], equal_nan=True) for name, array in own.items())
     return "equal" if equal else "moved"
 
 
-def _outside(arrays: Mapping[str, Array], starts: set[str]) -> str:
+def _first_outside(arrays: Mapping[str, Array], starts: set[str]) -> str:
     """Return the first weight whose name has none of these prefixes."""
     depth = next(iter(starts)).count(".") + 1
     for name, array in arrays.items():

@@ -44,7 +44,9 @@ _DEEPEST = 8  # nested fields
 
 
 def read_npy(content: Content, calls: CallRecorder) -> ParsedFile:
-    array, dtype = _array("array", io.BufferedReader(ContentStream(content)), len(content), calls)
+    array, dtype = _read_array(
+        "array", io.BufferedReader(ContentStream(content)), len(content), calls
+    )
     if array is None:
         raise UnreadableFile(f"has {dtype}, which are not supported", kind="no-numbers")
     return ParsedFile("", {"array": array}, {"array": dtype}, kind="NumPy array")
@@ -72,7 +74,7 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
             continue
         try:
             with archive.file.open(member) as stream:
-                array, dtype = _array(name, stream, member.file_size, calls)
+                array, dtype = _read_array(name, stream, member.file_size, calls)
         except (UnreadableFile, Forbidden, MemoryError):
             raise
         except Exception as error:  # a broken archive fails in many types of exception
@@ -96,7 +98,7 @@ def _is_array(archive: ZipArchive, name: str) -> bool:
     return name.endswith(".npy") or archive.begins_with(name, NPY)
 
 
-def _array(
+def _read_array(
     name: str, stream: IO[bytes], size: int, calls: CallRecorder
 ) -> tuple[Array | None, str]:
     """Return the array, or None if it does not hold real numbers; and a description of its type.
@@ -105,7 +107,7 @@ def _array(
     types by many names ('|O', 'object_', 'T', fields of them), so every type that is not known to
     be free of objects is treated as such.
     """
-    shape, fortran, kind = _header(name, stream)
+    shape, fortran, kind = _read_header(name, stream)
     code = kind if isinstance(kind, str) else repr(kind)
     if not _is_free_of_objects(kind):
         calls.look_through(stream.read(limits.PICKLE), name)
@@ -154,13 +156,13 @@ def _is_shape(sides: Any) -> bool:
     return isinstance(sides, tuple) and all(type(side) is int for side in sides)
 
 
-def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
+def _read_header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
     """Return the shape, whether the order is Fortran's, and the type: a text or list of fields."""
     start = stream.read(8)
     width = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}.get(start[6:8], 0)
     length = int.from_bytes(stream.read(width), "little")
     sound = start.startswith(NPY) and width and length <= _LONGEST
-    values = _literal(stream.read(length), start[6]) if sound else None
+    values = _parse_header_dict(stream.read(length), start[6]) if sound else None
     if values is None or not isinstance(values["fortran_order"], bool):
         raise UnreadableFile(
             f"has a damaged header in {plain_text(name)}", kind="damaged", value=name
@@ -177,17 +179,17 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
     return shape, values["fortran_order"], kind
 
 
-def _literal(head: bytes, version: int) -> dict[str, Any] | None:
+def _parse_header_dict(head: bytes, version: int) -> dict[str, Any] | None:
     """Return the three values; None if the header is not exactly their dictionary."""
     try:
         text = head.decode("utf-8" if version == 3 else "latin-1")
         text = text.removesuffix("\n").strip(" ")  # NumPy takes no other white space
-        words = _words(text, of_python_2=version < 3)
+        words = _tokenize_header(text, of_python_2=version < 3)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # of texts with a backslash
             header = ast.literal_eval(" ".join(words).strip())
         # No extra brackets, no repeated key.
-        same = _signs(words) == _signs(_words(repr(header)))
+        same = _signs_in(words) == _signs_in(_tokenize_header(repr(header)))
     except (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError):
         return None
     if not isinstance(header, dict) or header.keys() != _KEYS:
@@ -196,12 +198,12 @@ def _literal(head: bytes, version: int) -> dict[str, Any] | None:
     return header if same and not coded else None
 
 
-def _signs(words: list[str]) -> list[str]:
+def _signs_in(words: list[str]) -> list[str]:
     """Return the signs among words except commas, as a trailing one is optional."""
     return [word for word in words if word in _SIGNS and word != ","]
 
 
-def _words(text: str, *, of_python_2: bool = False) -> list[str]:
+def _tokenize_header(text: str, *, of_python_2: bool = False) -> list[str]:
     """Split a header into texts, integers, booleans and signs.
 
     Python 2 wrote an L after its long numbers, which is dropped.

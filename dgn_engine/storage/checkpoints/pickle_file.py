@@ -119,7 +119,7 @@ class InertDict:
     def __setitem__(self, key: Any, value: Any) -> None:
         _add_pair(self, key, value)
 
-    def fill(self, pairs: Iterable[tuple[Any, Any]]) -> InertDict:
+    def set_pairs(self, pairs: Iterable[tuple[Any, Any]]) -> InertDict:
         for key, value in pairs:
             self[key] = value
         return self
@@ -186,7 +186,7 @@ class InertObject:
         self.state = state
 
     @staticmethod
-    def of(name: GlobalName, arguments: tuple[Any, ...]) -> InertObject:
+    def from_call(name: GlobalName, arguments: tuple[Any, ...]) -> InertObject:
         """Return an object that takes a state.
 
         Raises:
@@ -237,25 +237,25 @@ class NoCalls:
     def __init__(self) -> None:
         self.room = limits.OPERATIONS
 
-    def named(self, name: GlobalName) -> None:
+    def note_global(self, name: GlobalName) -> None:
         """Called when a global is named, so that its module would be imported."""
 
-    def kept(self, value: GlobalName) -> None:
+    def note_stored(self, value: GlobalName) -> None:
         """Called when a global becomes a value: an argument, an item, part of a state."""
 
-    def called(self, callee: Any, arguments: Any) -> None:
+    def note_call(self, callee: Any, arguments: Any) -> None:
         """Called when something would be called with these arguments."""
 
-    def called_oddly(self, callee: GlobalName) -> None:
+    def note_odd_call(self, callee: GlobalName) -> None:
         """Called for a call with arguments that its library never writes."""
 
-    def handed(self, arguments: Any) -> None:
+    def note_passed(self, arguments: Any) -> None:
         """Called with what is passed to the lookup of a persistent reference."""
 
-    def state_set(self, target: GlobalName) -> None:
+    def note_state_set(self, target: GlobalName) -> None:
         """Called when a global itself would be given a state."""
 
-    def state_refused(self, target: Any) -> None:
+    def note_state_refused(self, target: Any) -> None:
         """Called when an object would be given a state that its library never writes."""
 
 
@@ -303,7 +303,7 @@ def inert_reference(reference: Any) -> Any:
     return InertObject("a reference", reference if isinstance(reference, tuple) else ())
 
 
-def _refuse(_: InertUnpickler) -> None:
+def _refuse_opcode(_: InertUnpickler) -> None:
     raise UnreadableFile("has a pickle with instructions that no checkpoint needs")
 
 
@@ -350,7 +350,7 @@ _KEEPING: dict[bytes, int | None] = {
 
 def _keep_and_step(step: Callable[[Any], None], count: int | None, machine: InertUnpickler) -> None:
     """Report the globals that a step takes from the stack, then run it."""
-    machine.keep(machine.stack if count is None else machine.stack[-count:])
+    machine.note_values(machine.stack if count is None else machine.stack[-count:])
     step(machine)
 
 
@@ -433,7 +433,7 @@ class InertUnpickler(pickle._Unpickler):
             module = _compat_pickle.IMPORT_MAPPING.get(module, module)
             module, name = renamed or (module, name)
         global_name = GlobalName(module, name)
-        self.calls.named(global_name)
+        self.calls.note_global(global_name)
         return global_name
 
     def _stack_global(self) -> None:
@@ -446,29 +446,29 @@ class InertUnpickler(pickle._Unpickler):
         raise UnreadableFile("has a pickle that computes a name, which no checkpoint needs")
 
     def persistent_load(self, pid: Any) -> Any:
-        self.calls.handed(pid)
+        self.calls.note_passed(pid)
         return self.persistent(pid)
 
-    def keep(self, values: list[Any]) -> None:
+    def note_values(self, values: list[Any]) -> None:
         """Report the globals among values that become part of something."""
         for value in values:
             if type(value) is GlobalName:
-                self.calls.kept(value)
+                self.calls.note_stored(value)
 
-    def call(self, callee: Any, arguments: Any) -> Any:
+    def record_call(self, callee: Any, arguments: Any) -> Any:
         """Return a stand-in for the result of a call; nothing is called."""
-        self.calls.called(callee, arguments)
+        self.calls.note_call(callee, arguments)
         if isinstance(callee, GlobalName) and not isinstance(arguments, tuple):
-            self.calls.called_oddly(callee)
+            self.calls.note_odd_call(callee)
         elif isinstance(callee, GlobalName):
-            self._count(arguments)
+            self._count_copies(arguments)
             result = self.build(callee, arguments)
             if isinstance(result, Opaque) and result.odd:
-                self.calls.called_oddly(callee)
+                self.calls.note_odd_call(callee)
             return result
         return Opaque(type_name(callee), arguments, odd=True)
 
-    def _count(self, arguments: tuple[Any, ...]) -> None:
+    def _count_copies(self, arguments: tuple[Any, ...]) -> None:
         """Refuse a pickle that has the same text or table copied over and over."""
         for argument in arguments[:_ARGUMENTS]:
             if isinstance(argument, (str, bytes)):
@@ -477,7 +477,7 @@ class InertUnpickler(pickle._Unpickler):
                 self.copied += limits.COPIED_ITEM * len(argument)
             elif isinstance(argument, InertDict):
                 self.copied += limits.COPIED_ITEM * len(argument.pairs)
-        if self.copied > limits.copied(len(self.content)):
+        if self.copied > limits.copy_limit(len(self.content)):
             raise UnreadableFile("copies its text or tables over and over, and was refused")
 
     def _protocol(self) -> None:
@@ -491,12 +491,12 @@ class InertUnpickler(pickle._Unpickler):
             raise pickle.UnpicklingError
 
     def _instantiate(self, callee: Any, arguments: list[Any]) -> None:  # INST and OBJ use it
-        self.keep(arguments)
-        self.append(self.call(callee, tuple(arguments)))
+        self.note_values(arguments)
+        self.append(self.record_call(callee, tuple(arguments)))
 
     def _reduce(self) -> None:
         arguments = self.stack.pop()
-        self.append(self.call(self.stack.pop(), arguments))
+        self.append(self.record_call(self.stack.pop(), arguments))
 
     def _new(self) -> None:
         """Handle NEWOBJ, which calls only a class's `__new__`; containers ignore its arguments."""
@@ -514,36 +514,36 @@ class InertUnpickler(pickle._Unpickler):
         named = self.stack.pop()
         callee = self.stack[-2]
         if isinstance(callee, GlobalName) and (not isinstance(named, InertDict) or named.pairs):
-            self.calls.called_oddly(callee)
+            self.calls.note_odd_call(callee)
         self._new()
 
     def _build(self) -> None:
         state = self.stack.pop()
         target = self.stack[-1]
         if isinstance(target, GlobalName):
-            self.calls.state_set(target)
+            self.calls.note_state_set(target)
             return
         if isinstance(target, Opaque):
-            self.calls.state_refused(target)
+            self.calls.note_state_refused(target)
             return
         if not hasattr(target, "set_state"):
             raise UnreadableFile(f"gives a {type_name(target)} a state, which no program saves")
         try:
             target.set_state(state)
         except UnreadableFile:
-            self.calls.state_refused(target)
+            self.calls.note_state_refused(target)
             raise
 
     def _dict(self) -> None:
         items = self.pop_mark()
-        self.append(InertDict().fill(zip(items[::2], items[1::2], strict=True)))
+        self.append(InertDict().set_pairs(zip(items[::2], items[1::2], strict=True)))
 
     def _frozenset(self) -> None:
         items = self.pop_mark()  # this changes where values are appended
         self.append(InertObject("frozenset", (), items=items))
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
-        **dict.fromkeys(range(256), _refuse),
+        **dict.fromkeys(range(256), _refuse_opcode),
         **_STANDARD,
         **{code: partial(_step_within, code) for code in _NUMBERS + _TEXTS},
         pickle.EXT1[0]: partial(_refuse_extension, 1),
@@ -598,7 +598,7 @@ def is_container(node: Any) -> bool:
     return isinstance(node, (InertDict, list, tuple))
 
 
-def members(node: Any) -> Iterator[tuple[str, Any]]:
+def members_of(node: Any) -> Iterator[tuple[str, Any]]:
     """Yield the contents of a container by name; a saved module names them as its state dict."""
     if isinstance(node, InertDict):
         yield from ((key_text(k), v) for k, v in node.pairs)
@@ -617,9 +617,9 @@ def _members_of_state(state: Any) -> Iterator[tuple[str, Any]]:
     if not is_container(state):
         return
     module = isinstance(state, InertDict) and isinstance(state.get("_parameters"), InertDict)
-    for name, value in members(state):
+    for name, value in members_of(state):
         if module and name in _OF_MODULE and isinstance(value, InertDict):
-            yield from members(value)
+            yield from members_of(value)
         else:
             yield name, value
 

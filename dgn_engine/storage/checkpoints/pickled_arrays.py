@@ -189,18 +189,18 @@ def _type_as_written(code: Any, state: Any) -> np.dtype[Any] | None:
         if not record and code[0] in "Mm":
             notes = notes[0][:1]  # and the unit, which numpy itself checks
         if names is not None:
-            result = _with_fields(names, fields, size, _whole(flags) & _ALIGNED != 0)
+            result = _with_fields(names, fields, size, _check_integer(flags) & _ALIGNED != 0)
             result = np.dtype((np.record, result)) if record else result
         elif subarray is not None:
             base, sides = subarray
-            result = np.dtype((_type_of(base), tuple(map(_whole, sides))))
+            result = np.dtype((_type_of(base), tuple(map(_check_integer, sides))))
         else:
             result = np.dtype(code if order == "|" else order + code)
         noted = _with_notes(result, *notes)
         _, (own, *_), own_state = cast("tuple[Any, Any, Any]", noted.__reduce__())
         same = own is np.record if record else own == code
         same = same and len(own_state) == len(state)
-        return result if same and _comparable(own_state) == _comparable(state) else None
+        return result if same and _plain_state(own_state) == _plain_state(state) else None
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError):
         return None
 
@@ -222,7 +222,7 @@ def _type_of(inner: Any) -> np.dtype[Any]:
     return inner.dtype
 
 
-def _whole(number: Any) -> int:
+def _check_integer(number: Any) -> int:
     if type(number) is not int:
         raise TypeError
     return number
@@ -237,8 +237,8 @@ def _with_fields(names: Any, fields: Any, size: Any, aligned: bool) -> np.dtype[
     arguments: Any = {
         "names": [*names],
         "formats": [_type_of(inner) for inner, *_ in chosen],
-        "offsets": [_whole(at) for _, at, *_ in chosen],
-        "itemsize": _whole(size),
+        "offsets": [_check_integer(at) for _, at, *_ in chosen],
+        "itemsize": _check_integer(size),
     }
     if any(title for _, _, *title in chosen):
         arguments["titles"] = [title[0] if title else None for _, _, *title in chosen]
@@ -246,17 +246,17 @@ def _with_fields(names: Any, fields: Any, size: Any, aligned: bool) -> np.dtype[
     return record
 
 
-def _comparable(state: tuple[Any, ...]) -> tuple[Any, ...]:
+def _plain_state(state: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a type's state with only plain numbers and text, for comparison; dates have more."""
     version, order, subarray, names, fields, size, alignment, flags = state[:8]
     pairs = fields.pairs if isinstance(fields, InertDict) else (fields or {}).items()
-    placed = {name: (_plainly(inner), *rest) for name, (inner, *rest) in pairs}
+    placed = {name: (_dtype_or_value(inner), *rest) for name, (inner, *rest) in pairs}
     if subarray is not None:
         base, sides = subarray
-        subarray = _plainly(base), sides
+        subarray = _dtype_or_value(base), sides
     numbers = tuple((type(n), n) for n in (version, size, alignment, flags))
     return (numbers, type(order), order, subarray, names, placed)
 
 
-def _plainly(inner: Any) -> Any:
+def _dtype_or_value(inner: Any) -> Any:
     return inner.dtype if isinstance(inner, PickledType) else inner

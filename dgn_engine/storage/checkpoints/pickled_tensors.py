@@ -20,7 +20,13 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import LAYOUT, Array, UnreadableFile, is_sound, width
+from dgn_engine.storage.checkpoints.contents import (
+    LAYOUT,
+    Array,
+    UnreadableFile,
+    dtype_width,
+    is_sound,
+)
 from dgn_engine.storage.checkpoints.harmless_names import (
     may_be_called,
     may_be_kept,
@@ -161,21 +167,21 @@ _STORAGES = {
 }
 
 
-def build(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
+def build_inert(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
     """Return a stand-in for the result of a call: unchecked tensor, container or `InertObject`."""
     text = str(name)
     builder = _BUILDERS.get(text)
     if builder is None:
         if text.startswith(_MAKES_TENSORS):
             return Unsupported("a tensor of an unsupported kind")
-        return (result_of if may_be_called(name) else InertObject.of)(name, arguments)
+        return (result_of if may_be_called(name) else InertObject.from_call)(name, arguments)
     try:
         return builder(arguments)
     except (IndexError, ValueError, TypeError):
         raise UnreadableFile(_NOT_WRITTEN, kind="not-written") from None
 
 
-def storage(reference: Any) -> Any:
+def declared_storage(reference: Any) -> Any:
     """Return the storage that a persistent reference names; raises `UnreadableFile`."""
     if not isinstance(reference, tuple) or not reference:
         raise UnreadableFile(
@@ -216,13 +222,13 @@ class DeclaredStorages:
         self.by_key: dict[str, TensorStorage] = {}
         self._views: dict[str, tuple[Any, ...]] = {}
 
-    def storage(self, reference: Any) -> Any:
+    def find_storage(self, reference: Any) -> Any:
         """Return the storage that a persistent reference names.
 
         Raises:
             UnreadableFile: It is invalid, or its key was described differently before.
         """
-        store = storage(reference)
+        store = declared_storage(reference)
         if not isinstance(store, TensorStorage):
             return store
         known = self.by_key.setdefault(store.key, store)
@@ -249,14 +255,14 @@ class DeclaredStorages:
 
 def _tensor_1(arguments: tuple[Any, ...]) -> StridedTensor | Unsupported:
     store, offset, shape, strides = arguments
-    return _strided(store, offset, shape, strides, getattr(store, "dtype", ""))
+    return _strided_tensor(store, offset, shape, strides, getattr(store, "dtype", ""))
 
 
 def _tensor_2(arguments: tuple[Any, ...]) -> Any:
     store, offset, shape, strides, trained, hooks, *notes = arguments
     _check_notes(trained, hooks, *notes)
     dtype = getattr(store, "dtype", "")
-    return _trained(_strided(store, offset, shape, strides, dtype, *notes), trained)
+    return _check_trained(_strided_tensor(store, offset, shape, strides, dtype, *notes), trained)
 
 
 def _tensor_3(arguments: tuple[Any, ...]) -> Any:
@@ -265,10 +271,12 @@ def _tensor_3(arguments: tuple[Any, ...]) -> Any:
     _check_notes(trained, hooks, *notes)
     if isinstance(store, TensorStorage) and store.dtype != "uint8":
         raise ValueError
-    return _trained(_strided(store, offset, shape, strides, _type_of_torch(dtype), *notes), trained)
+    return _check_trained(
+        _strided_tensor(store, offset, shape, strides, _type_of_torch(dtype), *notes), trained
+    )
 
 
-def _trained(tensor: Any, trained: bool) -> Any:
+def _check_trained(tensor: Any, trained: bool) -> Any:
     """Return the tensor or array.
 
     Raises:
@@ -290,11 +298,13 @@ def _check_notes(trained: Any, hooks: Any, notes: Any = None) -> None:
     if type(trained) is not bool or not _are_hooks(hooks):
         raise ValueError
     sound = notes is None or (isinstance(notes, InertDict) and notes.name == "dict")
-    if not sound or any(key not in ("neg", "conj") or on is not True for key, on in _pairs(notes)):
+    if not sound or any(
+        key not in ("neg", "conj") or on is not True for key, on in _pairs_of(notes)
+    ):
         raise ValueError
 
 
-def _pairs(table: Any) -> list[tuple[Any, Any]]:
+def _pairs_of(table: Any) -> list[tuple[Any, Any]]:
     return table.pairs if isinstance(table, InertDict) else []
 
 
@@ -307,34 +317,34 @@ def _type_of_torch(dtype: Any) -> str:
     return dtype.name if isinstance(dtype, GlobalName) and dtype.module == "torch" else ""
 
 
-def _strided(
+def _strided_tensor(
     store: Any, offset: Any, shape: Any, strides: Any, dtype: str, notes: Any = None
 ) -> StridedTensor | Unsupported:
     if not isinstance(store, TensorStorage) or store.where == "meta":
         return Unsupported("a tensor without numbers")
-    if _pairs(notes):
+    if _pairs_of(notes):
         return Unsupported("a conjugated or negated view")
     return StridedTensor(store, offset, shape, strides, dtype)
 
 
-def _parameter(arguments: tuple[Any, ...]) -> Any:
+def _build_parameter(arguments: tuple[Any, ...]) -> Any:
     """Return the tensor of a parameter, which may have attributes."""
     tensor, trained, hooks, *attributes = arguments
     _check_notes(trained, hooks)
     if len(attributes) > 1 or any(_changes_numbers(state) for state in attributes):
         raise ValueError
-    return _trained(_checked(tensor), trained)
+    return _check_trained(_check_tensor(tensor), trained)
 
 
-def _variable(arguments: tuple[Any, ...]) -> Any:
+def _build_variable(arguments: tuple[Any, ...]) -> Any:
     """Return the tensor of a torch 0.3 parameter; its state follows."""
     tensor, *trained = arguments
     if trained not in ([], [True], [False]):
         raise ValueError
-    return _trained(_checked(tensor), trained != [False])
+    return _check_trained(_check_tensor(tensor), trained != [False])
 
 
-def _checked(tensor: Any) -> Any:
+def _check_tensor(tensor: Any) -> Any:
     if not isinstance(tensor, _Tensor):
         raise TypeError
     return tensor
@@ -349,7 +359,7 @@ def _of_array(arguments: tuple[Any, ...]) -> Any:
 
 def _of_tensor(arguments: tuple[Any, ...]) -> Any:
     """Return the CPU tensor of a tensor from another device, if it has the same type."""
-    return _of_device(arguments, getattr(_checked(arguments[0]), "dtype", ""))
+    return _of_device(arguments, getattr(_check_tensor(arguments[0]), "dtype", ""))
 
 
 def _of_device(arguments: tuple[Any, ...], own: str) -> Any:
@@ -357,7 +367,7 @@ def _of_device(arguments: tuple[Any, ...], own: str) -> Any:
     _check_notes(trained, None)
     if type(where) is not str or not own or own != _type_of_torch(dtype):
         return Unsupported("a tensor converted to another type")
-    return _trained(inner, trained)
+    return _check_trained(inner, trained)
 
 
 def _changes_numbers(state: Any) -> bool:
@@ -365,13 +375,13 @@ def _changes_numbers(state: Any) -> bool:
     parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
     return any(
         (part is not None and not isinstance(part, InertDict))
-        or len(_pairs(part)) > _ATTRIBUTES
-        or any(type(k) is not str or k in _OF_TENSORS or k[:2] == "__" for k, _ in _pairs(part))
+        or len(_pairs_of(part)) > _ATTRIBUTES
+        or any(type(k) is not str or k in _OF_TENSORS or k[:2] == "__" for k, _ in _pairs_of(part))
         for part in parts
     )
 
 
-def _subclass(arguments: tuple[Any, ...]) -> Any:
+def _build_subclass(arguments: tuple[Any, ...]) -> Any:
     """Return the plain tensor inside a subclass: (function, type, arguments, state)."""
     function, kind, inner, state = arguments
     if not isinstance(kind, GlobalName) or not isinstance(inner, tuple):
@@ -382,19 +392,19 @@ def _subclass(arguments: tuple[Any, ...]) -> Any:
     changed = _changes_numbers(state)
     if str(kind) in _TENSOR_CLASSES and changed:
         raise ValueError
-    tensor = build(function, inner)
+    tensor = build_inert(function, inner)
     if isinstance(tensor, Opaque):
         return tensor
     if changed or (kind.module.startswith("torch.") and str(kind) not in _TENSOR_CLASSES):
         return Unsupported(f"a tensor of the class {plain_text(str(kind), 80)}")
-    return _checked(tensor)
+    return _check_tensor(tensor)
 
 
-def _unsupported(reason: str) -> Callable[[tuple[Any, ...]], Unsupported]:
+def _build_unsupported(reason: str) -> Callable[[tuple[Any, ...]], Unsupported]:
     return lambda _arguments: Unsupported(reason)
 
 
-def _dictionary(name: str, arguments: tuple[Any, ...]) -> InertDict:
+def _build_dictionary(name: str, arguments: tuple[Any, ...]) -> InertDict:
     """Build a dictionary; Python 2 passed its pairs to the call."""
     (items,) = arguments or ((),)
     if isinstance(items, InertDict):
@@ -403,10 +413,10 @@ def _dictionary(name: str, arguments: tuple[Any, ...]) -> InertDict:
         raise TypeError
     if not isinstance(items, (list, tuple)):
         raise TypeError
-    return InertDict(name=name).fill((key, value) for key, value in items)
+    return InertDict(name=name).set_pairs((key, value) for key, value in items)
 
 
-def _defaulting(arguments: tuple[Any, ...]) -> InertDict:
+def _build_defaultdict(arguments: tuple[Any, ...]) -> InertDict:
     """Build a defaultdict, whose call has its factory but no pairs."""
     (maker,) = arguments or (None,)
     if not isinstance(maker, (GlobalName, InertObject, NoneType)):
@@ -414,7 +424,7 @@ def _defaulting(arguments: tuple[Any, ...]) -> InertDict:
     return InertDict(name="collections.defaultdict")
 
 
-def _queue(arguments: tuple[Any, ...]) -> PickledQueue:
+def _build_queue(arguments: tuple[Any, ...]) -> PickledQueue:
     (items, most) = (*arguments, None)[:2] if arguments else ((), None)
     if len(arguments) > 2 or not isinstance(items, (list, tuple)):
         raise TypeError
@@ -423,14 +433,14 @@ def _queue(arguments: tuple[Any, ...]) -> PickledQueue:
     return PickledQueue("collections.deque", ((), most), items=list(items))
 
 
-def _list(arguments: tuple[Any, ...]) -> list[Any]:
+def _build_list(arguments: tuple[Any, ...]) -> list[Any]:
     (items,) = arguments or ((),)
     if not isinstance(items, (list, tuple)):
         raise TypeError
     return list(items)
 
 
-def _namespace(name: str, arguments: tuple[Any, ...]) -> InertObject:
+def _build_namespace(name: str, arguments: tuple[Any, ...]) -> InertObject:
     if arguments:
         raise ValueError
     return InertObject(name, ())
@@ -444,26 +454,26 @@ def latin_bytes(arguments: tuple[Any, ...]) -> bytes:
     return bytes(text.encode("latin-1"))
 
 
-def _bytes(arguments: tuple[Any, ...]) -> Any:
+def _build_bytes(arguments: tuple[Any, ...]) -> Any:
     """Return empty bytes, as protocols before 3 write them; or a stand-in for others."""
     return result_of(GlobalName("builtins", "bytes"), arguments) if arguments else b""
 
 
-def _size(arguments: tuple[Any, ...]) -> Any:
+def _build_size(arguments: tuple[Any, ...]) -> Any:
     (sides,) = arguments or ((),)
     if isinstance(sides, (list, tuple)) and all(type(side) is int for side in sides):
         return tuple(sides)
     return Opaque("torch.Size", arguments, odd=True)
 
 
-def _reconstructed(arguments: tuple[Any, ...]) -> InertObject:
+def _build_reconstructed(arguments: tuple[Any, ...]) -> InertObject:
     """Build an object created by copyreg; its state follows."""
     kind, *inner = arguments
     if isinstance(kind, GlobalName) and not may_be_kept(kind):  # it is reported
         return InertObject(str(kind), tuple(thing for thing in inner if is_container(thing)))
     match arguments:
         case (GlobalName(), GlobalName("builtins", "object"), None) if takes_attributes(kind):
-            return InertObject.of(kind, ())
+            return InertObject.from_call(kind, ())
     return Opaque(str(kind) if isinstance(kind, GlobalName) else "object", arguments, odd=True)
 
 
@@ -479,32 +489,32 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "torch._utils._rebuild_tensor": _tensor_1,
     "torch._utils._rebuild_tensor_v2": _tensor_2,
     "torch._utils._rebuild_tensor_v3": _tensor_3,
-    "torch._utils._rebuild_parameter": _parameter,
-    "torch._utils._rebuild_parameter_with_state": _parameter,
+    "torch._utils._rebuild_parameter": _build_parameter,
+    "torch._utils._rebuild_parameter_with_state": _build_parameter,
     "torch._utils._rebuild_device_tensor_from_numpy": _of_array,
     "torch._utils._rebuild_device_tensor_from_cpu_tensor": _of_tensor,
     "torch._utils._rebuild_xla_tensor": _of_array,
-    "torch._tensor._rebuild_from_type": _subclass,
-    "torch._tensor._rebuild_from_type_v2": _subclass,
-    "torch.nn.parameter.Parameter": _variable,
-    "torch._utils._rebuild_qtensor": _unsupported("a quantised tensor"),
-    "torch._utils._rebuild_sparse_tensor": _unsupported("a sparse tensor"),
-    "torch._utils._rebuild_sparse_csr_tensor": _unsupported("a sparse tensor"),
-    "torch._utils._rebuild_nested_tensor": _unsupported("a nested tensor"),
-    "torch._utils._rebuild_meta_tensor_no_storage": _unsupported("a tensor without numbers"),
-    "torch._utils._rebuild_wrapper_subclass": _unsupported("a tensor without numbers"),
-    "torch.Size": _size,
-    "collections.OrderedDict": partial(_dictionary, "collections.OrderedDict"),
-    "collections.Counter": partial(_dictionary, "collections.Counter"),
-    "collections.defaultdict": _defaulting,
-    "collections.deque": _queue,
-    "builtins.bytes": _bytes,
-    "builtins.dict": partial(_dictionary, "dict"),
-    "builtins.list": _list,
-    "types.SimpleNamespace": partial(_namespace, "types.SimpleNamespace"),
-    "argparse.Namespace": partial(_namespace, "argparse.Namespace"),
+    "torch._tensor._rebuild_from_type": _build_subclass,
+    "torch._tensor._rebuild_from_type_v2": _build_subclass,
+    "torch.nn.parameter.Parameter": _build_variable,
+    "torch._utils._rebuild_qtensor": _build_unsupported("a quantised tensor"),
+    "torch._utils._rebuild_sparse_tensor": _build_unsupported("a sparse tensor"),
+    "torch._utils._rebuild_sparse_csr_tensor": _build_unsupported("a sparse tensor"),
+    "torch._utils._rebuild_nested_tensor": _build_unsupported("a nested tensor"),
+    "torch._utils._rebuild_meta_tensor_no_storage": _build_unsupported("a tensor without numbers"),
+    "torch._utils._rebuild_wrapper_subclass": _build_unsupported("a tensor without numbers"),
+    "torch.Size": _build_size,
+    "collections.OrderedDict": partial(_build_dictionary, "collections.OrderedDict"),
+    "collections.Counter": partial(_build_dictionary, "collections.Counter"),
+    "collections.defaultdict": _build_defaultdict,
+    "collections.deque": _build_queue,
+    "builtins.bytes": _build_bytes,
+    "builtins.dict": partial(_build_dictionary, "dict"),
+    "builtins.list": _build_list,
+    "types.SimpleNamespace": partial(_build_namespace, "types.SimpleNamespace"),
+    "argparse.Namespace": partial(_build_namespace, "argparse.Namespace"),
     "_codecs.encode": latin_bytes,
-    "copyreg._reconstructor": _reconstructed,
+    "copyreg._reconstructor": _build_reconstructed,
     "numpy.dtype": numpy_type,
     STRING_TYPE: string_type,
     **dict.fromkeys(RECONSTRUCT, empty_array),
@@ -522,7 +532,7 @@ def read_leaf(leaf: Leaf, records: Records) -> tuple[Array, str] | Unsupported:
         return Unsupported(array) if isinstance(array, str) else array
     if reason := _unsupported_reason(leaf):
         return Unsupported(reason)
-    view = _array(leaf, records)
+    view = _view_array(leaf, records)
     return view if isinstance(view, Unsupported) else (view, leaf.dtype)
 
 
@@ -542,7 +552,7 @@ def _unsupported_reason(tensor: StridedTensor) -> str:
     return ""
 
 
-def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
+def _view_array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
     """Return a view on the record, once all its numbers are known to lie inside.
 
     Stride 0 repeats one number endlessly, so the record must have as many numbers as the tensor.
@@ -550,7 +560,7 @@ def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
     content, order = records(tensor.storage)
     layout = np.dtype(order + LAYOUT[tensor.dtype][1:])
     size = layout.itemsize
-    side = width(tensor.storage.dtype)
+    side = dtype_width(tensor.storage.dtype)
     content = content[tensor.storage.first * side :]
     if tensor.storage.length is not None:
         content = content[: tensor.storage.length * side]

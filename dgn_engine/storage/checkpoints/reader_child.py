@@ -20,7 +20,7 @@ from typing import IO
 import numpy as np
 
 from dgn_engine.confinement.child_entry import begin_child
-from dgn_engine.confinement.process import confine
+from dgn_engine.confinement.process import confine_process
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import (
@@ -30,7 +30,7 @@ from dgn_engine.storage.checkpoints.contents import (
     UnreadableFile,
     common_prefix,
     no_such_part,
-    sent_as,
+    wire_dtype,
 )
 from dgn_engine.storage.checkpoints.double_formats import check_not_pickle, check_not_tar
 from dgn_engine.storage.checkpoints.file_content import Content, content_of
@@ -73,61 +73,62 @@ _SHOWN = 60  # characters of a text that is not a checkpoint
 
 def main(seconds: int, part: str = "", shard: str = "") -> None:
     """Read one file; with `shard` it is one of several, and names stay unchanged."""
-    serve(partial(answer, part=part, bare=not shard), seconds)
+    serve_request(partial(answer_tensors, part=part, bare=not shard), seconds)
 
 
-def serve(answer: Callable[[Content, IO[bytes]], None], seconds: int) -> None:
+def serve_request(answer: Callable[[Content, IO[bytes]], None], seconds: int) -> None:
     """Read standard input and answer on standard output, confined."""
     pipe = begin_child(confined=True)
     content = content_of(sys.stdin.buffer)
     seconds += len(content) // limits.PACE
     gc.disable()  # with millions of objects it takes most of the time, and the process ends soon
-    confine(seconds, limits.working_memory(len(content)))
+    confine_process(seconds, limits.working_memory(len(content)))
     answer(content, pipe)
 
 
-def answer(content: Content, pipe: IO[bytes], part: str = "", *, bare: bool = True) -> None:
+def answer_tensors(content: Content, pipe: IO[bytes], part: str = "", *, bare: bool = True) -> None:
     calls = CallRecorder()
-    with wire.refusals(pipe), _named(calls):
-        contents = tidy(read(content, part, calls, whole=not bare), calls, bare=bare)
+    with wire.refusals_to(pipe), _naming_calls(calls):
+        contents = tidy_names(read_contents(content, part, calls, whole=not bare), calls, bare=bare)
         if part and contents.part != part:
-            contents = tidy(_part(contents, part), calls, bare=bare)
+            contents = tidy_names(_select_part(contents, part), calls, bare=bare)
         if not contents.arrays:
             raise UnreadableFile(
-                f"has no tensors that can be read{_instead(contents)}", kind="no-tensors"
+                f"has no tensors that can be read{_describe_other_content(contents)}",
+                kind="no-tensors",
             )
         _check_size(contents, len(content))
-        wire.send(contents, pipe, content)
+        wire.send_contents(contents, pipe, content)
 
 
 def _check_size(contents: ParsedFile, size: int) -> None:
     """Raise `UnreadableFile` if the numbers exceed the limits."""
     arrays = contents.arrays.items()
-    total = sum(a.size * np.dtype(sent_as(contents.dtypes[name])).itemsize for name, a in arrays)
+    total = sum(a.size * np.dtype(wire_dtype(contents.dtypes[name])).itemsize for name, a in arrays)
     if total > limits.TAKEN:
         raise UnreadableFile(
             f"has {binary_size_in_words(total)} of numbers; the limit is "
             f"{binary_size_in_words(limits.TAKEN)}; {TAKES_A_PART}",
             kind="too-large",
         )
-    if total > limits.expanded(size):
+    if total > limits.expansion_limit(size):
         raise UnreadableFile(
             "has more numbers than its size allows, and was refused", kind="too-large"
         )
 
 
 @contextmanager
-def _named(calls: CallRecorder) -> Iterator[None]:
+def _naming_calls(calls: CallRecorder) -> Iterator[None]:
     """Add to a refusal what loading the file would have called up to that point."""
     try:
         yield
     except UnreadableFile as verdict:
-        if would := _would(calls):
+        if would := _describe_calls(calls):
             raise UnreadableFile(f"{verdict}{would}", verdict.kind, verdict.value) from None
         raise
 
 
-def read(
+def read_contents(
     content: Content, part: str = "", calls: CallRecorder | None = None, *, whole: bool = False
 ) -> ParsedFile:
     """Return the tensors of a file, identified by its content and never by its name.
@@ -144,7 +145,7 @@ def read(
     if not content:
         raise UnreadableFile(f"is empty; {AGAIN}", kind="empty")
     start = content[:_LONGEST_START]
-    most = limits.described(len(content))
+    most = limits.description_limit(len(content))
     if not start.startswith((START, EMPTY)):
         check_not_tar(content)
     if start.startswith(NPY):
@@ -171,16 +172,16 @@ def read(
     old.look_through(content[: limits.OPERATIONS])
     if old.would_call or _OLD_PICKLE.match(start):
         raise UnreadableFile(
-            f"is a pickle of protocol 0 or 1, which is not supported{_would(old)}",
+            f"is a pickle of protocol 0 or 1, which is not supported{_describe_calls(old)}",
             kind="old-pickle",
         )
     for known, verdict in _OTHER.items():
         if start.startswith(known):
             raise UnreadableFile(verdict, kind="other-format", value=known)
-    raise UnreadableFile(_no_checkpoint(start), kind="no-checkpoint")
+    raise UnreadableFile(_describe_not_checkpoint(start), kind="no-checkpoint")
 
 
-def _no_checkpoint(start: bytes) -> str:
+def _describe_not_checkpoint(start: bytes) -> str:
     """Describe a file that is not a checkpoint; text is shown, as a server may have sent it."""
     if _HTML.match(start):
         return "is a web page (HTML) instead of the file; download the file itself"
@@ -200,7 +201,7 @@ def _check_whole(content: Content) -> None:
         )
 
 
-def tidy(
+def tidy_names(
     contents: ParsedFile, calls: CallRecorder | None = None, *, bare: bool = True
 ) -> ParsedFile:
     """Make names printable, strip prefixes if `bare`, and add the recorded calls.
@@ -231,7 +232,7 @@ def tidy(
     )
 
 
-def _part(contents: ParsedFile, part: str) -> ParsedFile:
+def _select_part(contents: ParsedFile, part: str) -> ParsedFile:
     """Return the tensors whose names begin with the part and a dot, without that prefix."""
     start = f"{part}."
     names = [name for name in contents.arrays if name.startswith(start)]
@@ -248,14 +249,14 @@ def _part(contents: ParsedFile, part: str) -> ParsedFile:
     )
 
 
-def _instead(contents: ParsedFile) -> str:
+def _describe_other_content(contents: ParsedFile) -> str:
     """Describe what a file without tensors has, to complete a sentence."""
     if contents.would_call:
         return ""
     return f"; it has {', '.join(contents.ignored[:3])}" if contents.ignored else ""
 
 
-def _would(calls: CallRecorder) -> str:
+def _describe_calls(calls: CallRecorder) -> str:
     """Describe what loading a refused file would call or look up, to end a sentence; or ''."""
     names = calls.would_call or calls.would_look_up
     if not names:

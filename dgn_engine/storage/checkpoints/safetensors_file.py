@@ -21,9 +21,9 @@ from dgn_engine.storage.checkpoints.contents import (
     Array,
     ParsedFile,
     UnreadableFile,
+    dtype_width,
     is_sound,
-    natural,
-    width,
+    natural_key,
 )
 from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.text.printable import is_utf8, plain_text
@@ -76,9 +76,9 @@ def read_safetensors(content: Content) -> ParsedFile:
     try:
         head = json.loads(
             str(content[8:start], "utf-8"),
-            object_pairs_hook=_distinct,
+            object_pairs_hook=_distinct_names,
             parse_constant=_no_constant,
-            parse_int=_whole,
+            parse_int=_parse_integer,
         )
     except (ValueError, RecursionError) as error:
         if "int_max_str_digits" in str(error):
@@ -100,10 +100,10 @@ def read_safetensors(content: Content) -> ParsedFile:
     dtypes: dict[str, str] = {}
     ignored: list[str] = []
     room = len(content) - start
-    entries = {name: _entry(name, entry, room) for name, entry in head.items()}
+    entries = {name: _check_entry(name, entry, room) for name, entry in head.items()}
     _check_cover([(begin, end) for _, _, begin, end in entries.values()], room)
     # The format sorts alphabetically, '10' before '2'; layers are in natural order.
-    for name in sorted(head, key=natural):
+    for name in sorted(head, key=natural_key):
         code, shape, begin, _ = entries[name]
         dtype = _DTYPES.get(code)
         if dtype is None:
@@ -114,7 +114,7 @@ def read_safetensors(content: Content) -> ParsedFile:
     return ParsedFile("", arrays, dtypes, tuple(ignored), metadata, "safetensors")
 
 
-def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int, int]:
+def _check_entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int, int]:
     """Return type, shape, begin and end of a tensor in the `room` bytes after the header."""
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
@@ -152,7 +152,7 @@ def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int,
             kind="unknown-type",
             value=name,
         )
-    bits = 8 * width(_DTYPES[dtype]) if dtype in _DTYPES else _OTHERS[dtype]
+    bits = 8 * dtype_width(_DTYPES[dtype]) if dtype in _DTYPES else _OTHERS[dtype]
     if math.prod(shape) * bits != 8 * (end - begin):
         raise UnreadableFile(
             f"declares a shape for {plain_text(name)} that does not match its size",
@@ -177,13 +177,13 @@ def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _whole(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if digits == "-0":
         raise ValueError("-0 is not an integer")
     return int(digits)
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
         raise ValueError("a repeated name")

@@ -17,7 +17,7 @@ from dgn_engine.storage.checkpoints.contents import (
     Array,
     CheckpointContents,
     common_prefix,
-    natural,
+    natural_key,
     no_such_part,
 )
 from dgn_engine.storage.checkpoints.stated_entries import MOST
@@ -75,8 +75,8 @@ def read_split(path: FilePath, part: str, read_shard: ReadShard) -> CheckpointCo
     if not selected:
         first = dict.fromkeys(name.removeprefix(prefix).partition(".")[0] for name in file_of)
         raise UserError(f"{index} {no_such_part(part, first)}.")
-    files = sorted(set(selected.values()), key=natural)
-    paths = {file: _beside(path, file, index) for file in files}
+    files = sorted(set(selected.values()), key=natural_key)
+    paths = {file: _shard_path(path, file, index) for file in files}
     _check_sizes(paths, index)
     merged: list[CheckpointContents] = []
     room = limits.TAKEN
@@ -86,7 +86,7 @@ def read_split(path: FilePath, part: str, read_shard: ReadShard) -> CheckpointCo
         _check_agreement(index, file, shard, {n.removeprefix(start) for n in expected})
         room -= sum(array.nbytes for array in shard.arrays.values())
         merged.append(shard)
-    return replace(_merged("" if part else prefix, merged), file_name=index, part=part)
+    return replace(_merge_shards("" if part else prefix, merged), file_name=index, part=part)
 
 
 def _read_index(path: FilePath, name: str) -> dict[str, str]:
@@ -133,7 +133,7 @@ def _is_in_folder(file: str) -> bool:
     return plain_name and not file.startswith(".") and file.lower().endswith(_KINDS)
 
 
-def _beside(path: FilePath, file: str, index: str) -> InnerPath:
+def _shard_path(path: FilePath, file: str, index: str) -> InnerPath:
     """Return the file in the folder of the index.
 
     A link is followed only into the folder that really contains the index: the cache of Hugging
@@ -197,14 +197,14 @@ def _check_agreement(
         )
 
 
-def _merged(prefix: str, shards: list[CheckpointContents]) -> CheckpointContents:
+def _merge_shards(prefix: str, shards: list[CheckpointContents]) -> CheckpointContents:
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     for shard in shards:
         arrays |= {name.removeprefix(prefix): a for name, a in shard.arrays.items()}
         dtypes |= {name.removeprefix(prefix): dtype for name, dtype in shard.dtypes.items()}
     if all(shard.kind == "safetensors" for shard in shards):  # stores '10' before '2'
-        arrays = {name: arrays[name] for name in sorted(arrays, key=natural)}
+        arrays = {name: arrays[name] for name in sorted(arrays, key=natural_key)}
     first = shards[0]
     return replace(
         first,

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, InertObject, members
+from dgn_engine.storage.checkpoints.pickle_file import (
+    GlobalName,
+    InertDict,
+    InertObject,
+    members_of,
+)
 from dgn_engine.storage.checkpoints.stated_layers import module_class
 from dgn_engine.text.printable import plain_text
 
@@ -61,10 +66,10 @@ def stated_entries(tree: Any) -> Entries:
             continue
         shown = _shows_values(node)
         hidden = _OF_MODULE if module_class(node) else ()
-        for name, value in members(node):
+        for name, value in members_of(node):
             steps += 1
             if steps > limits.NODES:
-                return _chosen(entries)
+                return _choose_entries(entries)
             whole = f"{path}.{name}" if path else name
             text = _in_short(value)
             if text:
@@ -77,7 +82,7 @@ def stated_entries(tree: Any) -> Entries:
             if container and depth < _DEPTH and id(value) not in entered:
                 entered.add(id(value))
                 queue.append((whole, value, depth + 1))
-    return _chosen(entries)
+    return _choose_entries(entries)
 
 
 def received_entries(pairs: Any) -> Entries:
@@ -90,7 +95,7 @@ def received_entries(pairs: Any) -> Entries:
     return tuple((plain_text(key, LONGEST), plain_text(text, LONGEST)) for key, text in pairs)
 
 
-def hints(listing: CheckpointContents) -> tuple[str, ...]:
+def reading_hints(listing: CheckpointContents) -> tuple[str, ...]:
     """Return sentences on entries that are relevant to how the network is read.
 
     They quote the file: entries by name, and the batch counts of its BatchNorms.
@@ -155,7 +160,7 @@ def _is_fresh(norm: str, arrays: Mapping[str, Array]) -> bool:
     return not np.any(mean) and bool(np.all(variance == 1))
 
 
-def _chosen(found: Mapping[str, str]) -> Entries:
+def _choose_entries(found: Mapping[str, str]) -> Entries:
     first = sorted(found, key=lambda key: not bears_on_reading(key))[:MOST]
     chosen = set(first)
     return tuple((plain_text(k, LONGEST), text) for k, text in found.items() if k in chosen)
@@ -192,12 +197,12 @@ def _of_groups(path: str, groups: list[Any]) -> dict[str, str]:
 def _in_short(value: Any) -> str:
     """Return a plain value as text, or ''."""
     if isinstance(value, (list, tuple)):
-        words = [_scalar(item) for item in value] if len(value) <= _ITEMS else []
+        words = [_scalar_text(item) for item in value] if len(value) <= _ITEMS else []
         return plain_text(f"[{', '.join(words)}]", LONGEST) if words and all(words) else ""
-    return _scalar(value)
+    return _scalar_text(value)
 
 
-def _scalar(value: Any) -> str:
+def _scalar_text(value: Any) -> str:
     if type(value) is str:
         return plain_text(value.strip()[: 2 * LONGEST], LONGEST)
     if value is None or type(value) in (bool, int, float) or isinstance(value, GlobalName):

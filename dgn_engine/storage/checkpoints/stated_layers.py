@@ -14,7 +14,7 @@ from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import StatedLayer, Value
-from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, key_text, members
+from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, key_text, members_of
 from dgn_engine.text.printable import plain_text
 
 LAYERS = 1000  # of one file
@@ -25,33 +25,33 @@ _ENTRIES = 5 * limits.NODES  # in dictionaries searched for modules
 _LARGEST = 1 << 24  # of a number of features, a kernel, a stride
 
 
-def _whole(value: Any) -> int:
+def _check_integer(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= _LARGEST:
         raise ValueError
     return value
 
 
-def _signed(value: Any) -> int:
+def _check_signed(value: Any) -> int:
     if type(value) is not int or abs(value) > limits.DIMENSIONS:
         raise ValueError
     return value
 
 
-def _pair(value: Any) -> tuple[int, int]:
+def _check_pair(value: Any) -> tuple[int, int]:
     sides = value if isinstance(value, (tuple, list)) else (value, value)
-    high, wide = (_whole(side) for side in sides)
+    high, wide = (_check_integer(side) for side in sides)
     return high, wide
 
 
-def _window(value: Any) -> tuple[int, int]:
-    sides = _pair(value)
+def _check_window(value: Any) -> tuple[int, int]:
+    sides = _check_pair(value)
     if 0 in sides:
         raise ValueError
     return sides
 
 
-def _padding(value: Any) -> Value:
-    return value if value in ("same", "valid") else _pair(value)
+def _check_padding(value: Any) -> Value:
+    return value if value in ("same", "valid") else _check_pair(value)
 
 
 def _one_of(allowed: tuple[str | None, ...], value: Any) -> Value:
@@ -60,66 +60,66 @@ def _one_of(allowed: tuple[str | None, ...], value: Any) -> Value:
     return str(value) if value else None
 
 
-def _yes(value: Any) -> bool:
+def _check_bool(value: Any) -> bool:
     if type(value) is not bool:
         raise ValueError
     return value
 
 
-def _small(value: Any) -> float:
+def _check_fraction(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value <= 1:
         raise ValueError
     return float(value)
 
 
-def _number(value: Any) -> float:
+def _check_float(value: Any) -> float:
     if type(value) not in (int, float) or not abs(value) < _LARGEST:
         raise ValueError
     return float(value)
 
 
 Check = Callable[[Any], Value]
-_NORM: dict[str, Check] = {"num_features": _whole, "eps": _small}
+_NORM: dict[str, Check] = {"num_features": _check_integer, "eps": _check_fraction}
 _PLAIN = ("ReLU", "SELU", "SiLU", "Mish", "ReLU6", "Tanh", "Sigmoid", "Softsign", "Hardswish")
 _WITHOUT_NUMBERS = (*_PLAIN, "Identity", "Dropout", "Dropout2d", "Softmax", "LogSoftmax")
 KINDS: dict[str, dict[str, Check]] = {
-    "Linear": {"in_features": _whole, "out_features": _whole},
+    "Linear": {"in_features": _check_integer, "out_features": _check_integer},
     "Conv2d": {
-        "in_channels": _whole,
-        "out_channels": _whole,
-        "kernel_size": _window,
-        "stride": _window,
-        "padding": _padding,
-        "dilation": _window,
-        "groups": _whole,
+        "in_channels": _check_integer,
+        "out_channels": _check_integer,
+        "kernel_size": _check_window,
+        "stride": _check_window,
+        "padding": _check_padding,
+        "dilation": _check_window,
+        "groups": _check_integer,
         "padding_mode": partial(_one_of, ("zeros", "circular", "reflect", "replicate")),
     },
     "BatchNorm1d": _NORM,
     "BatchNorm2d": _NORM,
     "MaxPool2d": {
-        "kernel_size": _window,
-        "stride": _window,
-        "padding": _pair,
-        "dilation": _window,
-        "ceil_mode": _yes,
+        "kernel_size": _check_window,
+        "stride": _check_window,
+        "padding": _check_pair,
+        "dilation": _check_window,
+        "ceil_mode": _check_bool,
     },
     "AvgPool2d": {
-        "kernel_size": _window,
-        "stride": _window,
-        "padding": _pair,
-        "ceil_mode": _yes,
-        "count_include_pad": _yes,
+        "kernel_size": _check_window,
+        "stride": _check_window,
+        "padding": _check_pair,
+        "ceil_mode": _check_bool,
+        "count_include_pad": _check_bool,
         "divisor_override": partial(_one_of, (None,)),
     },
-    "AdaptiveAvgPool2d": {"output_size": _window},
-    "AdaptiveMaxPool2d": {"output_size": _window},
-    "Flatten": {"start_dim": _signed, "end_dim": _signed},
-    "LeakyReLU": {"negative_slope": _number},
-    "ELU": {"alpha": _number},
-    "CELU": {"alpha": _number},
+    "AdaptiveAvgPool2d": {"output_size": _check_window},
+    "AdaptiveMaxPool2d": {"output_size": _check_window},
+    "Flatten": {"start_dim": _check_signed, "end_dim": _check_signed},
+    "LeakyReLU": {"negative_slope": _check_float},
+    "ELU": {"alpha": _check_float},
+    "CELU": {"alpha": _check_float},
     "GELU": {"approximate": partial(_one_of, ("none", "tanh"))},
-    "Softplus": {"beta": _number, "threshold": _number},
-    "Hardtanh": {"min_val": _number, "max_val": _number},
+    "Softplus": {"beta": _check_float, "threshold": _check_float},
+    "Hardtanh": {"min_val": _check_float, "max_val": _check_float},
     **{kind: {} for kind in _WITHOUT_NUMBERS},
 }
 ACTIVATION_KINDS = frozenset((*_PLAIN, "LeakyReLU", "ELU", "CELU", "GELU", "Softplus", "Hardtanh"))
@@ -167,9 +167,9 @@ def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
         prefix = f"{prefix}{name}."
     if not isinstance(tree, InertObject) or tree.callee != _SEQUENTIAL:
         return ()
-    if _hooked(tree):
+    if _has_hooks(tree):
         return (StatedLayer("module", "Sequential with hooks"),)
-    layers = tuple(itertools.islice(_leaves(tree, prefix), LAYERS + 1))
+    layers = tuple(itertools.islice(_iterate_leaves(tree, prefix), LAYERS + 1))
     return layers if len(layers) <= LAYERS else ()
 
 
@@ -178,7 +178,7 @@ def module_class(tree: Any) -> str:
 
     For a DataParallel, the class of the module inside.
     """
-    tree = _unwrapped(tree)
+    tree = _unwrap_parallel(tree)
     if not isinstance(tree, InertObject) or not isinstance(tree.state, InertDict):
         return ""
     parts = (tree.state.get("_modules"), tree.state.get("_parameters"))
@@ -189,7 +189,7 @@ def module_at(tree: Any, path: str) -> InertObject | None:
     """Return the module of this dotted name in a saved module or a dictionary of modules."""
     node = tree
     for name in path.split("."):
-        node = _unwrapped(node)
+        node = _unwrap_parallel(node)
         if isinstance(node, InertDict):
             node = node.get(name)
         elif isinstance(node, InertObject):
@@ -197,18 +197,18 @@ def module_at(tree: Any, path: str) -> InertObject | None:
     return node if isinstance(node, InertObject) and module_class(node) else None
 
 
-def _unwrapped(tree: Any) -> Any:
+def _unwrap_parallel(tree: Any) -> Any:
     """Return the module inside a DataParallel."""
     for _ in range(3):
         if not isinstance(tree, InertObject) or tree.callee not in _WRAPPERS:
             break
         # Do not look at the other entries: many wrappers may share one large dictionary.
-        children = _registered(tree)[:1]
+        children = _child_modules(tree)[:1]
         tree = next((value for _, value in children if isinstance(value, InertObject)), None)
     return tree
 
 
-def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
+def _iterate_leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
     """Yield the leaves without recursion; a sequence containing itself ends at maximum depth."""
     open_ones = [iter(children_of(sequence))]
     names = [prefix]
@@ -221,26 +221,26 @@ def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
             names.pop()
             continue
         whole = f"{names[-1]}{name}"[: limits.NAME + 1]
-        hooked = isinstance(child, InertObject) and _hooked(child)
+        hooked = isinstance(child, InertObject) and _has_hooks(child)
         if child.callee == _SEQUENTIAL and len(names) < _DEPTH and not hooked:
             open_ones.append(iter(children_of(child)))
             names.append(f"{whole}.")
         else:
-            yield StatedLayer(whole, *described(child))
+            yield StatedLayer(whole, *describe_module(child))
 
 
 def children_of(module: InertObject) -> list[tuple[str, InertObject]]:
     """Return the modules registered in a module, by name, in order."""
-    pairs = _registered(module)
+    pairs = _child_modules(module)
     return [(key_text(key), value) for key, value in pairs if isinstance(value, InertObject)]
 
 
-def _registered(module: InertObject) -> list[tuple[Any, Any]]:
+def _child_modules(module: InertObject) -> list[tuple[Any, Any]]:
     inner = module.state.get("_modules") if isinstance(module.state, InertDict) else None
     return inner.pairs if isinstance(inner, InertDict) else []
 
 
-def _hooked(module: InertObject) -> bool:
+def _has_hooks(module: InertObject) -> bool:
     """Return whether hooks, or another `forward`, change what it computes."""
     state = module.state
     if not isinstance(state, InertDict):
@@ -251,12 +251,12 @@ def _hooked(module: InertObject) -> bool:
     )
 
 
-def described(module: InertObject) -> tuple[str, dict[str, Value]]:
+def describe_module(module: InertObject) -> tuple[str, dict[str, Value]]:
     """Return the kind and numbers of a module, as in `StatedLayer`."""
     kind = _CLASSES.get(module.callee, "")
     if not kind or not isinstance(module.state, InertDict):
         return module.callee, {}
-    if _hooked(module) or children_of(module):
+    if _has_hooks(module) or children_of(module):
         return f"{kind} with hooks", {}
     numbers: dict[str, Value] = {}
     for name, check in KINDS[kind].items():
@@ -272,7 +272,7 @@ def described(module: InertObject) -> tuple[str, dict[str, Value]]:
     return kind, numbers
 
 
-def received(entries: Any, most: int = LAYERS) -> tuple[StatedLayer, ...]:
+def check_stated_layers(entries: Any, most: int = LAYERS) -> tuple[StatedLayer, ...]:
     """Check the layers of the child's answer again, at most `most` of them.
 
     Raises:
@@ -280,10 +280,10 @@ def received(entries: Any, most: int = LAYERS) -> tuple[StatedLayer, ...]:
     """
     if not isinstance(entries, list) or len(entries) > most:
         raise ValueError("these are not layers")
-    return tuple(_received(entry["name"], entry["kind"], entry["numbers"]) for entry in entries)
+    return tuple(_check_layer(entry["name"], entry["kind"], entry["numbers"]) for entry in entries)
 
 
-def _received(name: Any, kind: Any, numbers: Any) -> StatedLayer:
+def _check_layer(name: Any, kind: Any, numbers: Any) -> StatedLayer:
     if type(name) is not str or type(kind) is not str or type(numbers) is not dict:
         raise ValueError("this is not a layer")
     checks = KINDS.get(kind, {})
@@ -308,7 +308,7 @@ def saved_children(tree: Any) -> tuple[StatedLayer, ...]:
     modules: list[StatedLayer] = []
     entered: set[int] = set()
     searched = 0
-    open_ones = [iter(_roots(tree))]
+    open_ones = [iter(_root_modules(tree))]
     names = [""]
     while open_ones:
         name, child = next(open_ones[-1], ("", None))
@@ -322,7 +322,7 @@ def saved_children(tree: Any) -> tuple[StatedLayer, ...]:
         if deep or len(modules) == CHILDREN or searched > _ENTRIES:
             return ()
         if whole:
-            modules.append(StatedLayer(whole, *described(child)))
+            modules.append(StatedLayer(whole, *describe_module(child)))
         if id(child) not in entered:
             entered.add(id(child))
             open_ones.append(iter(children_of(child)))
@@ -336,13 +336,13 @@ def children_below(children: Iterable[StatedLayer], start: str) -> tuple[StatedL
     return tuple(replace(c, name=name.removeprefix(start)) for name, c in names.items())
 
 
-def _roots(tree: Any) -> list[tuple[str, InertObject]]:
+def _root_modules(tree: Any) -> list[tuple[str, InertObject]]:
     """Return the module itself, without a name, or the modules in a dictionary by key."""
     if module_class(tree):
         return [("", tree)]
     if not isinstance(tree, InertDict) or len(tree.pairs) > CHILDREN:
         return []
-    objects = [(name, value) for name, value in members(tree) if isinstance(value, InertObject)]
+    objects = [(name, value) for name, value in members_of(tree) if isinstance(value, InertObject)]
     if sum(_entries_of(value) for _, value in objects) > _ENTRIES:
         return []
     return [(name, value) for name, value in objects if module_class(value)]
@@ -355,7 +355,7 @@ def _entries_of(module: InertObject) -> int:
     count = len(module.state.pairs)
     if count > limits.NODES:
         return _ENTRIES + 1
-    return count + len(_registered(module))
+    return count + len(_child_modules(module))
 
 
 def in_words(layer: StatedLayer) -> str:
@@ -365,21 +365,25 @@ def in_words(layer: StatedLayer) -> str:
         case "Linear":
             return f"Linear {n['in_features']} → {n['out_features']}"
         case "Conv2d":
-            head = f"Conv2d {n['in_channels']} → {n['out_channels']}, {_sides(n['kernel_size'])}"
+            head = (
+                f"Conv2d {n['in_channels']} → {n['out_channels']}, {_sides_text(n['kernel_size'])}"
+            )
             more = f", {n['groups']} groups" if n["groups"] != 1 else ""
-            return f"{head}, stride {_one(n['stride'])}, padding {_one(n['padding'])}{more}"
+            return f"{head}, stride {_side_text(n['stride'])}, padding {_side_text(n['padding'])}{more}"
         case "MaxPool2d" | "AvgPool2d":
-            return f"{layer.kind} {_sides(n['kernel_size'])}, stride {_one(n['stride'])}"
+            return f"{layer.kind} {_sides_text(n['kernel_size'])}, stride {_side_text(n['stride'])}"
         case "AdaptiveAvgPool2d" | "AdaptiveMaxPool2d":
-            return f"{layer.kind} to {_sides(n['output_size'])}"
+            return f"{layer.kind} to {_sides_text(n['output_size'])}"
         case "BatchNorm1d" | "BatchNorm2d":
             return f"{layer.kind} {n['num_features']}, ε {n['eps']:g}"
     return layer.kind
 
 
-def _sides(value: Value) -> str:
+def _sides_text(value: Value) -> str:
     return "×".join(str(side) for side in value) if isinstance(value, tuple) else str(value)
 
 
-def _one(value: Value) -> str:
-    return str(value[0]) if isinstance(value, tuple) and len(set(value)) == 1 else _sides(value)
+def _side_text(value: Value) -> str:
+    return (
+        str(value[0]) if isinstance(value, tuple) and len(set(value)) == 1 else _sides_text(value)
+    )

@@ -10,14 +10,14 @@ import numpy as np
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.averaged_weights import is_averaged
-from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, UnreadableFile, sent_as
+from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, UnreadableFile, wire_dtype
 from dgn_engine.storage.checkpoints.networks_beside import are_beside
 from dgn_engine.storage.checkpoints.pickle_file import (
     InertDict,
     InertObject,
     is_container,
     key_mark,
-    members,
+    members_of,
     type_name,
 )
 from dgn_engine.storage.checkpoints.pickled_arrays import PickledArray
@@ -77,12 +77,12 @@ def parsed_tree(
             beside = _networks_beside(tree, name)
             if not key and (beside or name == part):
                 key, others = name, beside
-            walk.ignored += [_in_words(name, v) for name, v in members(tree) if v is not inner]
+            walk.ignored += [_in_words(name, v) for name, v in members_of(tree) if v is not inner]
             tree = inner
         if part and not key and not whole and not stated_layers(tree):
             inner = module_at(tree, part)
             tree, key = (tree, "") if inner is None else (inner, part)
-        walk.over(tree)
+        walk.collect_from(tree)
     except RecursionError:  # objects nested a thousand deep in states or arguments
         raise UnreadableFile(_TOO_DEEP, kind="too-deep") from None
     arrays: dict[str, Array] = {}
@@ -99,7 +99,7 @@ def parsed_tree(
         array, dtype = tensor
         if name in arrays:
             raise UnreadableFile("has tensors with indistinguishable names", kind="named-twice")
-        total += array.size * np.dtype(sent_as(dtype)).itemsize
+        total += array.size * np.dtype(wire_dtype(dtype)).itemsize
         if len(arrays) >= limits.MEMBERS:
             raise UnreadableFile(f"has more than {limits.MEMBERS:,} tensors", kind="too-many")
         if total > most:
@@ -148,7 +148,7 @@ def _networks_beside(tree: InertDict | InertObject, taken: str) -> tuple[str, ..
     """
     candidates = (
         (name, inner)
-        for name, inner in members(tree)
+        for name, inner in members_of(tree)
         if name != taken
         and (
             is_averaged(name)
@@ -171,7 +171,7 @@ def _holds_tensors(tree: Any) -> bool:
         node = stack.pop()
         if _is_leaf(node):
             return True
-        for _, inner in members(node):
+        for _, inner in members_of(node):
             steps += 1
             if steps > 5 * limits.NODES:
                 raise UnreadableFile(_TOO_DEEP, kind="too-deep")
@@ -223,7 +223,7 @@ class _TensorCollector:
     letters: int = 0  # in all names put together
     stack: list[tuple[str, Any, bool] | _Entered] = field(default_factory=list)
 
-    def over(self, tree: Any) -> None:
+    def collect_from(self, tree: Any) -> None:
         """Walk depth-first without recursion; a container without tensors becomes one line."""
         self.stack.append(("", tree, False))
         for _ in range(limits.NODES):
@@ -231,30 +231,30 @@ class _TensorCollector:
                 return
             top = self.stack.pop()
             if isinstance(top, _Entered):
-                self._leave(top)
+                self._leave_container(top)
             else:
-                self._meet(*top)
+                self._visit_node(*top)
         raise UnreadableFile(_TOO_DEEP, kind="too-deep")
 
-    def _meet(self, path: str, node: Any, quiet: bool) -> None:
+    def _visit_node(self, path: str, node: Any, quiet: bool) -> None:
         if _is_leaf(node):
             self.tensors.append((path or "tensor", node))
         elif not is_container(node) or id(node) in self.barren:
-            self._ignore(path, node, quiet)
+            self._ignore_node(path, node, quiet)
         elif id(node) in self.entered:
             raise UnreadableFile(
                 "has a container that contains itself, and was refused", kind="cycle"
             )
         else:
-            self._enter(path, node, quiet)
+            self._enter_container(path, node, quiet)
 
-    def _enter(self, path: str, node: Any, quiet: bool) -> None:
+    def _enter_container(self, path: str, node: Any, quiet: bool) -> None:
         self.entered.add(id(node))
         self.stack.append(_Entered(path, node, quiet, len(self.tensors), len(self.ignored)))
         # What an object has besides tensors is summed up by its class name.
         inner = [
             (f"{path}.{name}" if path else name, value, quiet or isinstance(node, InertObject))
-            for name, value in members(node)
+            for name, value in members_of(node)
         ]
         self.letters += sum(len(name) for name, _, _ in inner)
         if self.letters > limits.PICKLE:
@@ -264,7 +264,7 @@ class _TensorCollector:
             raise UnreadableFile(_TOO_DEEP, kind="too-deep")
         self.stack.extend(reversed(inner))
 
-    def _leave(self, left: _Entered) -> None:
+    def _leave_container(self, left: _Entered) -> None:
         self.entered.discard(id(left.node))
         if len(self.tensors) > left.tensors and _may_set_again(left.node):
             raise UnreadableFile(
@@ -274,10 +274,10 @@ class _TensorCollector:
         if len(self.tensors) == left.tensors:
             self.barren.add(id(left.node))
             del self.ignored[left.ignored :]
-            self._ignore(left.path, left.node, left.quiet)
+            self._ignore_node(left.path, left.node, left.quiet)
         elif isinstance(left.node, InertObject):
-            self._ignore(left.path, left.node, left.quiet)
+            self._ignore_node(left.path, left.node, left.quiet)
 
-    def _ignore(self, path: str, node: Any, quiet: bool) -> None:
+    def _ignore_node(self, path: str, node: Any, quiet: bool) -> None:
         if not quiet:
             self.ignored.append(_in_words(path, node))

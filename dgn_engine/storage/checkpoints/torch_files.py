@@ -22,8 +22,8 @@ from dgn_engine.storage.checkpoints.contents import (
     AGAIN,
     ParsedFile,
     UnreadableFile,
+    dtype_width,
     whole_bytes,
-    width,
 )
 from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, NoCalls, read_pickle
@@ -31,9 +31,9 @@ from dgn_engine.storage.checkpoints.pickled_tensors import (
     DeclaredStorages,
     Records,
     TensorStorage,
-    build,
+    build_inert,
+    declared_storage,
     latin_bytes,
-    storage,
 )
 from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
@@ -104,7 +104,9 @@ def check_torch_zip(archive: ZipArchive) -> str:
             )
     archive.require_stored()  # torch never compresses, so a compressed archive is a bomb
     version = f"{folder}version"
-    if version not in archive.members or not _VERSION.fullmatch(archive.checked(version)):
+    if version not in archive.members or not _VERSION.fullmatch(
+        archive.read_checked_member(version)
+    ):
         raise UnreadableFile(
             "has a version that torch does not read, or none", kind="other-version"
         )
@@ -130,7 +132,7 @@ def read_torch_zip(
     folder = check_torch_zip(archive)
     order = "<"
     if f"{folder}byteorder" in archive.members:
-        stated = bytes(archive.checked(f"{folder}byteorder", len(b"little")))
+        stated = bytes(archive.read_checked_member(f"{folder}byteorder", len(b"little")))
         if stated not in _ORDERS:
             raise UnreadableFile("names a byte order that does not exist", kind="byte-order")
         order = _ORDERS[stated]
@@ -138,7 +140,7 @@ def read_torch_zip(
     checked: dict[str, memoryview] = {}
     room = limits.TAKEN
 
-    def record(store: TensorStorage) -> tuple[memoryview, str]:
+    def find_record(store: TensorStorage) -> tuple[memoryview, str]:
         nonlocal room
         name = f"{folder}data/{store.key}"
         if name not in archive.members:
@@ -148,25 +150,25 @@ def read_torch_zip(
                 value=name,
             )
         if name not in checked:
-            content = archive.checked(name, room)
+            content = archive.read_checked_member(name, room)
             room -= len(content)
-            if len(content) != store.count * width(store.dtype):
+            if len(content) != store.count * dtype_width(store.dtype):
                 raise UnreadableFile(f"declares the wrong size for {plain_text(name)}")
-            checked[name] = _little_endian(content, width(store.dtype), order)
+            checked[name] = _little_endian(content, dtype_width(store.dtype), order)
         return checked[name], "<"
 
     declared = DeclaredStorages()
 
-    def persistent(reference: Any) -> Any:
+    def load_persistent(reference: Any) -> Any:
         if isinstance(reference, tuple) and len(reference) != 5:
             raise UnreadableFile("has a persistent reference to a view, which torch refuses")
-        return declared.storage(reference)
+        return declared.find_storage(reference)
 
-    listed = bytes(archive.checked(f"{folder}data.pkl"))
-    tree, position = read_pickle(listed, 0, build, persistent, calls)
+    listed = bytes(archive.read_checked_member(f"{folder}data.pkl"))
+    tree, position = read_pickle(listed, 0, build_inert, load_persistent, calls)
     if position != len(listed):
         raise UnreadableFile("has bytes after its pickle", kind="stray-bytes")
-    return parsed_tree(tree, record, most, "PyTorch", part, whole=whole)
+    return parsed_tree(tree, find_record, most, "PyTorch", part, whole=whole)
 
 
 def _little_endian(content: memoryview, size: int, order: str) -> memoryview:
@@ -194,25 +196,25 @@ def read_pickled(
         whole: As for `parsed_tree`.
     """
     embedded = _Embedded(calls)
-    tree, position = read_pickle(content, 0, embedded.build, storage, calls)
+    tree, position = read_pickle(content, 0, embedded.build_embedded, declared_storage, calls)
     if tree != MAGIC:
         if position != len(content):
             raise UnreadableFile("has bytes after its end", kind="stray-bytes")
-        return parsed_tree(tree, _inside, most, "pickle of arrays", part, whole=whole)
-    tree, records = _legacy(content, position, calls)
+        return parsed_tree(tree, _inner_record, most, "pickle of arrays", part, whole=whole)
+    tree, records = _read_legacy(content, position, calls)
     return parsed_tree(tree, records, most, "PyTorch, before 1.6", part, whole=whole)
 
 
-def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple[Any, Records]:
+def _read_legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple[Any, Records]:
     """Return the tree after the magic number, and the records of its storages."""
     declared = DeclaredStorages()
-    version, place = read_pickle(content, place, build, storage, calls)
-    system, place = read_pickle(content, place, build, storage, calls)
+    version, place = read_pickle(content, place, build_inert, declared_storage, calls)
+    system, place = read_pickle(content, place, build_inert, declared_storage, calls)
     if version != _PROTOCOL or not isinstance(system, InertDict):
         raise UnreadableFile("was written by an unknown version of torch")
-    tree, place = read_pickle(content, place, build, declared.storage, calls)
+    tree, place = read_pickle(content, place, build_inert, declared.find_storage, calls)
     declared.check_views()
-    keys, place = read_pickle(content, place, build, storage, calls)
+    keys, place = read_pickle(content, place, build_inert, declared_storage, calls)
     view = memoryview(content)
     records: dict[str, memoryview] = {}
     for key in keys if isinstance(keys, list) else ():
@@ -221,9 +223,9 @@ def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple
             raise UnreadableFile("lists storages that it does not have")
         count = int.from_bytes(content[place : place + 8], "little")
         place += 8
-        if count != known.count or not width(known.dtype):
+        if count != known.count or not dtype_width(known.dtype):
             raise UnreadableFile("declares the wrong size for a storage")
-        end = place + count * width(known.dtype)
+        end = place + count * dtype_width(known.dtype)
         if end > len(content):
             raise UnreadableFile(f"is cut off within its numbers; {AGAIN}", kind="cut-off")
         records[key] = view[place:end]
@@ -233,10 +235,10 @@ def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple
     if place != len(content):
         raise UnreadableFile("has bytes after its end", kind="stray-bytes")
 
-    def record(store: TensorStorage) -> tuple[memoryview, str]:
+    def find_record(store: TensorStorage) -> tuple[memoryview, str]:
         return records[store.key], "<"  # torch writes this on any machine, whatever it states
 
-    return tree, record
+    return tree, find_record
 
 
 class _Embedded:
@@ -246,27 +248,27 @@ class _Embedded:
         self.storages = 0
         self.calls = calls
 
-    def build(self, name: GlobalName, arguments: tuple[Any, ...]) -> Any:
+    def build_embedded(self, name: GlobalName, arguments: tuple[Any, ...]) -> Any:
         """Build as `pickled_tensors.build_inert` does, and the storage of an embedded file."""
         if str(name) != "torch.storage._load_from_bytes" or len(arguments) != 1:
-            return build(name, arguments)
+            return build_inert(name, arguments)
         self.storages += 1
         content = arguments[0]
         if isinstance(content, str):  # protocol 2: bytes as text
             content = latin_bytes((content, "latin-1"))
         if not isinstance(content, bytes) or self.storages > limits.MEMBERS:
             raise UnreadableFile("has a storage that torch did not write")
-        magic, position = read_pickle(content, 0, build, storage, self.calls)
+        magic, position = read_pickle(content, 0, build_inert, declared_storage, self.calls)
         if magic != MAGIC:
             raise UnreadableFile("has a storage that torch did not write")
-        inner, records = _legacy(content, position, self.calls)
+        inner, records = _read_legacy(content, position, self.calls)
         if not isinstance(inner, TensorStorage):
             raise UnreadableFile("has a storage that torch did not write")
         numbers, order = records(inner)
         return replace(inner, inner=numbers, order=order)
 
 
-def _inside(store: TensorStorage) -> tuple[memoryview, str]:
+def _inner_record(store: TensorStorage) -> tuple[memoryview, str]:
     if store.inner is None:
         raise UnreadableFile("refers to numbers that it does not have", kind="no-numbers")
     return store.inner, store.order

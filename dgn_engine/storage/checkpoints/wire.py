@@ -20,14 +20,14 @@ from dgn_engine.storage.checkpoints.contents import (
     CheckpointContents,
     ParsedFile,
     UnreadableFile,
-    decoded,
+    decode_numbers,
     is_sound,
-    sent_as,
     whole_bytes,
+    wire_dtype,
 )
-from dgn_engine.storage.checkpoints.file_content import Content, sliced
+from dgn_engine.storage.checkpoints.file_content import Content, release_slices
 from dgn_engine.storage.checkpoints.stated_entries import received_entries
-from dgn_engine.storage.checkpoints.stated_layers import CHILDREN, received
+from dgn_engine.storage.checkpoints.stated_layers import CHILDREN, check_stated_layers
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.text.byte_counts import binary_size_in_words
@@ -38,7 +38,7 @@ _LISTS = ("ignored", "others", "would_call", "would_look_up", "would_import")  #
 LINE = 64 << 20  # bytes of the JSON line
 
 
-def send(contents: ParsedFile, pipe: IO[bytes], source: Content | None = None) -> None:
+def send_contents(contents: ParsedFile, pipe: IO[bytes], source: Content | None = None) -> None:
     """Send the answer; at most a slice of the mapped file `source` is kept in memory meanwhile."""
     tensors = [
         {"name": name, "shape": array.shape, "dtype": contents.dtypes[name]}
@@ -47,13 +47,15 @@ def send(contents: ParsedFile, pipe: IO[bytes], source: Content | None = None) -
     head = {"tensors": tensors, **to_plain(replace(contents, arrays={}, dtypes={}))}
     pipe.write(json.dumps(head).encode() + b"\n")
     for name, array in contents.arrays.items():  # one at a time, because decoding may copy
-        for piece in sliced(source, whole_bytes(decoded(array, contents.dtypes[name]))):
+        for piece in release_slices(
+            source, whole_bytes(decode_numbers(array, contents.dtypes[name]))
+        ):
             pipe.write(piece)
     pipe.flush()
 
 
 @contextmanager
-def refusals(pipe: IO[bytes]) -> Iterator[None]:
+def refusals_to(pipe: IO[bytes]) -> Iterator[None]:
     """Turn whatever a hostile file provokes in the block into one sentence as the answer."""
     try:
         yield
@@ -69,7 +71,7 @@ def refusals(pipe: IO[bytes]) -> Iterator[None]:
     pipe.flush()
 
 
-def receive(
+def receive_contents(
     pipe: IO[bytes], most: int, file_name: str = "", room: int = limits.TAKEN
 ) -> CheckpointContents:
     """Read and check an untrusted answer with at most `most` bytes of numbers.
@@ -83,8 +85,10 @@ def receive(
         EOFError: The answer is cut off.
     """
     head = read_head(pipe)
-    tensors = [_checked(entry) for entry in head["tensors"]]
-    total = sum(math.prod(shape) * np.dtype(sent_as(dtype)).itemsize for _, shape, dtype in tensors)
+    tensors = [_check_entry(entry) for entry in head["tensors"]]
+    total = sum(
+        math.prod(shape) * np.dtype(wire_dtype(dtype)).itemsize for _, shape, dtype in tensors
+    )
     if total > most or len(tensors) > limits.MEMBERS:
         raise ValueError("the answer is larger than allowed")
     if total > room:
@@ -100,14 +104,16 @@ def receive(
     }
     return CheckpointContents(
         file_name,
-        arrays={name: _numbers(pipe, shape, sent_as(dtype)) for name, shape, dtype in tensors},
+        arrays={
+            name: _read_numbers(pipe, shape, wire_dtype(dtype)) for name, shape, dtype in tensors
+        },
         dtypes={name: dtype for name, _, dtype in tensors},
         metadata={str(k): str(v) for k, v in head["metadata"].items()},
         kind=plain_text(str(head["kind"]), 40),
-        layers=received(head["layers"]),
+        layers=check_stated_layers(head["layers"]),
         module=plain_text(str(head["module"]), 200),
         part=plain_text(str(head["part"])),
-        children=received(head["children"], CHILDREN),
+        children=check_stated_layers(head["children"], CHILDREN),
         said=received_entries(head["said"]),
         **texts,
     )
@@ -126,7 +132,7 @@ def read_head(pipe: IO[bytes]) -> Any:
     return head
 
 
-def _checked(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], str]:
+def _check_entry(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], str]:
     """Return name, shape and type of a tensor; raises `ValueError` if they are impossible."""
     shape, dtype = tuple(entry["shape"]), entry["dtype"]
     if not is_sound(shape):
@@ -136,7 +142,7 @@ def _checked(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], str]:
     return plain_text(str(entry["name"])), shape, dtype
 
 
-def _numbers(pipe: IO[bytes], shape: tuple[int, ...], dtype: str) -> Array:
+def _read_numbers(pipe: IO[bytes], shape: tuple[int, ...], dtype: str) -> Array:
     array = np.empty(shape, dtype)
     flat = whole_bytes(array)
     done = 0

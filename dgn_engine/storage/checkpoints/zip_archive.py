@@ -27,7 +27,7 @@ from pathlib import PurePosixPath
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import AGAIN, TAKES_A_PART, UnreadableFile
-from dgn_engine.storage.checkpoints.file_content import Content, ContentStream, checksum
+from dgn_engine.storage.checkpoints.file_content import Content, ContentStream, content_checksum
 from dgn_engine.text.printable import plain_text
 
 START = b"PK\x03\x04"
@@ -59,7 +59,7 @@ class ZipArchive:
     members: dict[str, zipfile.ZipInfo]
     places: dict[str, int]
 
-    def stored(self, name: str) -> memoryview:
+    def read_member(self, name: str) -> memoryview:
         """Return the bytes of an uncompressed member as they are in the file."""
         begin = self.places[name]
         return memoryview(self.content)[begin : begin + self.members[name].file_size]
@@ -67,7 +67,7 @@ class ZipArchive:
     def begins_with(self, name: str, start: bytes) -> bool:
         """Return whether the unpacked bytes of a member begin with `start`."""
         if self.members[name].compress_type == zipfile.ZIP_STORED:
-            return self.stored(name)[: len(start)] == start
+            return self.read_member(name)[: len(start)] == start
         try:
             with self.file.open(name) as stream:
                 return stream.read(len(start)) == start
@@ -80,14 +80,14 @@ class ZipArchive:
             if member.compress_type != zipfile.ZIP_STORED:
                 raise UnreadableFile(f"compresses {plain_text(member.filename)}, which {why}")
 
-    def checked(self, name: str, most: int = limits.LARGE) -> memoryview:
+    def read_checked_member(self, name: str, most: int = limits.LARGE) -> memoryview:
         """Return a member's bytes; raises `UnreadableFile` if damaged or more than `most`."""
-        member_bytes = self.stored(name)
+        member_bytes = self.read_member(name)
         if len(member_bytes) > most:
             raise UnreadableFile(
                 f"has more in {plain_text(name)} than the limit allows; {TAKES_A_PART}"
             )
-        if checksum(self.content, member_bytes) != self.members[name].CRC:
+        if content_checksum(self.content, member_bytes) != self.members[name].CRC:
             raise UnreadableFile(
                 f"is damaged: the checksum of {plain_text(name)} is wrong", kind="damaged"
             )
@@ -96,7 +96,7 @@ class ZipArchive:
 
 def checked_zip(content: Content) -> ZipArchive:
     """Return the archive with nothing unpacked; raises `UnreadableFile`."""
-    count, begin = _listed(content)
+    count, begin = _find_directory(content)
     try:
         file = zipfile.ZipFile(BufferedReader(ContentStream(content)))
     except Exception as error:  # a broken archive fails in many types of exception
@@ -121,10 +121,10 @@ def checked_zip(content: Content) -> ZipArchive:
             )
         names[key] = member.filename
         _check_member(member)
-    if sum(member.file_size for member in listed) > limits.described(len(content)):
+    if sum(member.file_size for member in listed) > limits.description_limit(len(content)):
         raise UnreadableFile("unpacks to far more than its size, and was refused")
     members = {member.filename: member for member in listed}
-    return ZipArchive(content, file, members, _places(content, listed))
+    return ZipArchive(content, file, members, _member_offsets(content, listed))
 
 
 _TWO_LISTS = (
@@ -142,7 +142,7 @@ def _one_name(member: zipfile.ZipInfo) -> str:
     return name if name.endswith(".npy") else unicodedata.normalize("NFC", name).casefold()
 
 
-def _listed(content: Content) -> tuple[int, int]:
+def _find_directory(content: Content) -> tuple[int, int]:
     """Return how many members the end record announces, and where their directory begins.
 
     The record must end the file, the directory must end where the record begins, and there must be
@@ -219,7 +219,7 @@ def _check_extra_fields(member: zipfile.ZipInfo) -> None:
         raise UnreadableFile(f"has extra fields that make {plain_text(member.filename)} ambiguous")
 
 
-def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
+def _member_offsets(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
     """Return where each member's bytes begin, by its own header; no two members overlap."""
     places: dict[str, int] = {}
     reached = 0

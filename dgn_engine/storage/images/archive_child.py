@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Self
 
 from dgn_engine.confinement.child_entry import begin_child
-from dgn_engine.confinement.process import confine
+from dgn_engine.confinement.process import confine_process
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 
@@ -53,15 +53,15 @@ class UnreadableArchive(Exception):  # noqa: N818 - a verdict about a file, not 
 def main(seconds: int, memory: int) -> None:
     """Confine this process, then unpack standard input."""
     pipe = begin_child(confined=True, buffering=1 << 18)
-    confine(seconds, memory)
-    send(sys.stdin.buffer, os.fstat(0).st_size, pipe)
+    confine_process(seconds, memory)
+    send_images(sys.stdin.buffer, os.fstat(0).st_size, pipe)
 
 
-def send(archive: IO[bytes], size: int, pipe: IO[bytes]) -> None:
+def send_images(archive: IO[bytes], size: int, pipe: IO[bytes]) -> None:
     """Write every image of the archive, or the reason for refusing it."""
     reported = time.monotonic()
 
-    def tell() -> None:
+    def send_progress() -> None:
         nonlocal reported
         if time.monotonic() - reported >= _TELL_EVERY:
             pipe.write(records.UNPACKED.pack(records.PROGRESS, 0.0, 0, 0))
@@ -69,7 +69,7 @@ def send(archive: IO[bytes], size: int, pipe: IO[bytes]) -> None:
             reported = time.monotonic()
 
     try:
-        for fraction, name, content in _members(archive, size, tell):
+        for fraction, name, content in _iterate_members(archive, size, send_progress):
             if content is not None:
                 encoded = name.encode("utf-8", "surrogateescape")
                 pipe.write(
@@ -77,17 +77,17 @@ def send(archive: IO[bytes], size: int, pipe: IO[bytes]) -> None:
                 )
                 pipe.write(encoded)
                 pipe.write(content)
-            tell()
+            send_progress()
         pipe.write(records.UNPACKED.pack(records.END, 1.0, 0, 0))
     except BrokenPipeError:  # nobody waits any more
         raise
     except Exception as error:
-        text = _verdict(error).encode("utf-8", "replace")[: records.VERDICT]
+        text = _verdict_on(error).encode("utf-8", "replace")[: records.VERDICT]
         pipe.write(records.UNPACKED.pack(records.REFUSED, 1.0, 0, len(text)) + text)
     pipe.flush()
 
 
-def _verdict(error: Exception) -> str:
+def _verdict_on(error: Exception) -> str:
     if isinstance(error, UnreadableArchive):
         return str(error)
     if isinstance(error, MemoryError):
@@ -102,7 +102,7 @@ def _verdict(error: Exception) -> str:
 Member = tuple[float, str, bytes | None]  # fraction of the archive, name, content of an image
 
 
-def _members(archive: IO[bytes], size: int, tell: Callable[[], None]) -> Iterator[Member]:
+def _iterate_members(archive: IO[bytes], size: int, tell: Callable[[], None]) -> Iterator[Member]:
     """Yield every member; links, devices, folders and anything but images have no content.
 
     `tell` is called now and then, even during a long gap without members.
@@ -113,11 +113,11 @@ def _members(archive: IO[bytes], size: int, tell: Callable[[], None]) -> Iterato
     start = archive.read(6)
     archive.seek(0)
     # Unpacked explicitly: unlike the streams of tarfile, these notice where a file was cut off.
-    unpacked = _plain(archive, start)
-    return _of_tar(archive, _Counted(unpacked, limits.unpacked(size), tell), size)
+    unpacked = _open_unpacked(archive, start)
+    return _of_tar(archive, _Counted(unpacked, limits.unpacked_limit(size), tell), size)
 
 
-def _plain(archive: IO[bytes], start: bytes) -> IO[bytes]:
+def _open_unpacked(archive: IO[bytes], start: bytes) -> IO[bytes]:
     """Return the unpacked stream of a tar, by its first bytes."""
     if start.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=archive)  # type: ignore[return-value] # it is one
@@ -175,14 +175,14 @@ def _of_tar(archive: IO[bytes], stream: _Counted, size: int) -> Iterator[Member]
         for count, member in enumerate(tar):
             unpacked += member.size
             _check_count(count)
-            if unpacked > limits.unpacked(size):
+            if unpacked > limits.unpacked_limit(size):
                 raise UnreadableArchive("unpacks to far more than its size, and was refused")
             if member.issparse():
                 raise UnreadableArchive(_HOLES)
-            name = _tidy(member.name)
+            name = _tidy_name(member.name)
             file = tar.extractfile(member) if member.isreg() and records.is_image(name) else None
             tar.members.clear()  # otherwise every header is kept
-            content = None if file is None else _bounded(file, name)
+            content = None if file is None else _read_bounded(file, name)
             yield min(archive.tell() / size, 1.0), name, content
 
 
@@ -192,27 +192,27 @@ def _of_zip(archive: IO[bytes], size: int) -> Iterator[Member]:
         _check_count(len(members) - 1)
         unpacked = 0
         for index, member in enumerate(members):
-            name, content = _tidy(member.filename), None
+            name, content = _tidy_name(member.filename), None
             link = stat.S_ISLNK(member.external_attr >> 16)
             if not member.is_dir() and not link and records.is_image(name):
                 if member.flag_bits & 1:
                     raise UnreadableArchive("is encrypted; unpack it first")
                 with opened.open(member) as file:
-                    content = _bounded(file, name)
+                    content = _read_bounded(file, name)
                 unpacked += len(content)
-                if unpacked > limits.unpacked(size):
+                if unpacked > limits.unpacked_limit(size):
                     raise UnreadableArchive("unpacks to far more than its size, and was refused")
             yield index / len(members), name, content
 
 
-def _tidy(name: str) -> str:
+def _tidy_name(name: str) -> str:
     """Clean up a name, which is only a label here, never a path on disk."""
     if len(name) > limits.NAME:
         raise UnreadableArchive(f"has a name of more than {limits.NAME:,} characters")
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
 
 
-def _bounded(file: IO[bytes], name: str) -> bytes:
+def _read_bounded(file: IO[bytes], name: str) -> bytes:
     content = file.read(limits.FILE + 1)
     if len(content) > limits.FILE:
         raise UnreadableArchive(

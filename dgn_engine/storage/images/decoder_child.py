@@ -23,7 +23,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from dgn_engine.confinement.child_entry import begin_child
-from dgn_engine.confinement.process import confine
+from dgn_engine.confinement.process import confine_process
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 
@@ -55,17 +55,17 @@ def main(seconds: int, memory: int) -> None:
     Image.MAX_IMAGE_PIXELS = limits.PIXELS
     warnings.simplefilter("ignore")
     pipe = begin_child(confined=True, buffering=0)
-    confine(seconds, memory)
+    confine_process(seconds, memory)
     while head := sys.stdin.buffer.read(records.ASKED.size):
         task, channels, height, width, count = records.ASKED.unpack(head)
-        lengths = struct.unpack(f"<{count}Q", records.whole(sys.stdin.buffer, 8 * count))
-        contents = [records.whole(sys.stdin.buffer, length) for length in lengths]
-        reply = answer(task, (channels, height, width), contents)
+        lengths = struct.unpack(f"<{count}Q", records.read_exactly(sys.stdin.buffer, 8 * count))
+        contents = [records.read_exactly(sys.stdin.buffer, length) for length in lengths]
+        reply = answer_images(task, (channels, height, width), contents)
         while reply:
             reply = reply[pipe.write(reply) :]
 
 
-def answer(task: bytes, shape: tuple[int, int, int], contents: list[bytes]) -> memoryview:
+def answer_images(task: bytes, shape: tuple[int, int, int], contents: list[bytes]) -> memoryview:
     """Return the answers for the images up to the first that is refused, and the reason."""
     answers: list[bytes] = []
     reason = b""
@@ -73,15 +73,15 @@ def answer(task: bytes, shape: tuple[int, int, int], contents: list[bytes]) -> m
         content = contents.pop(0)
         try:
             answers.append(
-                measured(content) if task == records.MEASURE else decoded(content, shape)
+                measure_image(content) if task == records.MEASURE else decode_image(content, shape)
             )
         except Exception as error:  # decoders fail in every type of exception
-            reason = records.as_refusal(_verdict(error))
+            reason = records.as_refusal(_verdict_on(error))
             break
     return memoryview(b"".join((records.COUNT.pack(len(answers)), *answers, reason)))
 
 
-def _verdict(error: Exception) -> str:
+def _verdict_on(error: Exception) -> str:
     if isinstance(error, UnreadableImage):
         return str(error)
     if isinstance(error, (Image.DecompressionBombWarning, Image.DecompressionBombError)):
@@ -92,7 +92,7 @@ def _verdict(error: Exception) -> str:
     return f"is damaged or cannot be read ({reason})"
 
 
-def opened(content: bytes) -> Image.Image:
+def open_image(content: bytes) -> Image.Image:
     """Open an image, reading its header only; raises `UnreadableImage` and others."""
     for marks, kind in FORMATS:
         if content.startswith(marks):
@@ -106,17 +106,17 @@ def opened(content: bytes) -> Image.Image:
     raise UnreadableImage(f"is damaged or cannot be read ({_NONE_OF_THEM})")
 
 
-def measured(content: bytes) -> bytes:
+def measure_image(content: bytes) -> bytes:
     """Return size and colour from the header; bombs are refused here, undecoded."""
-    with opened(content) as image:
+    with open_image(content) as image:
         grey = image.mode in _GREY or image.mode.startswith("I;")
         return records.SIZE.pack(image.width, image.height, grey)
 
 
-def decoded(content: bytes, shape: tuple[int, int, int]) -> bytes:
+def decode_image(content: bytes, shape: tuple[int, int, int]) -> bytes:
     """Decode to levels (H, W, C), resized if necessary; grey images are repeated."""
     channels, height, width = shape
-    with opened(content) as image:
+    with open_image(content) as image:
         if isinstance(image, JpegImageFile) and content.count(_SCAN) > limits.SCANS:
             raise UnreadableImage(f"has more than {limits.SCANS} scans and was refused")
         image.load()

@@ -50,7 +50,7 @@ class _Task:
     shape: tuple[int, int, int]  # (C, H, W)
 
     @property
-    def answer(self) -> int:
+    def reply_size(self) -> int:
         return records.answer_size(self.kind, self.shape)
 
 
@@ -81,24 +81,26 @@ class DecoderPool:
         for child in self._children:
             child.close()
 
-    def files(self) -> Iterator[ImageFile]:
+    def read_files(self) -> Iterator[ImageFile]:
         """Yield the images of the source, as `image_files` does."""
-        return image_files(self._path, self._start)
+        return image_files(self._path, self._start_child)
 
-    def measured(self, files: Iterator[ImageFile]) -> Iterator[tuple[ImageFile, ImageSize]]:
+    def measure_files(self, files: Iterator[ImageFile]) -> Iterator[tuple[ImageFile, ImageSize]]:
         """Yield size and colour of each image from its header.
 
         Raises:
             UserError: An image is damaged or too large.
         """
-        for batch, answer in self._answered(files, _Task(records.MEASURE, (0, 0, 0)), self._most):
+        for batch, answer in self._run_requests(
+            files, _Task(records.MEASURE, (0, 0, 0)), self._most
+        ):
             for file, size in zip(batch, records.SIZE.iter_unpack(answer), strict=True):
                 width, height, grey = size
                 if not 0 < width * height <= limits.PIXELS:
                     raise UserError(f"{self._source}: {file.name} has an impossible size.")
                 yield file, ImageSize(width, height, bool(grey))
 
-    def decoded(
+    def decode_files(
         self, files: Iterator[ImageFile], shape: tuple[int, int, int], largest: int
     ) -> Iterator[tuple[list[ImageFile], npt.NDArray[np.uint8]]]:
         """Yield batches of images and their levels (n, C, H, W), where C, H, W is `shape`.
@@ -111,22 +113,22 @@ class DecoderPool:
         channels, height, width = shape
         together = max(1, _LARGE // (limits.DECODING * largest + 1))
         task = _Task(records.DECODE, shape)
-        for batch, answer in self._answered(files, task, min(self._most, together)):
+        for batch, answer in self._run_requests(files, task, min(self._most, together)):
             levels = np.frombuffer(answer, np.uint8).reshape(len(batch), height, width, channels)
             yield batch, levels.transpose(0, 3, 1, 2)
 
-    def _answered(
+    def _run_requests(
         self, files: Iterator[ImageFile], task: _Task, children: int
     ) -> Iterator[tuple[list[ImageFile], bytes]]:
         """Yield requests and answers in file order, whichever was answered first."""
-        batches = self._batches(files, task)
+        batches = self._group_files(files, task)
         reading = self._threads.submit(next, batches, None)  # one request is read ahead
         pending: deque[tuple[list[ImageFile], Future[bytes]]] = deque()
         count, ticked, over = 0, time.monotonic(), False
         while pending or not over:
             if time.monotonic() - ticked >= TICK:
                 ticked = time.monotonic()
-                self._kill_late()
+                self._kill_overdue()
                 self._tick()
             room = not over and len(pending) < min(children, 1 + count // _EACH)
             awaited: list[Future[Any]] = [pending[0][1]] if pending else []
@@ -137,14 +139,14 @@ class DecoderPool:
                     over = True
                     continue
                 count += 1
-                pending.append((batch, self._threads.submit(self._ask, batch, task)))
+                pending.append((batch, self._threads.submit(self._request_answer, batch, task)))
                 reading = self._threads.submit(next, batches, None)
             elif pending and pending[0][1].done():
                 answered, answer = pending.popleft()
                 yield answered, answer.result()
         reading.result()  # raises if reading failed
 
-    def _start(
+    def _start_child(
         self, module: str, seconds: int, memory: int, stdin: IO[bytes] | int
     ) -> ChildProcess:
         """Run a module of this folder, confined; raises `UserError`, also if the pool is closed."""
@@ -159,20 +161,20 @@ class DecoderPool:
             self._children.append(child)
         return child
 
-    def _kill_late(self) -> None:
+    def _kill_overdue(self) -> None:
         """Kill children that take longer than `PATIENCE` to answer."""
         for child in list(self._children):
-            if child.awaited_for > limits.PATIENCE:
+            if child.seconds_blocked > limits.PATIENCE:
                 child.kill(f"it took longer than {format_duration(limits.PATIENCE)} to read")
 
-    def _batches(self, files: Iterator[ImageFile], task: _Task) -> Iterator[list[ImageFile]]:
+    def _group_files(self, files: Iterator[ImageFile], task: _Task) -> Iterator[list[ImageFile]]:
         batch: list[ImageFile] = []
         size = 0
         try:
             for file in files:
                 if self._ended.is_set():
                     return
-                more = max(len(file.content), task.answer)
+                more = max(len(file.content), task.reply_size)
                 if batch and (len(batch) == _IMAGES or size + more > _BYTES):
                     yield batch
                     batch, size = [], 0
@@ -185,29 +187,31 @@ class DecoderPool:
         if batch:
             yield batch
 
-    def _ask(self, batch: list[ImageFile], task: _Task) -> bytes:
+    def _request_answer(self, batch: list[ImageFile], task: _Task) -> bytes:
         """Return the answer to one request; if a child dies of it, find and name the image."""
         try:
             return self._ask_child(batch, task)
         except ChildEnded as end:
             if len(batch) == 1:
                 raise UserError(f"{self._source}: {batch[0].name} was refused: {end}.") from None
-        return b"".join(self._ask([file], task) for file in batch)
+        return b"".join(self._request_answer([file], task) for file in batch)
 
     def _ask_child(self, batch: list[ImageFile], task: _Task) -> bytes:
         try:
             child = self._idle.pop()
         except IndexError:
-            child = self._start(
+            child = self._start_child(
                 "decoder_child", limits.DECODER_SECONDS, limits.DECODER_MEMORY, PIPE
             )
         try:
-            child.write(records.request(task.kind, task.shape, [file.content for file in batch]))
+            child.write(
+                records.pack_request(task.kind, task.shape, [file.content for file in batch])
+            )
             (count,) = records.COUNT.unpack(child.read(records.COUNT.size))
             if count > len(batch):
                 raise ChildEnded(NO_SENSE)
-            answers = child.read(count * task.answer)
-            refused = records.refusal(child.read) if count < len(batch) else ""
+            answers = child.read(count * task.reply_size)
+            refused = records.read_refusal(child.read) if count < len(batch) else ""
         except ChildEnded:
             child.close()
             raise

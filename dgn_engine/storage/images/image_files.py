@@ -56,7 +56,7 @@ def image_files(path: Path, start: StartChild) -> Iterator[ImageFile]:
         ) from None
 
 
-def identity(path: Path, tick: Callable[[], None]) -> str:
+def source_identity(path: Path, tick: Callable[[], None]) -> str:
     """Return a sha256 of the names and contents of what `image_files` reads.
 
     For a folder it does not depend on its location. `tick` is called often and may raise.
@@ -88,7 +88,7 @@ def identity(path: Path, tick: Callable[[], None]) -> str:
 
 
 def _of_directory(top: Path) -> Iterator[ImageFile]:
-    names = _names(top)
+    names = _image_names(top)
     for index, name in enumerate(names):
         try:
             content = read_regular(top / name, limits.FILE)
@@ -99,15 +99,15 @@ def _of_directory(top: Path) -> Iterator[ImageFile]:
                     "first."
                 ) from None
             continue  # it replaced a file since the folder was listed
-        yield ImageFile(_label(name), content, index / len(names))
+        yield ImageFile(_printable_label(name), content, index / len(names))
 
 
-def _label(name: str) -> str:
+def _printable_label(name: str) -> str:
     """Return a name that can be shown; hardly any needs a change."""
     return name if name.isprintable() else plain_text(name, 2 * limits.NAME)
 
 
-def _names(top: Path) -> list[str]:
+def _image_names(top: Path) -> list[str]:
     """Return the images below a folder, in the order of their folders; no link is followed."""
     names: list[str] = []
     waiting = [""]
@@ -138,12 +138,12 @@ def _of_archive(path: Path, start: StartChild) -> Iterator[ImageFile]:
         child = start("archive_child", seconds, memory, file)
     with child:
         try:
-            yield from _unpacked(child, path)
+            yield from _receive_images(child, path)
         except ChildEnded as end:
             raise UserError(f"{path} was refused: {end}.") from None
 
 
-def _unpacked(child: ChildProcess, path: Path) -> Iterator[ImageFile]:
+def _receive_images(child: ChildProcess, path: Path) -> Iterator[ImageFile]:
     """Yield the child's files without trusting it; raises `ChildEnded` and `UserError`."""
     while True:
         kind, fraction, named, length = records.UNPACKED.unpack(child.read(records.UNPACKED.size))
@@ -156,4 +156,4 @@ def _unpacked(child: ChildProcess, path: Path) -> Iterator[ImageFile]:
         if kind == records.END:
             return
         if kind == records.FILE:
-            yield ImageFile(_label(name), content, fraction)
+            yield ImageFile(_printable_label(name), content, fraction)

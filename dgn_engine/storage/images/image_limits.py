@@ -25,7 +25,7 @@ _USUAL = 512 << 20
 _UNPACKING = 20 << 20  # bytes per second on a slow machine
 
 
-def unpacked(size: int) -> int:
+def unpacked_limit(size: int) -> int:
     """Return the bytes to which an archive may unpack; images hardly shrink in archives."""
     return min(_MOST, _USUAL + 100 * size)
 
@@ -40,4 +40,4 @@ def unpacking_memory(size: int) -> int:
 
 def unpacking_seconds(size: int) -> int:
     """Return the seconds of processor time for reading an archive of `size` bytes once."""
-    return 30 + unpacked(size) // _UNPACKING
+    return 30 + unpacked_limit(size) // _UNPACKING

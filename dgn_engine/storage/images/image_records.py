@@ -26,13 +26,13 @@ SIZE = struct.Struct("<IIB")  # width, height, whether it is grey
 VERDICT = 600  # bytes of a reason, at most
 
 
-def request(task: bytes, shape: tuple[int, int, int], contents: Sequence[bytes]) -> bytes:
+def pack_request(task: bytes, shape: tuple[int, int, int], contents: Sequence[bytes]) -> bytes:
     """Pack a request for images (C, H, W); measuring needs no shape."""
     lengths = struct.pack(f"<{len(contents)}Q", *map(len, contents))
     return b"".join((ASKED.pack(task, *shape, len(contents)), lengths, *contents))
 
 
-def whole(pipe: IO[bytes], length: int) -> bytes:
+def read_exactly(pipe: IO[bytes], length: int) -> bytes:
     """Read exactly `length` bytes; raises `EOFError` if the pipe ends before."""
     content = pipe.read(length)
     if len(content) != length:
@@ -45,7 +45,7 @@ def answer_size(task: bytes, shape: tuple[int, int, int]) -> int:
     return SIZE.size if task == MEASURE else shape[0] * shape[1] * shape[2]
 
 
-def refusal(take: Callable[[int], bytes]) -> str:
+def read_refusal(take: Callable[[int], bytes]) -> str:
     """Read the reason after an incomplete answer."""
     return take(min(COUNT.unpack(take(COUNT.size))[0], VERDICT)).decode("utf-8", "replace")
 

@@ -26,7 +26,7 @@ class BoundedSocket(socket.socket):
     is_silent = True  # nothing was received since the last allowance
     is_cut = False  # the peer will send no more
 
-    def allow(self, most: int, seconds: float) -> None:
+    def set_allowance(self, most: int, seconds: float) -> None:
         """Allow receiving `most` bytes from now on, within `seconds` for receiving and sending."""
         self._left = most
         self._until = time.monotonic() + seconds

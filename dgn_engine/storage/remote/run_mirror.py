@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folders, replace_file, write_file
-from dgn_engine.storage.inner_path import InnerPath, inside
+from dgn_engine.storage.inner_path import InnerPath, inner_folder
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
@@ -115,14 +115,14 @@ class RunMirror:
             OSError: It cannot be written to disk.
         """
         try:
-            return self._sync()
+            return self._fetch_changes()
         except BaseException:
             self._served.hang_up()
             raise
 
-    def _sync(self) -> Listing:
+    def _fetch_changes(self) -> Listing:
         self.complete = False
-        listing = self._served.listing()
+        listing = self._served.fetch_listing()
         identity = self._check_identity(listing)
         if self._folder is None:
             assert self._below is not None
@@ -140,7 +140,7 @@ class RunMirror:
         self.complete = self._fetch_frames(listing)
         if self.complete and not listing.running:
             # Files replaced meanwhile, as by a repair, may be here as a mix of both.
-            self.complete = self._served.listing() == listing
+            self.complete = self._served.fetch_listing() == listing
             if self.complete:
                 self.close()
         return listing
@@ -164,8 +164,8 @@ class RunMirror:
         known = self._run  # None for a new folder, '' if unknown
         if known is None and self._folder is not None:
             known = _identity_of(self._folder)
-        content = b"" if file is None else b"".join(self._served.pieces(file, 0))
-        identity = _identity(content)
+        content = b"" if file is None else b"".join(self._served.iterate_pieces(file, 0))
+        identity = _run_identity(content)
         if identity is None and known is not None:  # it is being rewritten
             raise FileGoneError(f"{layout.RUN} is missing")
         if known is not None and identity != known:
@@ -199,19 +199,19 @@ class RunMirror:
         )
 
     def _prepare_folder(self) -> None:
-        root = inside(self._folder_here)
-        make_folders(self._folder_here)
+        root = inner_folder(self._find_local_folder)
+        make_folders(self._find_local_folder)
         make_folders(root / layout.FRAMES)
         write_file(root / layout.MIRROR, (self._run or "").encode(), synced=False)
         lock = Lock(root / layout.LOCK)
-        lock.take()
+        lock.acquire()
         self._lock = lock
-        names = (root / layout.FRAMES).listing()
+        names = (root / layout.FRAMES).list_entries()
         self._frames |= {f"{layout.FRAMES}/{name}" for name in names if layout.frame_key(name)}
 
     def _require_room(self, listing: Listing) -> None:
         """Raise `UserError` if the run exceeds the limit for all local runs, or the disk."""
-        most = storage_limits.limits_that_hold(layout.runs_root()).all
+        most = storage_limits.effective_limits(layout.runs_root()).all
         whole = sum(file.size for file in listing.files.values())
         if whole > most:
             raise UserError(
@@ -222,11 +222,11 @@ class RunMirror:
             )
         if not self._top:
             new = whole - sum(listing.files[n].size for n in self._frames & listing.files.keys())
-            free = shutil.disk_usage(self._folder_here).free
+            free = shutil.disk_usage(self._find_local_folder).free
             if new > free:
                 raise UserError(
                     f"The run has {binary_size_in_words(new)}, but only "
-                    f"{binary_size_in_words(free)} are free at {self._folder_here}; choose another "
+                    f"{binary_size_in_words(free)} are free at {self._find_local_folder}; choose another "
                     "folder.",
                     kind="no-room",
                     value=new,
@@ -266,7 +266,7 @@ class RunMirror:
             first = max(0, self._logged - self._overlap)
             log.seek(first)
             expected = log.read(self._logged - first)
-            for piece in self._served.pieces(file, first):
+            for piece in self._served.iterate_pieces(file, first):
                 common = min(len(piece), len(expected))
                 if piece[:common] != expected[:common]:
                     self._served.hang_up()  # do not read the rest of the reply
@@ -282,7 +282,7 @@ class RunMirror:
         path, digest = self._path_of(file.name), hashlib.sha256()
         key = layout.frame_key(path.name)
         with replace_file(path, synced=False) as written:
-            for piece in self._served.pieces(file, 0):
+            for piece in self._served.iterate_pieces(file, 0):
                 digest.update(piece)
                 written.write(piece)
             if key is not None and not digest.hexdigest().startswith(key[2]):
@@ -300,14 +300,14 @@ class RunMirror:
     def _require_same_run(self) -> None:
         """Raise `FileGoneError` if another run is served since its description was checked."""
         file = self._description[0] if self._description else self._top.get(layout.RUN)
-        if file and _identity(b"".join(self._served.pieces(file, 0))) != self._run:
+        if file and _run_identity(b"".join(self._served.iterate_pieces(file, 0))) != self._run:
             raise FileGoneError("another run is served")
 
     def _fetch_frames(self, listing: Listing) -> bool:
         """Fetch missing frames for a while; return whether none is left."""
         until = time.monotonic() + self._frames_for
         missing = listing.files.keys() - self._frames - set(_TOP)
-        for name in sorted(missing, key=_serial, reverse=True):
+        for name in sorted(missing, key=_frame_serial, reverse=True):
             if time.monotonic() > until:
                 return False
             self._fetch_whole(listing.files[name])
@@ -315,15 +315,15 @@ class RunMirror:
         return True
 
     @property
-    def _folder_here(self) -> Path:
+    def _find_local_folder(self) -> Path:
         assert self._folder is not None
         return self._folder
 
     def _path_of(self, name: str) -> InnerPath:
-        return inside(self._folder_here) / name
+        return inner_folder(self._find_local_folder) / name
 
 
-def follow(
+def mirror_until_end(
     mirror: RunMirror, report: Callable[[str, bool], object], wait: Callable[[float], bool]
 ) -> None:
     """Mirror until the run has ended; after a lost connection, retry at growing intervals.
@@ -372,7 +372,7 @@ def follow(
             return
 
 
-def _identity(description: bytes) -> str | None:
+def _run_identity(description: bytes) -> str | None:
     """Return the identity of a `run.json`: its id, or for old runs its creation time.
 
     '' if it has neither, None if it cannot be read.
@@ -393,18 +393,18 @@ def _identity_of(folder: Path) -> str | None:
 
     None if none of its description has arrived.
     """
-    root = inside(folder)
+    root = inner_folder(folder)
     try:
         stated = read_regular(root / layout.MIRROR, _MARK).decode("ascii")
         if stated or not (root / layout.RUN).exists():
             return stated or None
-        return _identity(read_regular(root / layout.RUN, DESCRIPTION)) or ""
+        return _run_identity(read_regular(root / layout.RUN, DESCRIPTION)) or ""
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
         return ""
 
 
-def _serial(name: str) -> int:
+def _frame_serial(name: str) -> int:
     key = layout.frame_key(name.rpartition("/")[2])
     return key[1] if key else 0

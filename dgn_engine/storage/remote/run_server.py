@@ -24,7 +24,7 @@ from typing import Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage import lock
-from dgn_engine.storage.inner_path import InnerPath, inside
+from dgn_engine.storage.inner_path import InnerPath, inner_folder
 from dgn_engine.storage.regular_files import FILE, open_regular
 from dgn_engine.storage.remote import (
     LIMITS,
@@ -75,8 +75,8 @@ class RunServer(ThreadingHTTPServer):
         """
         if not layout.holds_run(folder):
             raise UserError(f"{folder} is not a run.", kind="no-run", value=folder)
-        if (inside(folder) / layout.RUN).exists():
-            run_info.read(folder)  # a damaged one could not be mirrored
+        if (inner_folder(folder) / layout.RUN).exists():
+            run_info.read_run_info(folder)  # a damaged one could not be mirrored
         self.folder = folder
         self.limits = limits
         self.strangers_time = strangers_time
@@ -106,16 +106,16 @@ class RunServer(ThreadingHTTPServer):
             oldest = next(iter(self._strangers)) if len(self._strangers) >= STRANGERS else None
             self._strangers[request] = None
         if oldest is not None:
-            self._forget(oldest)
+            self._forget_connection(oldest)
             with suppress(OSError):  # it may have been closed meanwhile
                 oldest.shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        self._forget(request)
+        self._forget_connection(request)
         super().shutdown_request(request)
 
-    def admit(self, connection: BoundedSocket) -> bool:
+    def admit_owner(self, connection: BoundedSocket) -> bool:
         """Count a connection that has shown the token; return False if there are too many."""
         with self._counting:
             if connection not in self._owners and len(self._owners) >= OWNERS:
@@ -124,7 +124,7 @@ class RunServer(ThreadingHTTPServer):
             self._strangers.pop(connection, None)
             return True
 
-    def _forget(self, connection: BoundedSocket) -> None:
+    def _forget_connection(self, connection: BoundedSocket) -> None:
         with self._counting:
             self._owners.discard(connection)
             refused = connection in self._strangers
@@ -137,15 +137,17 @@ class RunServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a peer that disconnects or sends nonsense."""
 
-    def listing(self) -> dict[str, object]:
+    def list_run(self) -> dict[str, object]:
         """Return the list for a mirror; raises `OSError`.
 
         Only the run's lock is opened: a log may take longer to read than a mirror waits.
         """
-        root = inside(self.folder)
-        running = lock.holder(root / layout.LOCK) is not None  # first: then all of it is listed
-        top = [(name, status) for name, status in root.listing().items() if name in _TOP]
-        frames = (root / layout.FRAMES).listing().items()
+        root = inner_folder(self.folder)
+        running = (
+            lock.find_lock_holder(root / layout.LOCK) is not None
+        )  # first: then all of it is listed
+        top = [(name, status) for name, status in root.list_entries().items() if name in _TOP]
+        frames = (root / layout.FRAMES).list_entries().items()
         entries = [*top, *((f"{layout.FRAMES}/{n}", s) for n, s in frames if layout.frame_key(n))]
         files = [
             [name, status.st_size, status.st_mtime_ns, status.st_ino] for name, status in entries
@@ -156,7 +158,7 @@ class RunServer(ThreadingHTTPServer):
         """Return a served file; None for any other name."""
         folder, _, frame = name.rpartition("/")
         if name in _TOP or (folder == layout.FRAMES and layout.frame_key(frame)):
-            return inside(self.folder) / name
+            return inner_folder(self.folder) / name
         return None
 
 
@@ -172,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         limits = self.server.limits
         seconds = limits.patience if self._is_admitted else self.server.strangers_time
-        self.connection.allow(limits.head, seconds)
+        self.connection.set_allowance(limits.head, seconds)
         super().handle_one_request()
 
     def do_GET(self) -> None:
@@ -182,15 +184,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.UNAUTHORIZED)
         elif not self._is_plain_request():
             self.send_error(HTTPStatus.BAD_REQUEST)
-        elif not self.server.admit(self.connection):
+        elif not self.server.admit_owner(self.connection):
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
         else:
             self._is_admitted = True
             try:
-                content = self._content()
+                content = self._requested_content()
             except (OSError, UserError):  # it was removed a moment ago, or is a link
                 content = None
-            self._send(HTTPStatus.NOT_FOUND if content is None else HTTPStatus.OK, content or b"")
+            self._send_response(
+                HTTPStatus.NOT_FOUND if content is None else HTTPStatus.OK, content or b""
+            )
 
     def _is_plain_request(self) -> bool:
         """Return whether it has no body and is not from a web page.
@@ -201,10 +205,10 @@ class _Handler(BaseHTTPRequestHandler):
         is_local = len(hosts) == 1 and _HOST.fullmatch(hosts[0]) is not None
         return is_local and not any(name in self.headers for name in _UNWANTED)
 
-    def _content(self) -> bytes | None:
+    def _requested_content(self) -> bytes | None:
         """Return what was requested; None if it is not served. Raises `OSError`."""
         if self.path == f"{PREFIX}list":
-            return json.dumps(self.server.listing()).encode()
+            return json.dumps(self.server.list_run()).encode()
         match = _FILE.fullmatch(self.path)
         path = self.server.path_of(match[1]) if match else None
         if match is None or path is None:
@@ -213,9 +217,9 @@ class _Handler(BaseHTTPRequestHandler):
         with open_regular(path, FILE) as file:
             return os.pread(file.fileno(), count, int(match[2]))
 
-    def _send(self, status: int, content: bytes) -> None:
+    def _send_response(self, status: int, content: bytes) -> None:
         limits = self.server.limits
-        self.connection.allow(0, limits.patience + len(content) / limits.slowest)
+        self.connection.set_allowance(0, limits.patience + len(content) / limits.slowest)
         self.send_response(status)
         self.send_header(VERSION_HEADER, str(PROTOCOL))
         self.send_header("Content-Length", str(len(content)))
@@ -226,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse with an empty reply, and close the connection."""
         self.close_connection = True
-        self._send(code, b"")
+        self._send_response(code, b"")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing: `report` tells how many were refused."""

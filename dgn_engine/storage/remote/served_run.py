@@ -89,19 +89,19 @@ class ServedRun:
         self._connection: BoundedSocket | None = None
         self._interrupted = threading.Event()
 
-    def pieces(self, file: RemoteFile, first: int) -> Iterator[bytes]:
+    def iterate_pieces(self, file: RemoteFile, first: int) -> Iterator[bytes]:
         """Yield the bytes of a file from `first` to its listed size, as they arrive."""
         while first < file.size:
             count, before = min(self._limits.piece, file.size - first), first
-            for piece in self._reply(f"file/{file.name}?from={first}&count={count}", count):
+            for piece in self._request_reply(f"file/{file.name}?from={first}&count={count}", count):
                 first += len(piece)
                 yield piece
             if first == before:
                 raise FileGoneError("a file became shorter")
 
-    def listing(self) -> Listing:
+    def fetch_listing(self) -> Listing:
         try:
-            content = b"".join(self._reply("list", LISTING))
+            content = b"".join(self._request_reply("list", LISTING))
             if not _is_plain(content):
                 raise ValueError("words")
             tree = parse_json(content)
@@ -125,14 +125,14 @@ class ServedRun:
             raise UserError("The server has no run, or no longer has one.", kind="no-run")
         return Listing(name, running, files)
 
-    def _reply(self, what: str, most: int) -> Iterator[bytes]:
+    def _request_reply(self, what: str, most: int) -> Iterator[bytes]:
         """Yield a reply of at most `most` bytes, as it arrives."""
         if self._interrupted.is_set():
             raise LineDroppedError("the request was interrupted")
         connection, begun = self._connection, False
         try:
-            connection = connection or self._connect()
-            connection.allow(self._limits.head, self._limits.patience)
+            connection = connection or self._open_connection()
+            connection.set_allowance(self._limits.head, self._limits.patience)
             connection.sendall(
                 f"GET {PREFIX}{what} HTTP/1.1\r\nHost: {LOCAL}:{self._port}\r\n"
                 f"Authorization: Bearer {self._token}\r\n\r\n".encode("ascii")
@@ -147,7 +147,7 @@ class ServedRun:
                 if connection.is_cut:
                     raise LineDroppedError("a reply was cut off")
                 begun = True
-                connection.allow(left, self._limits.patience + left / self._limits.slowest)
+                connection.set_allowance(left, self._limits.patience + left / self._limits.slowest)
                 while left:
                     piece = reply.read(min(left, _CHUNK))
                     if not piece:
@@ -174,7 +174,7 @@ class ServedRun:
         except http.client.HTTPException:
             raise UserError(_NO_RUN, kind="no-server") from None
 
-    def _connect(self) -> BoundedSocket:
+    def _open_connection(self) -> BoundedSocket:
         self._connection = connection = BoundedSocket(socket.AF_INET, socket.SOCK_STREAM)
         connection.settimeout(self._limits.patience)
         connection.connect((LOCAL, self._port))

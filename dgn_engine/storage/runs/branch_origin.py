@@ -49,7 +49,7 @@ def branch_info(
 ) -> dict[str, Any]:
     """Return the `run.json` of a branch of the run whose `run.json` is `parent`."""
     inherited = {name: parent[name] for name in _INHERITED if name in parent}
-    return {**run_info.create(config), **inherited, _KEY: to_plain(origin)}
+    return {**run_info.create_info(config), **inherited, _KEY: to_plain(origin)}
 
 
 def origin_of(info: Mapping[str, Any]) -> BranchOrigin | None:

@@ -42,7 +42,7 @@ class _KindOfEvent:
         self._ends: dict[tuple[str, bool], tuple[float, _Numbered]] = {}
         self._last: list[_Numbered] = []
 
-    def take(self, place: int, event: Event, values: Mapping[str, float]) -> None:
+    def add_event(self, place: int, event: Event, values: Mapping[str, float]) -> None:
         numbered = _Numbered(place, self.count, event)
         self.count += 1
         self._last = [numbered]
@@ -59,7 +59,7 @@ class _KindOfEvent:
             if numbered.number % self._every == 0:
                 self._kept.append(numbered)
 
-    def events(self) -> list[_Numbered]:
+    def selected_events(self) -> list[_Numbered]:
         by_number = {numbered.number: numbered for numbered in self._kept}
         for numbered in (*self._last, *(end for _, end in self._ends.values())):
             by_number[numbered.number] = numbered
@@ -73,10 +73,12 @@ def drawn_history(events: Iterable[Event], most: int = MOST_SCORES) -> HistoryRe
         key, values = _kind_of(event)
         if key is not None:
             limit = min(most, MOSTCHANGES) if key[0] == "" else most
-            kinds.setdefault(key, _KindOfEvent(limit)).take(place, event, values)
-    selected = {key: kind.events() for key, kind in kinds.items()}
+            kinds.setdefault(key, _KindOfEvent(limit)).add_event(place, event, values)
+    selected = {key: kind.selected_events() for key, kind in kinds.items()}
     merged = heapq.merge(*selected.values(), key=lambda numbered: numbered.place)
-    return HistoryReplayed(tuple(numbered.event for numbered in merged), _left_out(kinds, selected))
+    return HistoryReplayed(
+        tuple(numbered.event for numbered in merged), _count_left_out(kinds, selected)
+    )
 
 
 def _kind_of(event: Event) -> tuple[tuple[str, object] | None, Mapping[str, float]]:
@@ -88,7 +90,7 @@ def _kind_of(event: Event) -> tuple[tuple[str, object] | None, Mapping[str, floa
     return (("", ""), {}) if isinstance(event, CHANGES) else (None, {})
 
 
-def _left_out(
+def _count_left_out(
     kinds: Mapping[tuple[str, object], _KindOfEvent],
     held: Mapping[tuple[str, object], list[_Numbered]],
 ) -> dict[str, tuple[int, int]]:

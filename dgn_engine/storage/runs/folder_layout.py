@@ -14,7 +14,7 @@ from typing import Literal
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folders
-from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inside
+from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inner_folder
 from dgn_engine.storage.user_folders import user_data
 
 # Type of a file's contents; a mark is empty.
@@ -71,25 +71,25 @@ def kind_of(path: str) -> Kind | None:
 
 def written_folders(folder: FilePath) -> tuple[InnerPath, ...]:
     """Return the folders in which a killed writer may have left unfinished files."""
-    root = inside(folder)
+    root = inner_folder(folder)
     return (root, root / CHECKPOINTS, root / FRAMES)
 
 
-def links(folder: FilePath) -> list[InnerPath]:
+def links_in(folder: FilePath) -> list[InnerPath]:
     """Return the files and folders of a run that are links; deeper ones are not searched.
 
     Raises `OSError`.
     """
-    root = inside(folder)
-    entries = root.listing()
+    root = inner_folder(folder)
+    entries = root.list_entries()
     names = (*FOLDERS, *FILES, LOCK, NOTES, ANSWERS, MIRROR)
     return [root / name for name in names if name in entries and S_ISLNK(entries[name].st_mode)]
 
 
 def require_no_link(folder: FilePath) -> None:
     """Raise `LinkInside` if anything in the folder is a link; also other `OSError`."""
-    for path in links(folder):
-        raise LinkInside(path.within)
+    for path in links_in(folder):
+        raise LinkInside(path.relative_name)
 
 
 def refuse_links(folder: Path) -> None:
@@ -119,9 +119,9 @@ def set_aside(folder: FilePath, path: InnerPath) -> None:
 
 def unused_place(folder: FilePath, path: InnerPath) -> InnerPath:
     """Return an unused path in `damaged/`, whose folder exists; raises `OSError`."""
-    root = inside(folder)
+    root = inner_folder(folder)
     # A link gets another name: it must not take the name of a folder that may be needed later.
-    base_name = f"{path.within}.link" if path.is_link() else path.within
+    base_name = f"{path.relative_name}.link" if path.is_link() else path.relative_name
     damaged = root / DAMAGED
     if path == damaged:
         damaged = root
@@ -137,13 +137,13 @@ def unused_place(folder: FilePath, path: InnerPath) -> InnerPath:
 
 def holds_run(folder: Path) -> bool:
     """Return whether a folder, which is not a link, contains a run or the remains of one."""
-    here = any((inside(folder) / name).is_file() for name in (RUN, LOG))
+    here = any((inner_folder(folder) / name).is_file() for name in (RUN, LOG))
     return here and not folder.is_symlink()
 
 
 def is_mirror(folder: FilePath) -> bool:
     """Return whether a run's folder mirrors one that is recorded elsewhere."""
-    return (inside(folder) / MIRROR).is_file()
+    return (inner_folder(folder) / MIRROR).is_file()
 
 
 def is_same_folder(a: str | Path, b: str | Path) -> bool:
@@ -219,11 +219,11 @@ def bytes_of(folder: FilePath, without: str = "") -> int:
 
     Links are not followed, and unreadable folders count as empty.
     """
-    total, waiting = 0, [inside(folder)]
+    total, waiting = 0, [inner_folder(folder)]
     while waiting:
         here = waiting.pop()
         with suppress(OSError):
-            for name, status in here.listing().items():
+            for name, status in here.list_entries().items():
                 if S_ISREG(status.st_mode):
                     total += status.st_size
                 elif S_ISDIR(status.st_mode) and not (without == name and len(here.parts) == 0):

@@ -40,7 +40,7 @@ class FrameOrigin(NamedTuple):
     run: str = ""
 
 
-def encode(frame: Frame, run: str = "", serial: int | None = None) -> bytes:
+def encode_frame(frame: Frame, run: str = "", serial: int | None = None) -> bytes:
     """Encode a frame: tensors 'probe/array', everything else as JSON.
 
     Zeros and ones are packed into bits, other large arrays as in `packed_arrays`. `run`: id of its
@@ -58,7 +58,7 @@ def encode(frame: Frame, run: str = "", serial: int | None = None) -> bytes:
             if packed_arrays.is_bits(array):
                 packed[key] = list(array.shape)
                 tensors[key] = np.packbits(array.reshape(-1))
-            elif (smaller := packed_arrays.shrink(array)) is not None:
+            elif (smaller := packed_arrays.shrink_array(array)) is not None:
                 tensors[key], shrunk[key] = smaller
             else:
                 tensors[key] = np.ascontiguousarray(array)
@@ -79,14 +79,14 @@ def encode(frame: Frame, run: str = "", serial: int | None = None) -> bytes:
     return save(tensors, metadata={"frame": head_text})
 
 
-def decode(content: bytes) -> Frame:
+def decode_frame(content: bytes) -> Frame:
     """Decode a frame, with read-only arrays; raises one of `UNSOUND`."""
     return decode_with(content, read_head(content))
 
 
 def read_head(content: bytes) -> dict[str, Any]:
     """Return what is in a frame's file besides the arrays; raises one of `UNSOUND`."""
-    head: dict[str, Any] = parse_json(_metadata(content)["frame"].encode())
+    head: dict[str, Any] = parse_json(_read_metadata(content)["frame"].encode())
     return head
 
 
@@ -110,7 +110,7 @@ def decode_with(content: bytes, head: Mapping[str, Any]) -> Frame:
             unpacked += packed_arrays.count_of(tuple(shrunk[key]["shape"])) * 8
             if unpacked > UNPACKED:
                 raise ValueError(f"{key} is too large")
-            array = packed_arrays.restore(array, shrunk[key])
+            array = packed_arrays.restore_array(array, shrunk[key])
         array.flags.writeable = False
         arrays[probe][name] = array
     step, epoch = head["step"], from_plain(float, head["epoch"])
@@ -165,7 +165,7 @@ def origin_in(head: Mapping[str, Any]) -> FrameOrigin:
     return FrameOrigin(step, serial, run)
 
 
-def _metadata(content: bytes) -> Mapping[str, str]:
+def _read_metadata(content: bytes) -> Mapping[str, str]:
     size = int.from_bytes(content[:8], "little")
     if size > len(content):
         raise ValueError("its header is cut off")

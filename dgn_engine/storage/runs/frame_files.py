@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, write_file
-from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
-from dgn_engine.storage.regular_files import FILE, digest, digest_file, read_regular
+from dgn_engine.storage.inner_path import FilePath, InnerPath, as_inner_path
+from dgn_engine.storage.regular_files import FILE, content_digest, digest_file, read_regular
 from dgn_engine.storage.runs import folder_layout, run_identity
 
 if TYPE_CHECKING:
@@ -39,23 +39,23 @@ class StoredFrame:
     ids: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
-def write(folder: FilePath, frame: Frame, serial: int, run: str = "") -> StoredFrame:
+def write_frame(folder: FilePath, frame: Frame, serial: int, run: str = "") -> StoredFrame:
     """Write a new file that states its run's id and its number; raises `OSError`."""
-    from dgn_engine.storage.runs.frame_content import encode
+    from dgn_engine.storage.runs.frame_content import encode_frame
 
-    folder = inner(folder)
+    folder = as_inner_path(folder)
     make_folder(folder)
-    content = encode(frame, run, serial)
-    sha256 = digest(content).sha256
+    content = encode_frame(frame, run, serial)
+    sha256 = content_digest(content).sha256
     path = folder / folder_layout.frame_name(frame.step, serial, sha256)
     write_file(path, content)
     return StoredFrame(path, frame.step, serial, sha256[:16], len(content))
 
 
-def scan(folder: FilePath) -> list[StoredFrame]:
+def scan_frames(folder: FilePath) -> list[StoredFrame]:
     """Return all frames by serial number without opening them; raises `OSError`."""
-    folder = inner(folder)
-    listing = folder.listing()
+    folder = as_inner_path(folder)
+    listing = folder.list_entries()
     info = run_identity.info_beside(folder) if listing else {}
     ids = run_identity.ids_of(info, run_identity.FRAMES)
     frames = [
@@ -66,7 +66,7 @@ def scan(folder: FilePath) -> list[StoredFrame]:
     return sorted(frames, key=lambda frame: frame.serial)
 
 
-def check(frame: StoredFrame) -> str:
+def check_frame(frame: StoredFrame) -> str:
     """Return what is wrong with a file, to end a sentence; '' if nothing is."""
     from dgn_engine.storage.runs.frame_content import UNSOUND, read_origin
 
@@ -74,31 +74,31 @@ def check(frame: StoredFrame) -> str:
         sha256 = digest_file(frame.path).sha256
         if sha256[:16] != frame.digest:
             return "has changed since it was written (its sha256 differs from its name)"
-        return _misplaced(frame, read_origin(frame.path))
+        return _reason_misplaced(frame, read_origin(frame.path))
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     except UNSOUND as error:
         return f"is damaged ({error})"
 
 
-def _misplaced(frame: StoredFrame, origin: FrameOrigin) -> str:
+def _reason_misplaced(frame: StoredFrame, origin: FrameOrigin) -> str:
     """Return why it is not the frame of its name and folder; '' if it is."""
     if origin.step != frame.step:
         return f"is of step {origin.step:,}, not {frame.step:,} as its name says"
     if origin.serial not in (None, frame.serial):
         return f"is frame {origin.serial:,} of its run, not {frame.serial:,} as its name says"
-    ours = run_identity.belongs(origin.run, frame.ids, frame.serial)
+    ours = run_identity.belongs_to_run(origin.run, frame.ids, frame.serial)
     return "" if ours else run_identity.OF_ANOTHER
 
 
-def read(frame: StoredFrame) -> Frame:
+def read_frame(frame: StoredFrame) -> Frame:
     """Read a frame; raises `UserError` if the file is damaged or of another step or run."""
     from dgn_engine.storage.runs.frame_content import UNSOUND, decode_with, origin_in, read_head
 
     try:
         content = read_regular(frame.path, FILE)
         head = read_head(content)
-        if trouble := _misplaced(frame, origin_in(head)):
+        if trouble := _reason_misplaced(frame, origin_in(head)):
             raise UserError(f"{frame.path} {trouble}.", kind="damaged", value=frame.path.name)
         return decode_with(content, head)
     except OSError as error:
@@ -164,7 +164,7 @@ def choose_thinned(
     late = [-math.log1p(last - step) for step in steps]
     before, after = list(range(-1, count - 1)), list(range(1, count + 1))
 
-    def spread(index: int) -> float:
+    def step_spread(index: int) -> float:
         left, right = before[index], after[index]
         return max(early[right] - early[left], late[right] - late[left])
 
@@ -172,12 +172,12 @@ def choose_thinned(
     inner = range(1, count - 1)
     gone = [False] * count
     for free in ([p for p in inner if p not in pinned], [p for p in inner if p in pinned]):
-        heap = [(spread(index), index) for index in free]
+        heap = [(step_spread(index), index) for index in free]
         heapq.heapify(heap)
         candidates = set(free)
         while heap and total > room:
             was, index = heapq.heappop(heap)
-            if gone[index] or was != spread(index):
+            if gone[index] or was != step_spread(index):
                 continue  # a neighbour was removed since: its heap entry is outdated
             gone[index] = True
             dropped.append(index)
@@ -186,5 +186,5 @@ def choose_thinned(
             after[left], before[right] = right, left
             for near in (left, right):
                 if near in candidates and not gone[near]:
-                    heapq.heappush(heap, (spread(near), near))
+                    heapq.heappush(heap, (step_spread(near), near))
     return dropped

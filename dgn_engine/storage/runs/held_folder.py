@@ -34,28 +34,28 @@ class HeldFolder:
     def is_named(self) -> bool:
         return self._anchor.is_named
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Open and lock the folder; raises `OSError` or `UserError`."""
-        self._anchor.hold()
+        self._anchor.hold_folder()
         folder_layout.require_no_link(self.root)
-        self._lock.take()
+        self._lock.acquire()
 
     def release(self) -> None:
         self._lock.release()
-        self._anchor.let_go()
+        self._anchor.release_folder()
 
-    def check(self) -> None:
+    def check_location(self) -> None:
         """Check that the folder is there or was only renamed, and restore a missing lock.
 
         Raises `OSError`.
         """
-        if not self._anchor.is_named and not self._follow(last=False):
-            raise OSError(None, self._why_gone())
+        if not self._anchor.is_named and not self._follow_rename(last=False):
+            raise OSError(None, self._reason_gone())
         if not self._lock.is_named:
-            self._lock.retake()
+            self._lock.reacquire()
             self.add_remark(f"{folder_layout.LOCK} was missing or replaced, and has been recreated")
 
-    def find_again(self, run: object, last: bool) -> bool:
+    def relocate_folder(self, run: object, last: bool) -> bool:
         """Find the folder after an error; return False if it was removed for good.
 
         Args:
@@ -65,10 +65,10 @@ class HeldFolder:
         Raises:
             OSError: It is not available at present.
         """
-        if self._anchor.is_named or self._follow(last):
+        if self._anchor.is_named or self._follow_rename(last):
             return True
         try:
-            self._return(run)
+            self._return_to_run(run)
         except OSError:
             if not (last and self._anchor.is_removed):
                 raise
@@ -78,8 +78,8 @@ class HeldFolder:
     def move_to(self, path: Path, remark: str) -> None:
         """Switch to another folder; raises `OSError`."""
         self._anchor.path = path
-        self._anchor.hold()
-        self._lock.retake()
+        self._anchor.hold_folder()
+        self._lock.reacquire()
         self._remarks.append(remark)
 
     def sync_names(self) -> None:
@@ -89,10 +89,10 @@ class HeldFolder:
         with suppress(PermissionError):  # without permission to list runs, this one is writable
             sync_folder(self.path.parent)
 
-    def why(self, error: OSError) -> str:
+    def reason_unwritable(self, error: OSError) -> str:
         """Return why it cannot be written, to end a sentence."""
         if not self._anchor.is_named:
-            return self._why_gone()
+            return self._reason_gone()
         return error.strerror or str(error.args[-1] if error.args else error)
 
     def add_remark(self, what: str) -> None:
@@ -103,33 +103,33 @@ class HeldFolder:
         remarks, self._remarks = self._remarks, []
         return remarks
 
-    def _follow(self, last: bool) -> bool:
+    def _follow_rename(self, last: bool) -> bool:
         """Return whether the folder was renamed and not replaced; from now on use its new path."""
-        before, location = self.path, self._anchor.find()
+        before, location = self.path, self._anchor.find_folder()
         if location is None or (os.path.lexists(before) and not last):
             return False
         self._anchor.path = location
         self._remarks.append(f"{before} was moved to {location}; recording continues there.")
         return True
 
-    def _return(self, run: object) -> None:
+    def _return_to_run(self, run: object) -> None:
         """Continue in another copy of this run: the folder was gone and was copied back.
 
         Raises `OSError`.
         """
         try:
-            here = run_info.read(self.path)
+            here = run_info.read_run_info(self.path)
         except UserError as refusal:
             raise OSError(None, str(refusal)) from None
         if here.get("id") != run:
             raise OSError(None, "its folder now contains another run")
-        self._anchor.hold()
+        self._anchor.hold_folder()
         folder_layout.require_no_link(self.root)
 
-    def _why_gone(self) -> str:
-        if self._anchor.trouble:
-            return f"its folder cannot be reached ({self._anchor.trouble})"
-        location = self._anchor.find()
+    def _reason_gone(self) -> str:
+        if self._anchor.reason_unknown:
+            return f"its folder cannot be reached ({self._anchor.reason_unknown})"
+        location = self._anchor.find_folder()
         away = "was removed" if location is None else f"was moved to {location}"
         if os.path.lexists(self.path):
             return f"another folder is in its place, and its own {away}"

@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from typing import Any
 
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.storage.runs.frame_content import decode, encode
+from dgn_engine.storage.runs.frame_content import decode_frame, encode_frame
 from dgn_engine.storage.runs.frame_files import ROOM, choose_thinned, pinned_places
 
 MOST = 64 << 20  # bytes of packed frames
@@ -49,29 +49,29 @@ class HeldFrames:
         with self._lock:
             self._events.append(step)
 
-    def add(self, frame: Frame) -> None:
+    def pack_frame(self, frame: Frame) -> None:
         """Pack a frame; it replaces one of the same step and all later ones."""
-        content = encode(frame)
+        content = encode_frame(frame)
         with self._lock:
             index = bisect_left(self.steps, frame.step)
             self._packed = [*self._packed[:index], content]
             self.steps = (*self.steps[:index], frame.step)
             self.bytes = sum(map(len, self._packed))
             if self.bytes > self.most:
-                self._thin()
+                self._thin_frames()
 
-    def at(self, step: int) -> Frame | None:
+    def frame_at(self, step: int) -> Frame | None:
         """Return the last frame at or before a step, or None."""
         with self._lock:
             index = bisect_right(self.steps, step)
             content = self._packed[index - 1] if index else b""
-        return decode(content) if content else None
+        return decode_frame(content) if content else None
 
     def renew(self) -> bool:
         """Return False: `steps` is always current."""
         return False
 
-    def _thin(self) -> None:
+    def _thin_frames(self) -> None:
         sizes = [len(content) for content in self._packed]
         pinned = pinned_places(self.steps, self._events)
         gone = set(choose_thinned(self.steps, sizes, pinned, int(ROOM * self.most)))

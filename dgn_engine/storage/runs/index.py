@@ -21,7 +21,7 @@ from dgn_engine.storage.runs.index_entry import (
     read_entry,
 )
 from dgn_engine.storage.runs.run_ranges import LAST
-from dgn_engine.storage.runs.storage_limits import limits_that_hold
+from dgn_engine.storage.runs.storage_limits import effective_limits
 
 # A run is read again only if one of these has changed.
 _STAMPED = (
@@ -44,11 +44,11 @@ def read_index(root: Path, read: ReadEntry = read_entry) -> list[IndexEntry]:
     Raises:
         UserError: The folder itself cannot be read.
     """
-    return [entry for entry, _ in _listed(root, read)]
+    return [entry for entry, _ in _list_entries(root, read)]
 
 
 def forget_index(root: Path) -> None:
-    index_database.forget(root)
+    index_database.forget_root(root)
 
 
 def list_runs(root: str) -> RunsListed:
@@ -63,30 +63,34 @@ def list_runs(root: str) -> RunsListed:
         return RunsListed("", ())
     below = os.path.join(root, "")  # noqa: PTH118 (thousands of folders)
     runs = [
-        _recorded(below, entry, statuses) for entry, statuses in _listed(Path(root), read_entry)
+        _as_recorded_run(below, entry, statuses)
+        for entry, statuses in _list_entries(Path(root), read_entry)
     ]
     runs.sort(key=lambda run: run.touched, reverse=True)
-    return RunsListed(root, tuple(runs), limits_that_hold(Path(root)).all)
+    return RunsListed(root, tuple(runs), effective_limits(Path(root)).all)
 
 
 def newest_resumable(root: Path) -> Path | None:
     """Return the last written run with a checkpoint that is not being written; or None."""
     try:
-        folders = [(_touched(statuses), name) for name, statuses in _folders(root)]
+        folders = [(_last_write_time(statuses), name) for name, statuses in _run_folders(root)]
     except UserError:
         return None
     for _, name in sorted(folders, reverse=True):
-        if is_resumable(root / name) and lock.holder(root / name / folder_layout.LOCK) is None:
+        if (
+            is_resumable(root / name)
+            and lock.find_lock_holder(root / name / folder_layout.LOCK) is None
+        ):
             return root / name
     return None
 
 
-def _listed(root: Path, read: ReadEntry) -> list[tuple[IndexEntry, Statuses]]:
-    known = index_database.recall(root)
+def _list_entries(root: Path, read: ReadEntry) -> list[tuple[IndexEntry, Statuses]]:
+    known = index_database.recall_entries(root)
     entries: list[tuple[IndexEntry, Statuses]] = []
     changed: dict[str, bytes] = {}
-    for name, statuses in _folders(root):
-        stamp = _stamp(statuses)  # first: a run written meanwhile is read again next time
+    for name, statuses in _run_folders(root):
+        stamp = _stamp_of(statuses)  # first: a run written meanwhile is read again next time
         entry = decode_entry(name, known.pop(name, b""), stamp)
         if entry is None:
             entry = read(root / name, stamp)
@@ -95,17 +99,17 @@ def _listed(root: Path, read: ReadEntry) -> list[tuple[IndexEntry, Statuses]]:
             changed[name] = encode_entry(entry)
         entries.append((_with_writer(root, entry, statuses), statuses))
     if changed or known:
-        index_database.remember(root, changed, gone=known)
+        index_database.store_entries(root, changed, gone=known)
     return sorted(entries, key=lambda item: (item[0].created, item[0].name))
 
 
-def _recorded(below: str, entry: IndexEntry, statuses: Statuses) -> RecordedRun:
+def _as_recorded_run(below: str, entry: IndexEntry, statuses: Statuses) -> RecordedRun:
     facts = dict(vars(entry))
     del facts["stamp"]
-    return RecordedRun(folder=below + entry.name, touched=_touched(statuses), **facts)
+    return RecordedRun(folder=below + entry.name, touched=_last_write_time(statuses), **facts)
 
 
-def _folders(root: Path) -> Iterator[tuple[str, Statuses]]:
+def _run_folders(root: Path) -> Iterator[tuple[str, Statuses]]:
     """Yield the names of the folders that contain a run, in order, with the files in each.
 
     A link counts as its target; links inside are not followed. An unreadable folder may contain a
@@ -122,7 +126,7 @@ def _folders(root: Path) -> Iterator[tuple[str, Statuses]]:
     below = os.path.join(root, "")  # noqa: PTH118
     for name in names:
         try:
-            statuses = _statuses(below + name)
+            statuses = _file_statuses(below + name)
         except OSError:
             yield name, {}
             continue
@@ -140,7 +144,7 @@ def _may_hold_run(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _statuses(folder: str) -> Statuses:
+def _file_statuses(folder: str) -> Statuses:
     """Return the statuses of the existing files; raises `OSError` if the folder is unreadable."""
     statuses = {}
     for name in (*_STAMPED, folder_layout.LOCK):
@@ -153,7 +157,7 @@ def _statuses(folder: str) -> Statuses:
     return statuses
 
 
-def _touched(statuses: Statuses) -> float:
+def _last_write_time(statuses: Statuses) -> float:
     for name in (folder_layout.LOG, folder_layout.RUN):
         if name in statuses:
             return min(max(0.0, statuses[name].st_mtime), LAST)
@@ -165,11 +169,11 @@ def _with_writer(root: Path, entry: IndexEntry, statuses: Statuses) -> IndexEntr
     status = statuses.get(folder_layout.LOCK)
     if status is None or not status.st_size:
         return entry
-    is_held = lock.holder(root / entry.name / folder_layout.LOCK) is not None
+    is_held = lock.find_lock_holder(root / entry.name / folder_layout.LOCK) is not None
     return replace(entry, status="running") if is_held else entry
 
 
-def _stamp(statuses: Statuses) -> str:
+def _stamp_of(statuses: Statuses) -> str:
     parts: list[str] = []
     for name in _STAMPED:
         if (status := statuses.get(name)) is not None:

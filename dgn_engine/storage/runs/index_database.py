@@ -42,54 +42,54 @@ def database_path() -> Path:
     return user_cache() / FOLDER / FILE
 
 
-def recall(root: Path) -> dict[str, bytes]:
+def recall_entries(root: Path) -> dict[str, bytes]:
     """Return what `store_entries` stored for the runs of this folder, by name.
 
     A damaged row gives b''.
     """
     with suppress(*_TROUBLE):
-        key = _key(root)
-        with _opened(make=False) as database:
+        key = _root_key(root)
+        with _open_database(make=False) as database:
             query = "SELECT name, facts, crc FROM runs WHERE root = ? LIMIT ?"
             rows = database.execute(query, (key, _ROWS)).fetchall()
         return {
-            os.fsdecode(name): facts if crc == _checksum(key, name, facts) else b""
+            os.fsdecode(name): facts if crc == _entry_checksum(key, name, facts) else b""
             for name, facts, crc in rows
             if isinstance(name, bytes) and isinstance(facts, bytes)
         }
     return {}
 
 
-def remember(root: Path, facts: Mapping[str, bytes], gone: Iterable[str]) -> None:
+def store_entries(root: Path, facts: Mapping[str, bytes], gone: Iterable[str]) -> None:
     """Store or replace the entries of these runs, and delete those in `gone`."""
     with suppress(*_TROUBLE):
-        key = _key(root)
+        key = _root_key(root)
         names = {os.fsencode(name): content for name, content in facts.items()}
-        rows = [(key, name, text, _checksum(key, name, text)) for name, text in names.items()]
-        with _opened(make=True) as database, database:
+        rows = [(key, name, text, _entry_checksum(key, name, text)) for name, text in names.items()]
+        with _open_database(make=True) as database, database:
             lost = ((key, os.fsencode(name)) for name in gone)
             database.executemany("DELETE FROM runs WHERE root = ? AND name = ?", lost)
             database.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?)", rows)
 
 
-def forget(root: Path) -> None:
-    with suppress(*_TROUBLE), _opened(make=False) as database, database:
-        database.execute("DELETE FROM runs WHERE root = ?", (_key(root),))
+def forget_root(root: Path) -> None:
+    with suppress(*_TROUBLE), _open_database(make=False) as database, database:
+        database.execute("DELETE FROM runs WHERE root = ?", (_root_key(root),))
 
 
-def _key(root: Path) -> str:
+def _root_key(root: Path) -> str:
     """Return a key that changes if another folder is at this path; raises `OSError`."""
     status = root.stat()
     identity = os.path.realpath(root), status.st_dev, status.st_ino
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
 
 
-def _checksum(key: str, name: bytes, facts: bytes) -> int:
+def _entry_checksum(key: str, name: bytes, facts: bytes) -> int:
     return zlib.crc32(b"%b/%b/%b" % (key.encode(), name, facts))
 
 
 @contextmanager
-def _opened(make: bool) -> Iterator[sqlite3.Connection]:
+def _open_database(make: bool) -> Iterator[sqlite3.Connection]:
     """Open the database; with `make`, recreate it if missing, damaged or not private.
 
     Raises `OSError` or `sqlite3.Error`.
@@ -103,7 +103,7 @@ def _opened(make: bool) -> Iterator[sqlite3.Connection]:
     if not _is_usable(path.parent):
         if not make:
             raise OSError(None, "there is no database")
-        _begin_anew(path)
+        _recreate_database(path)
     try:
         # A rollback journal, not WAL, which cannot be read where nothing can be written. Not
         # synced, because nothing is lost with it; rows corrupted by power loss fail their checksum.
@@ -114,7 +114,7 @@ def _opened(make: bool) -> Iterator[sqlite3.Connection]:
             yield database
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _PASSING:
-            _begin_anew(path)
+            _recreate_database(path)
         raise
 
 
@@ -142,7 +142,7 @@ def _is_usable(folder: Path) -> bool:
     return FILE in sizes and sum(sizes.values()) <= _MOST
 
 
-def _begin_anew(path: Path) -> None:
+def _recreate_database(path: Path) -> None:
     """Empty the folder, including databases of older versions, and create a new database."""
     for name in os.listdir(path.parent):  # noqa: PTH208
         (path.parent / name).unlink(missing_ok=True)

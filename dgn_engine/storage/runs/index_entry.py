@@ -50,17 +50,17 @@ class IndexEntry(ListedFacts):
 def read_entry(folder: Path, stamp: str) -> IndexEntry | None:
     """Read one run; None if it was removed a moment ago."""
     try:
-        return _read(folder, stamp)
+        return _read_run(folder, stamp)
     except UserError as refusal:
         trouble = str(refusal)
     except Exception as error:  # one run's problem must not hide the others
         trouble = f"It cannot be read: {type(error).__name__}: {error}"
     if not folder.exists():
         return None
-    return _damaged(folder, stamp, trouble)
+    return _damaged_entry(folder, stamp, trouble)
 
 
-def _damaged(folder: Path, stamp: str, trouble: str) -> IndexEntry:
+def _damaged_entry(folder: Path, stamp: str, trouble: str) -> IndexEntry:
     """Return an entry with the `trouble`, without the path of its folder, which is shown anyway."""
     words = plain_text(
         trouble.replace(f"{folder}/", "").replace(str(folder), folder.name), _TROUBLE
@@ -76,21 +76,21 @@ def _damaged(folder: Path, stamp: str, trouble: str) -> IndexEntry:
         data="",
         seed=0,
         best=math.nan,
-        bytes=_bytes(folder),
+        bytes=_folder_bytes(folder),
         resumable=is_resumable(folder),
         trouble=words,
     )
 
 
-def _read(folder: Path, stamp: str) -> IndexEntry:
+def _read_run(folder: Path, stamp: str) -> IndexEntry:
     reader = RunReader(folder)
-    config, started, summary = reader.config, reader.started, reader.log.summary
+    config, started, summary = reader.config, reader.start_event, reader.log.summary
     first = config.gating.regime if started is None else started.regime
     notes = read_notes(folder) if folder_layout.NOTES in stamp else RunNotes()
     return IndexEntry(
         name=folder.name,
         stamp=stamp,
-        created=_created(reader.info.get("created")),
+        created=_creation_time(reader.info.get("created")),
         status=reader.outcome,
         step=reader.step,
         total_steps=started.total_steps if started is not None else 0,
@@ -101,7 +101,7 @@ def _read(folder: Path, stamp: str) -> IndexEntry:
         best=summary.best.accuracy,
         best_step=summary.best.step,
         seconds=summary.seconds,
-        bytes=_bytes(folder),
+        bytes=_folder_bytes(folder),
         resumable=is_resumable(folder),
         trouble=reader.log.lost_in_words,
         given_name=notes.name,
@@ -109,7 +109,7 @@ def _read(folder: Path, stamp: str) -> IndexEntry:
     )
 
 
-def _created(word: object) -> str:
+def _creation_time(word: object) -> str:
     """Return a valid ISO 8601 time, or ''."""
     if not isinstance(word, str) or len(word) > _CREATED:
         return ""
@@ -120,7 +120,7 @@ def _created(word: object) -> str:
     return word
 
 
-def _bytes(folder: Path) -> int:
+def _folder_bytes(folder: Path) -> int:
     """Return the bytes of the regular files of a run; links in it are not followed."""
     total, inner = 0, [(str(folder), 1)]
     while inner:

@@ -43,7 +43,7 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.protocol.watching import ProbeScalars, ProbeSetChanged, ProbesLeft
 from dgn_engine.storage.atomic_write import write_file
-from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
+from dgn_engine.storage.inner_path import FilePath, InnerPath, as_inner_path
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, NotRegular, open_regular
 from dgn_engine.storage.runs import run_identity
@@ -149,11 +149,11 @@ class LogWriter:
             written: Minimum number of lines ever written; numbers of lost lines are not reused.
             run: The run's tag, which each line states.
         """
-        self._path, self._clock = inner(path), clock
+        self._path, self._clock = as_inner_path(path), clock
         self._run = run
         self._file: io.FileIO | None = None
         self._synced = 0.0
-        seq, self._end, mark = _last(self._path)
+        seq, self._end, mark = _find_last_line(self._path)
         self._seq = max(seq, written)
         self._first = _first_mark(self._path) if self._end else ""
         self._newest = (seq - 1, mark)
@@ -163,7 +163,7 @@ class LogWriter:
         self._unsynced = bytearray()
         self._doubtful = False  # a sync failed
         try:
-            self.reopen()
+            self.reopen_file()
             # A killed writer may have left lines unsynced; a new file has no name yet.
             self.sync()
             self._path.parent.sync()
@@ -177,19 +177,19 @@ class LogWriter:
         return self._seq
 
     @property
-    def marks(self) -> dict[int, str]:
+    def line_marks(self) -> dict[int, str]:
         """Checksums of the first and last line, which identify this log; none if they are lost."""
         number, mark = self._newest
         marks_ = {0: self._first, number: mark}
         return {seq: crc for seq, crc in marks_.items() if crc and 0 <= seq < self._seq}
 
-    def digests(self) -> tuple[int, tuple[str, ...]]:
+    def read_digests(self) -> tuple[int, tuple[str, ...]]:
         """Return the digests of the whole log, as `LogDigests`; raises `OSError`."""
         if self._digests is None:
-            return digest_log(self._path).digests()
-        return self._digests.digests()
+            return digest_log(self._path).all_digests()
+        return self._digests.all_digests()
 
-    def append(self, name: str, fields: Mapping[str, Any]) -> None:
+    def append_line(self, name: str, fields: Mapping[str, Any]) -> None:
         """Append one line, as `append_all`."""
         self.append_all([(name, fields)])
 
@@ -218,13 +218,13 @@ class LogWriter:
                 raise
         if self._digests is not None:
             for offset, line in enumerate(encoded):
-                self._digests.take(self._seq + offset, line)
+                self._digests.digest_line(self._seq + offset, line)
         self._seq += len(lines)
         self._end += len(raw)
         if lines:
-            self._newest = (self._seq - 1, _mark(raw))
+            self._newest = (self._seq - 1, _line_checksum(raw))
         if lines and self._seq == len(lines):
-            self._first = _mark(raw[: raw.index(b"\n") + 1])
+            self._first = _line_checksum(raw[: raw.index(b"\n") + 1])
 
     def sync(self) -> None:
         file = self._file
@@ -242,7 +242,7 @@ class LogWriter:
             self._unsynced.clear()
         self._synced = time.monotonic()
 
-    def reopen(self) -> bool:
+    def reopen_file(self) -> bool:
         """Reopen at the end of the last whole line: after an error, half a line may be there.
 
         Returns:
@@ -263,7 +263,7 @@ class LogWriter:
         self._file = file
         if not whole:
             self._unsynced = bytearray(unsynced)
-        return not whole and self.take_cut()
+        return not whole and self.accept_cut()
 
     @property
     def is_named(self) -> bool:
@@ -287,7 +287,7 @@ class LogWriter:
             content += piece
         return bytes(content[: content.rfind(b"\n") + 1] + self._unsynced)
 
-    def write_anew(self, content: bytes) -> None:
+    def rewrite_file(self, content: bytes) -> None:
         """Restore the file with what `read_back` returned, after its name was removed."""
         write_file(self._path, content)
         if self._file is not None:
@@ -295,9 +295,9 @@ class LogWriter:
         self._file, self._end = None, len(content)
         self._unsynced.clear()
         self._dirty = self._doubtful = False
-        self.reopen()
+        self.reopen_file()
 
-    def take_cut(self) -> bool:
+    def accept_cut(self) -> bool:
         """Return whether someone cut off synced lines, and continue after the remaining ones.
 
         Missing lines keep their numbers.
@@ -305,7 +305,7 @@ class LogWriter:
         file = self._file
         if file is None or os.fstat(file.fileno()).st_size >= self._end:
             return False
-        seq, left, mark = _last(self._path)
+        seq, left, mark = _find_last_line(self._path)
         synced = self._end - len(self._unsynced)
         again = self._unsynced[max(0, left - synced) :]
         if not again:
@@ -343,33 +343,33 @@ class LogDigests:
         self._done: list[str] = []
         self._open: _Hash | None = None
 
-    def take(self, seq: int, raw: bytes) -> None:
+    def digest_line(self, seq: int, raw: bytes) -> None:
         """Add a line, including its end."""
         index = seq // STRETCH
         if index > len(self._done):
-            self._finish(index)
+            self._finish_stretch(index)
         if self._open is None:
             self._open = hashlib.sha256()
         self._open.update(raw)
 
-    def _finish(self, index: int) -> None:
+    def _finish_stretch(self, index: int) -> None:
         self._done.append(NO_DIGEST if self._open is None else self._open.hexdigest()[:DIGEST])
         self._done += [NO_DIGEST] * (index - len(self._done))
         self._open = None
 
-    def digests(self) -> tuple[int, tuple[str, ...]]:
+    def all_digests(self) -> tuple[int, tuple[str, ...]]:
         """Return how many lines each digest covers, and the digests in order."""
         last = [] if self._open is None else [self._open.hexdigest()[:DIGEST]]
         digests_, lines = [*self._done, *last], STRETCH
         while len(digests_) > MOST_DIGESTS:
             digests_, lines = (
-                [_both(digests_[n : n + 2]) for n in range(0, len(digests_), 2)],
+                [_combine_digests(digests_[n : n + 2]) for n in range(0, len(digests_), 2)],
                 2 * lines,
             )
         return lines, tuple(digests_)
 
 
-def _both(digests: list[str]) -> str:
+def _combine_digests(digests: list[str]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:DIGEST]
 
 
@@ -421,7 +421,7 @@ class LogScan:
         stray = zeros = has_own = False
         info = self._info
         if info is None:
-            info = run_identity.info_beside(inner(self._path))
+            info = run_identity.info_beside(as_inner_path(self._path))
         tags = run_identity.tags_of(info)
         foreign_marks: dict[int, str] = {}
         damaged: list[tuple[int, int]] = []
@@ -439,12 +439,12 @@ class LogScan:
                     continue
                 number += 1
                 stray = zeros = False
-                line = None if unfinished else self._decode(raw[:-1])
+                line = None if unfinished else self._decode_needed(raw[:-1])
                 unfinished = 0
                 if line is not None and is_of_another(line, tags):
                     extend_ranges(foreign, number)
                     if line.seq in self._marked:
-                        foreign_marks[line.seq] = _mark(raw)
+                        foreign_marks[line.seq] = _line_checksum(raw)
                     line = None
                 if line is None or line.seq < self.end:
                     extend_ranges(damaged, number)
@@ -452,10 +452,10 @@ class LogScan:
                 has_own = True
                 if line.seq > self.end:
                     missing.append((self.end, line.seq - 1))
-                self.end = _end(line) + 1
+                self.end = _last_covered_seq(line) + 1
                 self.has_lost = self.has_lost or line.name == LOST
-                if line.seq in self._marked and not _is_made(raw):
-                    self.marks[line.seq] = _mark(raw)
+                if line.seq in self._marked and not _is_from_repair(raw):
+                    self.marks[line.seq] = _line_checksum(raw)
                 yield line
         self.damaged, self.foreign, self.missing = tuple(damaged), tuple(foreign), tuple(missing)
         self.torn, self.stray = unfinished, stray or unfinished > LINE
@@ -463,10 +463,10 @@ class LogScan:
         if self.is_foreign:  # lines of another run refute the whole log
             self.marks = foreign_marks
 
-    def _decode(self, raw: bytes) -> LogLine | None:
+    def _decode_needed(self, raw: bytes) -> LogLine | None:
         if self._decoded is None or (match := _HEAD.match(raw)) is None:
             return decode_line(raw)
-        split = _split(raw)
+        split = _split_line(raw)
         if split is None:
             return None
         head, run = split
@@ -519,18 +519,18 @@ def digest_log(path: FilePath) -> LogDigests:
     digests = LogDigests()
     with closing(_sound_raw(path)) as lines:
         for seq, raw in lines:
-            digests.take(seq, raw)
+            digests.digest_line(seq, raw)
     return digests
 
 
 def _sound_raw(path: FilePath) -> Generator[tuple[int, bytes]]:
     """Yield the intact lines, as `LogScan` does, with their numbers and ends."""
-    tags = run_identity.tags_of(run_identity.info_beside(inner(path)))
+    tags = run_identity.tags_of(run_identity.info_beside(as_inner_path(path)))
     end, torn = 0, False
     with open_regular(path, FILE) as file, closing(_raw_lines(file)) as lines:
         for raw in lines:
             before, torn = torn, not raw.endswith(b"\n")
-            split = None if before or torn else _split(raw[:-1])
+            split = None if before or torn else _split_line(raw[:-1])
             begins = _BEGINNING.match(split[0]) if split is not None else None
             if split is None or begins is None:
                 continue
@@ -539,7 +539,7 @@ def _sound_raw(path: FilePath) -> Generator[tuple[int, bytes]]:
                 continue
             end = seq + 1
             if _IS_LOST in raw[:_HEAD_BYTES] and (line := decode_line(raw[:-1])) is not None:
-                end = _end(line) + 1
+                end = _last_covered_seq(line) + 1
             yield seq, raw
 
 
@@ -574,7 +574,7 @@ def is_of_another(line: LogLine, tags: Mapping[str, float]) -> bool:
 
 def encode_line(line: LogLine) -> bytes:
     """Encode a line with its end; the checksum is the CRC-32 of all bytes before ',\"crc\"'."""
-    head = _numbers(line)
+    head = _encode_numbers(line)
     if head is None:
         tree = {"seq": line.seq, "at": line.at, "event": line.name}
         head = _JSON.encode({**tree, **to_plain(line.fields, "word")}).encode()[:-1]
@@ -583,7 +583,7 @@ def encode_line(line: LogLine) -> bytes:
     return head + _CHECKSUM % zlib.crc32(head) + b"\n"
 
 
-def _numbers(line: LogLine) -> bytes | None:
+def _encode_numbers(line: LogLine) -> bytes | None:
     """Encode a line of finite numbers or None, such as scores; None for others.
 
     Hundreds of these are written per second; this takes a quarter of the time.
@@ -600,7 +600,7 @@ def _numbers(line: LogLine) -> bytes | None:
 
 def decode_line(raw: bytes) -> LogLine | None:
     """Decode a line without its end; None if it is torn or damaged."""
-    split = _split(raw)
+    split = _split_line(raw)
     if split is None:
         return None
     head, run = split
@@ -668,12 +668,12 @@ def _fields_of(word: str) -> frozenset[str]:
     return frozenset(item.name for item in dataclasses.fields(LOGGED[word]))
 
 
-def _end(line: LogLine) -> int:
+def _last_covered_seq(line: LogLine) -> int:
     upto = line.fields.get("upto", line.seq) if line.name == LOST else line.seq
     return upto if is_count(upto) and upto >= line.seq else line.seq
 
 
-def _split(raw: bytes) -> tuple[bytes, str] | None:
+def _split_line(raw: bytes) -> tuple[bytes, str] | None:
     """Return a line without tag and checksum, and the tag ('': none); None if damaged."""
     head = raw[:-_CHECKED]
     if not raw.endswith(_CHECKSUM % zlib.crc32(head)):
@@ -690,12 +690,12 @@ def extend_ranges(ranges: list[tuple[int, int]], number: int) -> None:
         ranges.append((number, number))
 
 
-def _mark(raw: bytes) -> str:
+def _line_checksum(raw: bytes) -> str:
     """Return the checksum at the end of an intact line, whose newline may be missing."""
     return raw.rstrip(b"\n")[-_CHECKED:].decode("ascii", "replace")[8:-2]
 
 
-def _is_made(raw: bytes) -> bool:
+def _is_from_repair(raw: bytes) -> bool:
     """Return whether `repair` wrote a line: nothing knows its checksum."""
     return _IS_LOST in raw[:_HEAD_BYTES] or _IS_MADE in raw
 
@@ -705,10 +705,14 @@ def _first_mark(path: InnerPath) -> str:
     with open_regular(path, FILE) as file, closing(_raw_lines(file)) as lines:
         raw = next(lines, b"")
     line = decode_line(raw.removesuffix(b"\n"))
-    return _mark(raw) if line is not None and line.seq == 0 and not _is_made(raw) else ""
+    return (
+        _line_checksum(raw)
+        if line is not None and line.seq == 0 and not _is_from_repair(raw)
+        else ""
+    )
 
 
-def _last(path: InnerPath) -> tuple[int, int, str]:
+def _find_last_line(path: InnerPath) -> tuple[int, int, str]:
     """Return the next sequence number, and the end and checksum of the last intact line.
 
     The checksum is '' for a line that stands for others.
@@ -725,8 +729,8 @@ def _last(path: InnerPath) -> tuple[int, int, str]:
                 position += len(raw)
                 line = decode_line(raw[:-1]) if raw.endswith(b"\n") else None
                 if line is not None:
-                    seq, end = _end(line) + 1, position
-                    mark = "" if _is_made(raw) else _mark(raw)
+                    seq, end = _last_covered_seq(line) + 1, position
+                    mark = "" if _is_from_repair(raw) else _line_checksum(raw)
             if end:
                 break
     return seq, end, mark

@@ -64,7 +64,7 @@ class GapReading:
     lost: int = 0
     doubtful: bool = False
 
-    def fill(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
+    def fill_gaps(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
         """Yield the intact lines with these in the gaps."""
         remaining = list(reversed(self.lines))
         for line in lines:
@@ -92,8 +92,8 @@ def facts_in(folder: InnerPath) -> list[LogFact]:
     """Return what the intact checkpoints of a run say about its log, in its order."""
     facts = []
     inner = folder / folder_layout.CHECKPOINTS
-    checkpoints = [] if inner.is_link() else run_checkpoints.scan(inner, thorough=False)
-    for checkpoint in (checkpoint for checkpoint in checkpoints if checkpoint.sound):
+    checkpoints = [] if inner.is_link() else run_checkpoints.scan_checkpoints(inner, thorough=False)
+    for checkpoint in (checkpoint for checkpoint in checkpoints if checkpoint.is_intact):
         try:
             state = run_checkpoints.read_state(checkpoint.path)
         except (OSError, ValueError):
@@ -138,13 +138,13 @@ class _Log:
         end = 0
         for line in lines:
             if line.seq > end:
-                self._lose(end, line.seq - 1)
+                self._add_gap(end, line.seq - 1)
             end = line.seq + 1
             step = line.fields.get("step")
             if line.name == LOST:
                 upto = line.fields.get("upto", line.seq)
                 end = max(end, upto + 1 if is_count(upto) else end)
-                self._lose(line.seq, end - 1)
+                self._add_gap(line.seq, end - 1)
             elif line.name == SCORES and is_count(step):
                 self.scored.append(line.seq)
                 self.steps.append(step)
@@ -156,9 +156,9 @@ class _Log:
                 first = line.fields.get("lines", line.seq)
                 self.continued.append((line.seq, first if is_count(first) else line.seq))
         if end < written:
-            self._lose(end, written - 1)
+            self._add_gap(end, written - 1)
 
-    def _lose(self, first: int, last: int) -> None:
+    def _add_gap(self, first: int, last: int) -> None:
         if self.gaps and self.gaps[-1][1] == first - 1:
             first = self.gaps.pop()[0]
         self.gaps.append((first, last))
@@ -182,7 +182,7 @@ class _GapReader:
         for gap in self._log.gaps:
             self._find_continued(gap)
         self._follow_regime()
-        lines = sorted((*self._known.values(), *self._lost()), key=lambda line: line.seq)
+        lines = sorted((*self._known.values(), *self._lost_lines()), key=lambda line: line.seq)
         lost = sum(line.fields["upto"] + 1 - line.seq for line in lines if line.name == LOST)
         return GapReading(tuple(lines), lost, bool(self._doubtful))
 
@@ -262,7 +262,7 @@ class _GapReader:
         regime, history = self._regime, [(0, self._regime)]
         open_gaps: list[tuple[int, int]] = []
 
-        def compare(stated: str) -> None:
+        def compare_regime(stated: str) -> None:
             nonlocal regime
             if stated and open_gaps and stated != regime:
                 self._add_swap(open_gaps[-1], regime, stated)
@@ -271,14 +271,14 @@ class _GapReader:
             if stated:
                 open_gaps.clear()
 
-        for number, _, what in self._moments():
+        for number, _, what in self._regime_moments():
             match what:
                 case (int(first), int(last)):
                     open_gaps.append((first, last))
                 case LogFact(regime=stated):
-                    compare(stated)
+                    compare_regime(stated)
                 case (str(before), str(after)):
-                    compare(before)
+                    compare_regime(before)
                     regime = after
                     history.append((number, after))
                 case int(lines):
@@ -289,7 +289,7 @@ class _GapReader:
                         open_gaps.pop()
         self._doubtful.update(first for first, _ in open_gaps)
 
-    def _moments(self) -> list[tuple[int, int, object]]:
+    def _regime_moments(self) -> list[tuple[int, int, object]]:
         """Return everything that states a regime, in log order.
 
         A fact comes before the line written next, and a gap before its consequences.
@@ -312,7 +312,7 @@ class _GapReader:
         fields = {"step": step, "before": before, "after": after, **groups, MADE_ANEW: True}
         self._known[seq] = LogLine(seq, at, SWAPPED, fields, self._tag)
 
-    def _lost(self) -> Iterator[LogLine]:
+    def _lost_lines(self) -> Iterator[LogLine]:
         all_known = sorted(self._known)
         for first, last in self._log.gaps:
             doubt = {DOUBTFUL: True} if first in self._doubtful else {}

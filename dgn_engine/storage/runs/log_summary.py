@@ -95,12 +95,12 @@ class LogSummary:
     regime_known: bool = True
 
 
-def summarise(lines: Iterable[LogLine]) -> LogSummary:
+def summarise_log(lines: Iterable[LogLine]) -> LogSummary:
     """Summarise the lines of a log; raises `ValueError` if it has an absurd number of changes."""
     fold = LogFold()
     for line in lines:
-        fold.take(line)
-    return fold.summary()
+        fold.fold_line(line)
+    return fold.make_summary()
 
 
 def summary_scan(
@@ -148,13 +148,13 @@ class LogFold:
         self._thinned = Thinned()
         self._lost, self._doubtful = 0, -1  # number of lines, and the last that may be a change
 
-    def take(self, line: LogLine) -> None:
+    def fold_line(self, line: LogLine) -> None:
         number, at, name, fields, _ = line
         if self._at is not None and at > self._at and name not in (CONTINUED, THINNED):
             self._seconds = min(LAST, self._seconds + at - self._at)
         self._at = at
         if name == CONTINUED:
-            self._forget(lines_before(line))
+            self._forget_lines(lines_before(line))
         elif name == LOST:
             self._add_lost(line)
         if name in ENDS:
@@ -166,7 +166,7 @@ class LogFold:
         if name == SCORES:
             self._note_score(line)
         elif name in _DECODED:
-            self._note(line)
+            self._add_event(line)
 
     def _note_score(self, line: LogLine) -> None:
         score = _tested_in(line)
@@ -175,7 +175,7 @@ class LogFold:
             self._steps.append(score.step)
             self._scores.append(score.accuracy)
 
-    def _note(self, line: LogLine) -> None:
+    def _add_event(self, line: LogLine) -> None:
         event = event_of(line)
         if isinstance(event, RecordThinned):
             self._add_thinned(event)
@@ -200,7 +200,7 @@ class LogFold:
         if line.fields.get(DOUBTFUL) is True:
             self._doubtful = last
 
-    def _forget(self, first: int) -> None:
+    def _forget_lines(self, first: int) -> None:
         """Drop lines from this number on, which no longer count."""
         index = bisect_left(self._tested, first)
         for column in (self._tested, self._steps, self._scores):
@@ -210,7 +210,7 @@ class LogFold:
         while self._recent and self._recent[-1][0] >= first:
             self._recent.pop()
 
-    def summary(self) -> LogSummary:
+    def make_summary(self) -> LogSummary:
         regime, since = "", -1
         for number, event in self._changes:
             if isinstance(event, RegimeSwapped):
@@ -219,9 +219,9 @@ class LogFold:
             outcome=self._outcome,
             step=max((step for _, step in self._recent), default=0),
             regime=regime,
-            best=self._best(bisect_left(self._tested, max(since, self._doubtful))),
-            best_of_all=self._best(0),
-            last=self._score(len(self._scores) - 1) if self._scores else ScoreAt(),
+            best=self._best_score(bisect_left(self._tested, max(since, self._doubtful))),
+            best_of_all=self._best_score(0),
+            last=self._score_at(len(self._scores) - 1) if self._scores else ScoreAt(),
             seconds=self._seconds,
             changes=tuple(event for _, event in self._changes),
             thinned=self._thinned,
@@ -229,13 +229,13 @@ class LogFold:
             regime_known=self._doubtful < 0,
         )
 
-    def _best(self, first: int) -> ScoreAt:
+    def _best_score(self, first: int) -> ScoreAt:
         """Return the first of the highest scores from this index on."""
         best, highest = -1, -1.0
         for index in range(first, len(self._scores)):
             if highest < self._scores[index] <= 1.0:
                 best, highest = index, self._scores[index]
-        return ScoreAt() if best < 0 else self._score(best)
+        return ScoreAt() if best < 0 else self._score_at(best)
 
-    def _score(self, place: int) -> ScoreAt:
+    def _score_at(self, place: int) -> ScoreAt:
         return ScoreAt(self._steps[place], self._scores[place])

@@ -22,7 +22,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage import lock
 from dgn_engine.storage.atomic_write import PART, find_leftovers
-from dgn_engine.storage.inner_path import InnerPath, inside
+from dgn_engine.storage.inner_path import InnerPath, inner_folder
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import (
     FILE,
@@ -141,7 +141,7 @@ class Manifest:
             raise ValueError("a file's name")
 
     @staticmethod
-    def of(
+    def from_parts(
         lines: int,
         frames: Iterable[int],
         checkpoints: Iterable[str],
@@ -161,7 +161,7 @@ class Manifest:
         return Manifest(lines, find_ranges(serials), names, written, marks or {}, left)
 
     @property
-    def fact(self) -> LogFact | None:
+    def log_fact(self) -> LogFact | None:
         """The manifest's facts about the log; None if an older version wrote it."""
         if not self.digests.stretch:
             return None
@@ -169,7 +169,7 @@ class Manifest:
         return LogFact(self.lines, regime=known.regime, continued=known.continued)
 
     @property
-    def serials(self) -> frozenset[int]:
+    def frame_serials(self) -> frozenset[int]:
         return frozenset(n for first, last in self.frames for n in range(first, last + 1))
 
 
@@ -198,11 +198,11 @@ def known_manifest(info: Mapping[str, Any]) -> Manifest | None:
 
 def known_facts(folder: InnerPath, manifest: Manifest | None) -> list[LogFact]:
     """Return what the intact checkpoints and the inventory say about a log; raises `OSError`."""
-    stated = None if manifest is None else manifest.fact
+    stated = None if manifest is None else manifest.log_fact
     return [*facts_in(folder), *([stated] if stated is not None else [])]
 
 
-def put_manifest(info: Mapping[str, Any], manifest: Manifest | None) -> dict[str, Any]:
+def with_manifest(info: Mapping[str, Any], manifest: Manifest | None) -> dict[str, Any]:
     """Return a `run.json` with this manifest, or with none."""
     bare = {key: value for key, value in info.items() if key not in (KEY, _MARKS, _DIGESTS)}
     if manifest is None:
@@ -223,7 +223,7 @@ def _digest_of_inventory(info: Mapping[str, Any]) -> str:
 
 def _encode_digests(info: Mapping[str, Any], manifest: Manifest) -> dict[str, Any]:
     """Encode the digests of the log and of frames as one string each, in order."""
-    known, serials = manifest.digests, sorted(manifest.serials)
+    known, serials = manifest.digests, sorted(manifest.frame_serials)
     few = len(serials) <= _MOST_DIGESTS
     return {
         _OF: _digest_of_inventory(info),
@@ -246,7 +246,7 @@ def _digests_in(info: Mapping[str, Any], manifest: Manifest) -> Digests:
         return Digests()
     stretch, regime, checkpoints = (tree.get(n) for n in ("stretch", "regime", "checkpoints"))
     frames, log = (_split_digests(tree.get(name)) for name in ("frames", "log"))
-    serials = sorted(manifest.serials)
+    serials = sorted(manifest.frame_serials)
     if not is_count(stretch) or not is_word(regime) or not isinstance(checkpoints, dict):
         raise ValueError("digests")
     if len(frames) not in (0, len(serials)):
@@ -275,19 +275,19 @@ class ManifestWriter:
         known = known or NOTHING
         self._folder = folder
         self._files = dict(known.files)
-        self._stamps = {name: _stamp(path) for name, path in _weights(folder).items()}
+        self._stamps = {name: _file_stamp(path) for name, path in _weight_files(folder).items()}
         self._lost_checkpoints = {
             name
             for name in known.checkpoints
             if not (folder / folder_layout.CHECKPOINTS / name).exists()
         }
-        self._lost_frames = known.serials.difference(frames)
+        self._lost_frames = known.frame_serials.difference(frames)
 
     def forget_frames(self, serial: int) -> None:
         """Forget frames from this number on: they are superseded."""
         self._lost_frames = frozenset(number for number in self._lost_frames if number < serial)
 
-    def describe(self, frames: Mapping[int, str], log: LogWriter, fact: LogFact) -> Manifest:
+    def describe_files(self, frames: Mapping[int, str], log: LogWriter, fact: LogFact) -> Manifest:
         """Return the manifest of the folder from now on; raises `OSError`.
 
         Weights are hashed only if they are new or were rewritten.
@@ -297,20 +297,22 @@ class ManifestWriter:
             log: All of it must be written.
             fact: What is known of the run at its end.
         """
-        for name, path in _weights(self._folder).items():
-            if name not in self._files or self._stamps.get(name) != _stamp(path):
+        for name, path in _weight_files(self._folder).items():
+            if name not in self._files or self._stamps.get(name) != _file_stamp(path):
                 with suppress(NotRegular):
                     self._files[name] = digest_file(path)
         checkpoints = _checkpoint_names(self._folder) | self._lost_checkpoints
         digests = Digests(
-            *log.digests(),
+            *log.read_digests(),
             {**self._digests.frames, **frames},
             {**self._digests.checkpoints, **_digest_checkpoints(self._folder)},
             fact.regime,
             fact.continued,
         )
         serials = self._lost_frames.union(frames)
-        return Manifest.of(log.next_seq, serials, checkpoints, self._files, log.marks, digests)
+        return Manifest.from_parts(
+            log.next_seq, serials, checkpoints, self._files, log.line_marks, digests
+        )
 
 
 @dataclass(frozen=True)
@@ -325,16 +327,16 @@ class Damage:
         return f"{self.path} {self.trouble}"
 
 
-def verify(folder: Path) -> list[Damage]:
+def find_damage(folder: Path) -> list[Damage]:
     """Return everything that differs from what was written; raises `UserError` if not a run."""
     try:
-        root = inside(folder)
-        there = root.listing()
+        root = inner_folder(folder)
+        there = root.list_entries()
         names = (folder_layout.RUN, folder_layout.LOG, folder_layout.CHECKPOINTS)
         if not any(name in there for name in names):
             raise UserError(f"{folder} is not a run.", kind="no-run", value=folder)
         damages = _verify_all(root)
-        if damages and lock.holder(root / folder_layout.LOCK) is not None:
+        if damages and lock.find_lock_holder(root / folder_layout.LOCK) is not None:
             again = {damage.path for damage in _verify_all(root)}  # its writer may have removed it
             damages = [damage for damage in damages if damage.path in again]
         return damages
@@ -343,17 +345,17 @@ def verify(folder: Path) -> list[Damage]:
 
 
 def _verify_all(root: InnerPath) -> list[Damage]:
-    links = [path.within for path in folder_layout.links(root)]
+    links = [path.relative_name for path in folder_layout.links_in(root)]
     damages = [Damage(path, "is a link, which is not followed") for path in links]
-    return [*damages, *(damage for damage in _verify(root) if damage.path not in links)]
+    return [*damages, *(damage for damage in _verify_folder(root) if damage.path not in links)]
 
 
-def _verify(folder: InnerPath) -> list[Damage]:
+def _verify_folder(folder: InnerPath) -> list[Damage]:
     damages: list[Damage] = []
     info: dict[str, Any] = {}
     config, manifest = None, None
     try:
-        info = run_info.read(folder)
+        info = run_info.read_run_info(folder)
         config = run_info.config_of(info)
     except UserError as refusal:
         missing = not (folder / folder_layout.RUN).exists()
@@ -366,16 +368,18 @@ def _verify(folder: InnerPath) -> list[Damage]:
         damages.append(Damage(folder_layout.RUN, "has an invalid inventory"))
     if is_foreign_info(folder):
         return [Damage(folder_layout.RUN, f"{run_identity.OF_ANOTHER} than the files beside it")]
-    log = LogScan(folder / folder_layout.LOG, marked=_marked(folder, manifest or NOTHING))
+    log = LogScan(
+        folder / folder_layout.LOG, marked=_marked_line_numbers(folder, manifest or NOTHING)
+    )
     return [
         *damages,
         *_verify_config(folder, config),
         *_verify_log(folder, manifest or NOTHING, log),
         *(damage for _, damage in find_unsound(folder, manifest, log.marks)),
-        *compare(folder, manifest or NOTHING)[0],
-        *_find_strange(folder),
+        *compare_manifest(folder, manifest or NOTHING)[0],
+        *_find_foreign_files(folder),
         *(
-            Damage(path.within, "was not finished", harmless=True)
+            Damage(path.relative_name, "was not finished", harmless=True)
             for inner in folder_layout.written_folders(folder)
             if not inner.is_link()
             for path in find_leftovers(inner)
@@ -383,19 +387,19 @@ def _verify(folder: InnerPath) -> list[Damage]:
     ]
 
 
-def why_uncertain(folder: Path) -> str:
+def reason_uncertain(folder: Path) -> str:
     """Return why files could be missing without notice, to end a sentence; '' if none could."""
     with suppress(UserError, ValueError):
-        if (read_manifest(run_info.read(folder)) or NOTHING) != NOTHING:
+        if (read_manifest(run_info.read_run_info(folder)) or NOTHING) != NOTHING:
             return ""
-    if lock.holder(folder / folder_layout.LOCK) is not None:
+    if lock.find_lock_holder(folder / folder_layout.LOCK) is not None:
         return "it is being written"
     return "its writer was killed, or is an older version, and left no list of its files"
 
 
 def count_lines(folder: InnerPath, manifest: Manifest) -> int:
     """Return how many lines of the log were written at least, by manifest and checkpoints."""
-    stored = _checkpoints(folder, thorough=False)
+    stored = _scan_checkpoints(folder, thorough=False)
     return max((manifest.lines, *(checkpoint.lines for checkpoint in stored)))
 
 
@@ -413,47 +417,49 @@ def find_unsound(
     known = (manifest or NOTHING).digests
     of_checkpoints = _digest_checkpoints(folder) if known.checkpoints else {}
     orders: dict[int, str] = {}
-    for checkpoint in _checkpoints(folder):
-        if not checkpoint.sound:
-            yield checkpoint.path, Damage(checkpoint.place.within, checkpoint.trouble)
-        elif not is_foreign and is_refuted(marks, _expected(checkpoint)):
+    for checkpoint in _scan_checkpoints(folder):
+        if not checkpoint.is_intact:
+            yield checkpoint.path, Damage(checkpoint.damaged_path.relative_name, checkpoint.trouble)
+        elif not is_foreign and is_refuted(marks, _expected_marks(checkpoint)):
             yield (
                 checkpoint.path,
-                Damage(checkpoint.path.within, f"{run_identity.OF_ANOTHER} than the log"),
+                Damage(checkpoint.path.relative_name, f"{run_identity.OF_ANOTHER} than the log"),
             )
         elif checkpoint.order in orders:
             yield (
                 checkpoint.path,
-                Damage(checkpoint.path.within, f"is a copy of {orders[checkpoint.order]}"),
+                Damage(checkpoint.path.relative_name, f"is a copy of {orders[checkpoint.order]}"),
             )
         elif manifest is not None and checkpoint.path.name not in manifest.checkpoints:
-            yield checkpoint.path, Damage(checkpoint.path.within, _EXTRA)
+            yield checkpoint.path, Damage(checkpoint.path.relative_name, _EXTRA)
         elif known.checkpoints.get(checkpoint.path.name) not in (
             None,
             of_checkpoints.get(checkpoint.path.name),
         ):
-            yield checkpoint.path, Damage(checkpoint.path.within, _CHANGED)
+            yield checkpoint.path, Damage(checkpoint.path.relative_name, _CHANGED)
         else:
             orders[checkpoint.order] = checkpoint.path.name
             keep = checkpoint.path / folder_layout.KEEP
             if keep.exists() and not (keep.is_file() and not keep.status().st_size):
                 yield (
                     keep,
-                    Damage(keep.within, "is not the empty file that marks a kept checkpoint"),
+                    Damage(
+                        keep.relative_name, "is not the empty file that marks a kept checkpoint"
+                    ),
                 )
-    for frame in _frames(folder):
-        if trouble := frame_files.check(frame):
-            yield frame.path, Damage(frame.path.within, trouble)
-        elif manifest is not None and frame.serial not in manifest.serials:
-            yield frame.path, Damage(frame.path.within, _EXTRA)
+    for frame in _scan_frames(folder):
+        if trouble := frame_files.check_frame(frame):
+            yield frame.path, Damage(frame.path.relative_name, trouble)
+        elif manifest is not None and frame.serial not in manifest.frame_serials:
+            yield frame.path, Damage(frame.path.relative_name, _EXTRA)
         elif known.frames.get(frame.serial, frame.digest) != frame.digest:
-            yield frame.path, Damage(frame.path.within, _CHANGED)
-    for name, path in _weights(folder).items():
+            yield frame.path, Damage(frame.path.relative_name, _CHANGED)
+    for name, path in _weight_files(folder).items():
         if manifest is not None and name not in manifest.files:
             yield path, Damage(name, _EXTRA)
         elif manifest is None and (trouble := _check_tensors(path)):
             yield path, Damage(name, trouble)
-    yield from _unreadable(folder)
+    yield from _unreadable_files(folder)
 
 
 def find_wrong_kinds(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
@@ -461,7 +467,7 @@ def find_wrong_kinds(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
 
     `run.json`, `config.toml` and the log are checked separately.
     """
-    there = folder.listing()
+    there = folder.list_entries()
     for name in (name_ for name_ in folder_layout.FOLDERS if name_ in there):
         if not (stat.S_ISDIR(mode := there[name].st_mode) or stat.S_ISLNK(mode)):
             yield folder / name, Damage(name, "is not a folder")
@@ -494,7 +500,7 @@ def _check_tensors(path: InnerPath) -> str:
     return "" if whole == size else f"has {size:,} bytes, but {whole:,} were written"
 
 
-def _unreadable(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
+def _unreadable_files(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
     """Yield notes and answers that readers ignore because they are damaged or of another run."""
     from dgn_engine.storage.runs.run_answers import UNSOUND, parse_answers
 
@@ -510,15 +516,15 @@ def _unreadable(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
             yield folder / name, Damage(name, run_identity.OF_ANOTHER if other else "is damaged")
 
 
-def _find_strange(folder: InnerPath) -> Iterator[Damage]:
+def _find_foreign_files(folder: InnerPath) -> Iterator[Damage]:
     """Yield files that no writer of runs creates and no reader reads."""
     for within, is_known in _KNOWN_NAMES.items():
         inner = folder / within if within else folder
         if inner.is_link():
             continue
-        for name in inner.listing():
+        for name in inner.list_entries():
             if not is_known(name) and not name.endswith(PART):
-                yield Damage((inner / name).within, "is not part of a run", harmless=True)
+                yield Damage((inner / name).relative_name, "is not part of a run", harmless=True)
 
 
 def is_foreign_log(folder: InnerPath, manifest: Manifest, marks: Marks) -> bool:
@@ -529,35 +535,37 @@ def is_foreign_log(folder: InnerPath, manifest: Manifest, marks: Marks) -> bool:
     """
     if manifest.marks:
         return is_refuted(marks, manifest.marks)
-    expected = [_expected(checkpoint) for checkpoint in _checkpoints(folder, thorough=False)]
+    expected = [
+        _expected_marks(checkpoint) for checkpoint in _scan_checkpoints(folder, thorough=False)
+    ]
     comparable = [mark for mark in expected if mark and marks.keys() >= mark.keys()]
     return bool(comparable) and all(is_refuted(marks, mark) for mark in comparable)
 
 
 def scanned_log(folder: InnerPath, manifest: Manifest) -> LogScan:
     """Read the whole log for the `marks` known to inventory and checkpoints; none without a log."""
-    log = LogScan(folder / folder_layout.LOG, {}, _marked(folder, manifest))
+    log = LogScan(folder / folder_layout.LOG, {}, _marked_line_numbers(folder, manifest))
     with suppress(OSError):
         deque(log, maxlen=0)
     return log
 
 
-def _marked(folder: InnerPath, manifest: Manifest) -> set[int]:
-    return marked_lines(_checkpoints(folder, thorough=False), manifest)
+def _marked_line_numbers(folder: InnerPath, manifest: Manifest) -> set[int]:
+    return marked_lines(_scan_checkpoints(folder, thorough=False), manifest)
 
 
 def marked_lines(
     checkpoints: Iterable[run_checkpoints.StoredCheckpoint], manifest: Manifest
 ) -> set[int]:
     """Return the numbers of the lines whose checksums inventory and checkpoints know."""
-    return {seq for checkpoint in checkpoints for seq in _expected(checkpoint)}.union(
+    return {seq for checkpoint in checkpoints for seq in _expected_marks(checkpoint)}.union(
         manifest.marks
     )
 
 
-def _expected(checkpoint: run_checkpoints.StoredCheckpoint) -> Marks:
+def _expected_marks(checkpoint: run_checkpoints.StoredCheckpoint) -> Marks:
     """Return the checksum of the last line before a checkpoint, by its number."""
-    known = checkpoint.sound and checkpoint.line and checkpoint.lines
+    known = checkpoint.is_intact and checkpoint.line and checkpoint.lines
     return {checkpoint.lines - 1: checkpoint.line} if known else {}
 
 
@@ -568,15 +576,15 @@ def is_foreign_info(folder: InnerPath) -> bool:
     own either.
     """
     try:
-        info = run_info.read(folder)
+        info = run_info.read_run_info(folder)
         config, manifest = run_info.config_of(info), read_manifest(info) or NOTHING
     except (UserError, ValueError):
         return False
-    stored = _checkpoints(folder, thorough=False)
+    stored = _scan_checkpoints(folder, thorough=False)
     if any(checkpoint.trouble != run_identity.OF_ANOTHER for checkpoint in stored):
         return False
-    frames = _frames(folder)
-    if any(frame_files.check(frame) != run_identity.OF_ANOTHER for frame in frames):
+    frames = _scan_frames(folder)
+    if any(frame_files.check_frame(frame) != run_identity.OF_ANOTHER for frame in frames):
         return False
     if not stored and not frames:
         return False
@@ -585,20 +593,20 @@ def is_foreign_info(folder: InnerPath) -> bool:
     return other or is_refuted(log.marks, manifest.marks)
 
 
-def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manifest]:
+def compare_manifest(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manifest]:
     """Return what of the manifest is missing or has changed, and the manifest without that.
 
     A mirror has no checkpoints and weights, so they are not missed there.
     """
     is_mirror = folder_layout.is_mirror(folder)
     checkpoints = _checkpoint_names(folder)
-    serials = {frame.serial for frame in _frames(folder)}
+    serials = {frame.serial for frame in _scan_frames(folder)}
     damages = [
         Damage(f"{folder_layout.CHECKPOINTS}/{name}", "is missing")
         for name in manifest.checkpoints
         if name not in checkpoints and not is_mirror
     ]
-    for first, last in find_ranges(sorted(manifest.serials - serials)):
+    for first, last in find_ranges(sorted(manifest.frame_serials - serials)):
         lost = f"{folder_layout.FRAMES}/*-{first:06}-*.safetensors"
         missing = "is missing" if first == last else f"to *-{last:06}-* are missing"
         damages.append(Damage(lost, missing))
@@ -609,9 +617,9 @@ def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manife
         for name, digest in manifest.files.items()
     }
     damages += [Damage(name, trouble) for name, trouble in changed.items() if trouble]
-    left = Manifest.of(
+    left = Manifest.from_parts(
         manifest.lines,
-        manifest.serials & serials,
+        manifest.frame_serials & serials,
         manifest.checkpoints if is_mirror else checkpoints.intersection(manifest.checkpoints),
         {name: written for name, written in manifest.files.items() if not changed[name]},
         manifest.marks,
@@ -628,7 +636,7 @@ def changed_lines(folder: InnerPath, manifest: Manifest, missing: Ranges) -> Ran
     known = manifest.digests
     if not known.stretch:
         return ()
-    stretch, current = digest_log(folder / folder_layout.LOG).digests()
+    stretch, current = digest_log(folder / folder_layout.LOG).all_digests()
     if stretch != known.stretch:  # another length, which is reported separately
         return ()
     pairs = enumerate(zip(current, known.log, strict=False))
@@ -691,24 +699,30 @@ def _verify_log(folder: InnerPath, manifest: Manifest, log: LogScan) -> Iterator
     if trouble := log_trouble(log, manifest.marks):
         yield Damage(name, trouble)
     if log.foreign:
-        yield Damage(name, f"has lines of another run: {_ranges(log.foreign)}")
-    if damaged := _without(log.damaged, log.foreign):
+        yield Damage(name, f"has lines of another run: {_format_ranges(log.foreign)}")
+    if damaged := _subtract_ranges(log.damaged, log.foreign):
         is_single = len(damaged) == 1 and len(set(damaged[0])) == 1
-        yield Damage(name, f"is damaged in {'line' if is_single else 'lines'} {_ranges(damaged)}")
+        yield Damage(
+            name, f"is damaged in {'line' if is_single else 'lines'} {_format_ranges(damaged)}"
+        )
     if log.missing:
-        yield Damage(name, f"lacks the entries {_ranges(log.missing)}")
+        yield Damage(name, f"lacks the entries {_format_ranges(log.missing)}")
     changed: Ranges = ()
     with suppress(OSError):  # it is reported separately
         changed = changed_lines(folder, manifest, log.missing)
     if changed := tuple(pair for pair in changed if pair[1] < log.end):
-        yield Damage(name, f"differs from what was written in the entries {_ranges(changed)}")
+        yield Damage(
+            name, f"differs from what was written in the entries {_format_ranges(changed)}"
+        )
     if log.end < written or (manifest != NOTHING and log.end > manifest.lines):
         yield Damage(name, f"has {log.end:,} lines, but {written:,} were written")
     if log.torn and not log.stray:
         yield Damage(name, "ends in an unfinished line", harmless=True)
 
 
-def _without(ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Ranges:
+def _subtract_ranges(
+    ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]
+) -> Ranges:
     """Return the numbers of these stretches outside the others, which lie within them."""
     left: list[tuple[int, int]] = []
     for first, last in ranges:
@@ -720,44 +734,44 @@ def _without(ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]
     return tuple(left)
 
 
-def _ranges(ranges: Sequence[tuple[int, int]]) -> str:
+def _format_ranges(ranges: Sequence[tuple[int, int]]) -> str:
     """Return '3, 7–12', at most ten of them."""
     words = [f"{a}" if a == b else f"{a}–{b}" for a, b in ranges]
     return ", ".join(words[:10]) + (" …" if len(words) > 10 else "")
 
 
-def _checkpoints(
+def _scan_checkpoints(
     folder: InnerPath, thorough: bool = True
 ) -> list[run_checkpoints.StoredCheckpoint]:
     """Return the checkpoints; none if their folder is a link, which is reported separately."""
     inner = folder / folder_layout.CHECKPOINTS
-    return [] if inner.is_link() else run_checkpoints.scan(inner, thorough)
+    return [] if inner.is_link() else run_checkpoints.scan_checkpoints(inner, thorough)
 
 
-def _frames(folder: InnerPath) -> list[frame_files.StoredFrame]:
+def _scan_frames(folder: InnerPath) -> list[frame_files.StoredFrame]:
     inner = folder / folder_layout.FRAMES
-    return [] if inner.is_link() else frame_files.scan(inner)
+    return [] if inner.is_link() else frame_files.scan_frames(inner)
 
 
-def _weights(folder: InnerPath) -> dict[str, InnerPath]:
+def _weight_files(folder: InnerPath) -> dict[str, InnerPath]:
     """Return the existing weights by their paths within the folder."""
     kept = folder / folder_layout.KEPT
-    there = [] if kept.is_link() else [kept / name for name in kept.listing()]
+    there = [] if kept.is_link() else [kept / name for name in kept.list_entries()]
     return {
-        path.within: path
+        path.relative_name: path
         for path in (folder / folder_layout.WEIGHTS, *there)
-        if _WEIGHTS.fullmatch(path.within) and path.exists()
+        if _WEIGHTS.fullmatch(path.relative_name) and path.exists()
     }
 
 
 def _checkpoint_names(folder: InnerPath) -> set[str]:
     """Return the names of the existing checkpoints, intact or not."""
     inner = folder / folder_layout.CHECKPOINTS
-    names = [] if inner.is_link() else inner.listing()
+    names = [] if inner.is_link() else inner.list_entries()
     return {name for name in names if folder_layout.checkpoint_key(name) is not None}
 
 
-def _stamp(path: InnerPath) -> tuple[int, ...]:
+def _file_stamp(path: InnerPath) -> tuple[int, ...]:
     """Return a stamp that changes whenever the file is rewritten; raises `OSError`."""
     status = path.status()
     return (status.st_ino, status.st_size, status.st_mtime_ns)

@@ -37,7 +37,7 @@ def is_bits(array: Array) -> bool:
     return bool(array.dtype in (np.uint8, np.bool_) and array.size and array.max() <= 1)
 
 
-def shrink(array: Array) -> tuple[Array, dict[str, Any]] | None:
+def shrink_array(array: Array) -> tuple[Array, dict[str, Any]] | None:
     """Return the smaller array and how to restore it; None to store the array as is."""
     if array.dtype.name not in _RESTORED or array.ndim < 2 or array.size < LEAST:
         return None
@@ -49,14 +49,14 @@ def shrink(array: Array) -> tuple[Array, dict[str, Any]] | None:
     if not symmetric and low >= 0.0 and high <= 1.0:
         tones = np.rint(array.astype(np.float64) * _TONES).astype(np.uint8)
         return tones.reshape(-1), about | {"as": "tones"}
-    numbers = array[_upper(len(array))] if symmetric else array.reshape(-1)
+    numbers = array[_upper_triangle(len(array))] if symmetric else array.reshape(-1)
     scale = float(np.nanmax(np.abs(numbers))) if not np.isnan(numbers).all() else 1.0
     scale = scale or 1.0
     halves = (numbers.astype(np.float64) / scale).astype(np.float16)
     return halves, about | {"as": "triangle" if symmetric else "half", "scale": scale}
 
 
-def restore(stored: Array, about: Mapping[str, Any]) -> Array:
+def restore_array(stored: Array, about: Mapping[str, Any]) -> Array:
     """Restore an array as exactly as stored.
 
     Raises:
@@ -83,7 +83,7 @@ def restore(stored: Array, about: Mapping[str, Any]) -> Array:
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError("a triangle of a non-square array")
     whole: Array = np.empty((side, side), dtype=dtype)
-    upper = _upper(side)
+    upper = _upper_triangle(side)
     whole[upper] = numbers
     whole.T[upper] = numbers
     return whole
@@ -101,7 +101,7 @@ def words_of(kinds: list[str]) -> str:
     return ", ".join(dict.fromkeys(_WORDS[kind] for kind in kinds if kind in _WORDS))
 
 
-def _upper(side: int) -> Array:
+def _upper_triangle(side: int) -> Array:
     """Return the mask of the upper triangle, including the diagonal."""
     upper: Array = np.tri(side, dtype=np.bool_).T
     return upper

@@ -23,14 +23,16 @@ def read_curves(folder: Path) -> RunCurves:
     reader = RunReader(folder)
     curves = ScalarCurves()
     for event in reader.log.each_event():
-        curves.take(event)
-    reading, started = _last_spectrum(reader), reader.started
+        curves.collect_event(event)
+    reading, started = _last_spectrum(reader), reader.start_event
     at_first = 0 if started is None else started.began_with or len(started.probe_set.indices)
     return RunCurves(
         folder=str(folder),
         name=read_notes(folder).name or folder.name,
-        scalars=curves.points(),
-        examples={probe: read_on[0] or at_first for probe, read_on in curves.probes().items()},
+        scalars=curves.curve_points(),
+        examples={
+            probe: read_on[0] or at_first for probe, read_on in curves.read_on_by_probe().items()
+        },
         spectrum={} if reading is None else {name: reading.arrays[name] for name in _SPECTRA},
         spectrum_step=0 if reading is None else reading.step,
         spectrum_remark="" if reading is None else reading.remark,
@@ -48,7 +50,7 @@ class ScalarCurves:
         self._curves: dict[tuple[str, str, ReadOn], ThinnedCurve] = {}
         self._newest: dict[str, ReadOn] = {}
 
-    def take(self, event: Event) -> None:
+    def collect_event(self, event: Event) -> None:
         match event:
             case Measured():
                 source, examples, values = TRAINING, (0, 0, ""), scores_of(event)
@@ -61,11 +63,11 @@ class ScalarCurves:
             curve = self._curves.setdefault((source, name, examples), ThinnedCurve())
             curve.append(event.step, value)
 
-    def probes(self) -> dict[str, ReadOn]:
+    def read_on_by_probe(self) -> dict[str, ReadOn]:
         """Return the examples on which each probe's newest scalars were read."""
         return {source: read for source, read in self._newest.items() if source != TRAINING}
 
-    def points(self) -> dict[tuple[str, str], tuple[Array, Array]]:
+    def curve_points(self) -> dict[tuple[str, str], tuple[Array, Array]]:
         """Return steps (int64) and values (float64) of each scalar."""
         return {
             (source, name): curve.points()

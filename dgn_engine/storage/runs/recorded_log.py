@@ -11,7 +11,7 @@ from typing import Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Event
-from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
+from dgn_engine.storage.inner_path import FilePath, InnerPath, as_inner_path
 from dgn_engine.storage.regular_files import FILE, open_regular
 from dgn_engine.storage.runs import folder_layout, run_identity, run_info
 from dgn_engine.storage.runs.log import (
@@ -32,7 +32,7 @@ from dgn_engine.storage.runs.log_summary import (
     LogFold,
     LogSummary,
     lines_before,
-    summarise,
+    summarise_log,
     summary_scan,
 )
 from dgn_engine.storage.runs.manifest import known_facts, known_manifest
@@ -55,14 +55,14 @@ class RecordedLog:
         self.lines_read = 0
 
     @property
-    def contents(self) -> LogContents:
+    def all_contents(self) -> LogContents:
         """All intact lines, including superseded ones."""
         if self._contents is None:
             try:
-                log = LogContents(self._path, self._marks)
+                log = LogContents(self._path, self._known_marks)
             except OSError as error:
-                raise self._unreadable(error) from None
-            self._refuse(log)
+                raise self._unreadable_error(error) from None
+            self._check_writer(log)
             self._contents = log
         return self._contents
 
@@ -71,27 +71,27 @@ class RecordedLog:
         """Summary of the whole log; none of its lines is kept."""
         try:
             if self._contents is not None:
-                return summarise(self._gaps.fill(self._contents.lines))
-            written = self._written  # first: a writer may continue
-            scan = summary_scan(self._path, self._marks, self._info)
-            summary = summarise(scan)
+                return summarise_log(self._gap_reading.fill_gaps(self._contents.lines))
+            written = self._written_lines  # first: a writer may continue
+            scan = summary_scan(self._path, self._known_marks, self._info)
+            summary = summarise_log(scan)
             if scan.missing or scan.has_lost or scan.end < written:
-                summary = summarise(self._gaps.fill(summary_scan(self._path)))
+                summary = summarise_log(self._gap_reading.fill_gaps(summary_scan(self._path)))
         except OSError as error:
-            raise self._unreadable(error) from None
+            raise self._unreadable_error(error) from None
         except ValueError as error:
-            raise self._senseless(error) from None
-        self._refuse(scan)
+            raise self._invalid_error(error) from None
+        self._check_writer(scan)
         return summary
 
     @cached_property
     def lines(self) -> tuple[LogLine, ...]:
         """The lines that count: not those after a checkpoint from which the run continued."""
-        log = self.contents
+        log = self.all_contents
         try:
-            filled = tuple(self._gaps.fill(log.lines))
+            filled = tuple(self._gap_reading.fill_gaps(log.lines))
         except OSError as error:
-            raise self._unreadable(error) from None
+            raise self._unreadable_error(error) from None
         superseded = _SupersededLines(filled)
         return tuple(line for line in filled if line.seq not in superseded)
 
@@ -101,23 +101,23 @@ class RecordedLog:
         Afterwards the summary of the log is known, too.
         """
         fold, number, read = LogFold(), -1, self._contents
-        scan = LogScan(self._path, None, self._marks, self._info)
+        scan = LogScan(self._path, None, self._known_marks, self._info)
         try:
-            gaps = self._gaps
-            superseded = self._superseded(gaps)
-            for line in gaps.fill(scan if read is None else read.lines):
+            gaps = self._gap_reading
+            superseded = self._superseded_lines(gaps)
+            for line in gaps.fill_gaps(scan if read is None else read.lines):
                 number = line.seq
-                fold.take(line)
+                fold.fold_line(line)
                 if line.seq not in superseded and (event := event_of(line)) is not None:
                     yield event
         except OSError as error:
-            raise self._unreadable(error) from None
+            raise self._unreadable_error(error) from None
         except ValueError as error:
-            raise self._senseless(error) from None
+            raise self._invalid_error(error) from None
         if read is None:
-            self._refuse(scan)
+            self._check_writer(scan)
         self.lines_read = number + 1
-        self.__dict__.setdefault("summary", fold.summary())
+        self.__dict__.setdefault("summary", fold.make_summary())
 
     @property
     def lost_in_words(self) -> str:
@@ -130,29 +130,29 @@ class RecordedLog:
         return f"{words} lost or damaged{doubt}"
 
     @property
-    def _marks(self) -> Marks:
+    def _known_marks(self) -> Marks:
         """Checksums of log lines, if the run's writer closed its folder."""
         return self._manifest.marks if self._manifest is not None else {}
 
     @cached_property
-    def _written(self) -> int:
+    def _written_lines(self) -> int:
         """Minimum number of log lines, by the inventory or else the newest checkpoint.
 
         Raises `OSError` if these cannot be read.
         """
         if self._manifest is not None:
             return self._manifest.lines
-        return max((fact.lines for fact in self._facts), default=0)
+        return max((fact.lines for fact in self._log_facts), default=0)
 
     @cached_property
-    def _facts(self) -> list[LogFact]:
+    def _log_facts(self) -> list[LogFact]:
         """Return what is known about the log from elsewhere; raises `OSError`."""
         return known_facts(self._root, self._manifest)
 
     @cached_property
-    def _gaps(self) -> GapReading:
+    def _gap_reading(self) -> GapReading:
         """Return what lost lines said, as far as is known; raises `OSError`."""
-        written, read = self._written, self._contents  # first: a writer may continue
+        written, read = self._written_lines, self._contents  # first: a writer may continue
         if read is None:
             whole = is_whole(self._path, written)
         else:
@@ -161,29 +161,29 @@ class RecordedLog:
         if whole:
             return GapReading()
         lines = LogScan(self._path, NEEDED) if read is None else read.lines
-        return read_gaps(lines, written, run_info.first_regime(self._info), self._facts)
+        return read_gaps(lines, written, run_info.first_regime(self._info), self._log_facts)
 
-    def _superseded(self, gaps: GapReading) -> _SupersededLines:
+    def _superseded_lines(self, gaps: GapReading) -> _SupersededLines:
         """Return superseded lines; read the log again only if the run ever continued."""
         if self._contents is not None:
-            return _SupersededLines(gaps.fill(self._contents.lines))
-        if not gaps.lines and not _mentions(self._path, _MENTION):
+            return _SupersededLines(gaps.fill_gaps(self._contents.lines))
+        if not gaps.lines and not _contains_word(self._path, _MENTION):
             return _SupersededLines(())
-        return _SupersededLines(gaps.fill(LogScan(self._path, {CONTINUED: None})))
+        return _SupersededLines(gaps.fill_gaps(LogScan(self._path, {CONTINUED: None})))
 
-    def _refuse(self, log: LogScan) -> None:
+    def _check_writer(self, log: LogScan) -> None:
         """Raise `UserError` for a log that this run's writer did not leave."""
-        if trouble := log_trouble(log, self._marks):
+        if trouble := log_trouble(log, self._known_marks):
             folder = self._root.anchor.path
             raise UserError(
                 f"{self._path} {trouble}; 'dgn runs repair {folder}' moves it to damaged/.",
                 kind="other-run" if log.is_foreign else "damaged",
             )
 
-    def _unreadable(self, error: OSError) -> UserError:
+    def _unreadable_error(self, error: OSError) -> UserError:
         return UserError(f"{self._path} cannot be read: {error.strerror}.", kind="unreadable")
 
-    def _senseless(self, error: ValueError) -> UserError:
+    def _invalid_error(self, error: ValueError) -> UserError:
         return UserError(f"{self._path} is invalid: {error}.")
 
 
@@ -213,7 +213,7 @@ class _SupersededLines:
         return index >= 0 and number < self._end[index]
 
 
-def _mentions(path: FilePath, word: bytes) -> bool:
+def _contains_word(path: FilePath, word: bytes) -> bool:
     """Return whether a word occurs anywhere in a file."""
     before = b""
     with open_regular(path, FILE) as file:
@@ -232,13 +232,13 @@ class LogTail:
     """
 
     def __init__(self, path: FilePath, after: int = 0) -> None:
-        self._path = inner(path)
+        self._path = as_inner_path(path)
         self._next = after
         self._offset = 0
         self._inode = -1
         self._tags: Mapping[str, float] = {}
 
-    def take(self) -> list[Event]:
+    def read_new_events(self) -> list[Event]:
         """Return the events since the last call; none while there is no log."""
         lines: list[LogLine] = []
         with suppress(OSError):

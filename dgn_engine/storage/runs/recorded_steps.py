@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import NOT_RECORDED, Frame, Reading
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.runs import folder_layout, frame_files
 from dgn_engine.storage.runs.frame_files import StoredFrame
 
@@ -47,7 +47,7 @@ class RecordedSteps:
                 someone else's).
         """
         self.folder = folder
-        self._frames = inside(folder) / folder_layout.FRAMES
+        self._frames = inner_folder(folder) / folder_layout.FRAMES
         self._clean = clean
         self._most = held
         self._files: list[StoredFrame] = []
@@ -60,10 +60,10 @@ class RecordedSteps:
     def renew(self) -> bool:
         """Look for new and removed frames; return whether any changed. Raises `UserError`."""
         try:
-            looked = self._state()
+            looked = self._folder_state()
             if looked is not None and looked == self._looked:
                 return False
-            frames = frame_files.scan(self._frames)
+            frames = frame_files.scan_frames(self._frames)
             gone = not frames and not self.folder.exists()
         except OSError as error:
             raise UserError(
@@ -82,7 +82,7 @@ class RecordedSteps:
         self.steps = tuple(frame.step for frame in self._files)
         return self.steps != before
 
-    def _state(self) -> tuple[int, int] | None:
+    def _folder_state(self) -> tuple[int, int] | None:
         """Return a state that changes with the frames; None within the clock's resolution."""
         if not self._frames.exists():
             return None
@@ -91,12 +91,12 @@ class RecordedSteps:
             return None
         return status.st_mtime_ns, status.st_ino
 
-    def nearest(self, step: int) -> int | None:
+    def nearest_step(self, step: int) -> int | None:
         """Return the last recorded step at or before this one, or None."""
         index = bisect_right(self.steps, step)
         return self.steps[index - 1] if index else None
 
-    def at(self, step: int) -> Frame | None:
+    def frame_at(self, step: int) -> Frame | None:
         """Return the last frame at or before a step, or None.
 
         If thinning has just removed it, the one before is returned.
@@ -114,7 +114,7 @@ class RecordedSteps:
                 self._held.move_to_end(stored.serial)
                 return known
             try:
-                return self._keep(stored.serial, frame_files.read(stored))
+                return self._cache_frame(stored.serial, frame_files.read_frame(stored))
             except UserError:
                 if stored.path.exists():
                     raise
@@ -122,7 +122,7 @@ class RecordedSteps:
                 self.renew()
         return None
 
-    def _keep(self, serial: int, read: Frame) -> Frame:
+    def _cache_frame(self, serial: int, read: Frame) -> Frame:
         self._held[serial] = frame = self._clean(read)
         self._bytes += size_of(frame)
         while self._bytes > self._most and len(self._held) > 1:

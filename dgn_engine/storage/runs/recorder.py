@@ -64,7 +64,7 @@ class _WaitingJobs:
         self.jobs: deque[_Note | _Checkpoint | Frame] = deque()
         self.lost = 0
 
-    def add(self, job: _Note | _Checkpoint | Frame) -> None:
+    def add_job(self, job: _Note | _Checkpoint | Frame) -> None:
         """Add a job; only the newest checkpoint is kept."""
         if isinstance(job, _Checkpoint):
             self.jobs = deque(other for other in self.jobs if not isinstance(other, _Checkpoint))
@@ -98,24 +98,24 @@ class Recorder:
         self._tried = 0.0
         self.busy = 0.0  # processor seconds used by its thread
         self.paused = ""  # the reason; '' if not paused
-        self._thread = threading.Thread(target=self._serve, name="dgn-recorder", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="dgn-recorder", daemon=True)
         self._thread.start()
 
     @property
-    def saving(self) -> bool:
+    def is_saving(self) -> bool:
         """True until the last checkpoint is on disk."""
         return self._saving.is_set() and not self.paused
 
-    def note(self, name: str, fields: Mapping[str, Any], soon: bool = True) -> None:
+    def write_note(self, name: str, fields: Mapping[str, Any], soon: bool = True) -> None:
         """Write a line; unless `soon`, with the next one or on `flush_notes`.
 
         Waking the writing thread delays the caller.
         """
         self._later.append(_Note(name, fields))
         if soon or len(self._later) >= TOGETHER:
-            self.pass_on()
+            self.flush_notes()
 
-    def pass_on(self) -> None:
+    def flush_notes(self) -> None:
         """Write the lines that wait for the next one now."""
         later, self._later = self._later, []
         if later and not self._ended.is_set():
@@ -125,13 +125,13 @@ class Recorder:
         """Write a frame, unless too many wait for `patience` seconds; return whether accepted."""
         if self.paused or not self._room.acquire(timeout=patience):
             return False
-        self._put(frame)
+        self._queue_job(frame)
         return True
 
-    def checkpoint(self, snapshot: Snapshot, kept: str = "") -> None:
+    def save_checkpoint(self, snapshot: Snapshot, kept: str = "") -> None:
         """Write a checkpoint, unless it is not finite: then the last finite one stays."""
         self._saving.set()
-        self._put(_Checkpoint(snapshot, kept))
+        self._queue_job(_Checkpoint(snapshot, kept))
 
     def take_events(self) -> list[Event]:
         events = []
@@ -141,31 +141,31 @@ class Recorder:
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Wait until everything so far is on disk; return whether it is."""
-        mark = self.mark()
+        mark = self.mark_written()
         return not self._ended.is_set() and mark.done.wait(timeout) and not self.paused
 
-    def mark(self) -> WriteMarker:
+    def mark_written(self) -> WriteMarker:
         """Mark everything so far; the marker is done once that is on disk."""
         mark = WriteMarker()
-        self._put(mark)
+        self._queue_job(mark)
         return mark
 
     def close(self, timeout: float = 30.0) -> bool:
         """Write what waits and close the folder; return whether everything is on disk."""
-        self.pass_on()
+        self.flush_notes()
         self._jobs.put(None)
         self._thread.join(timeout)
         return not self._thread.is_alive() and not self.paused
 
-    def _put(self, job: _Job) -> None:
+    def _queue_job(self, job: _Job) -> None:
         if not self._ended.is_set():
-            self.pass_on()
+            self.flush_notes()
             self._jobs.put(job)
 
-    def _serve(self) -> None:
+    def _run_thread(self) -> None:
         try:
-            while (job := self._next()) is not None:
-                self._do(job)
+            while (job := self._next_job()) is not None:
+                self._handle_job(job)
                 self.busy = time.thread_time()
             if self.paused:
                 self._try_again(last=True)
@@ -178,7 +178,7 @@ class Recorder:
             self._saving.clear()
             self.folder.close()
 
-    def _next(self) -> _Job | None:
+    def _next_job(self) -> _Job | None:
         """Wait for the next job; meanwhile sync the log, or retry what waits."""
         while True:
             try:
@@ -189,40 +189,42 @@ class Recorder:
                     continue
                 try:
                     self.folder.sync()
-                    self._tell()
+                    self._report_repairs()
                 except OSError as error:
-                    self._pause(error)
+                    self._pause_recording(error)
 
-    def _do(self, job: _Job) -> None:
+    def _handle_job(self, job: _Job) -> None:
         if isinstance(job, Frame):
             self._room.release()
-            if not self.paused and not self._attempt(job):
-                self._waiting.add(job)  # so that recording resumes when there is room for a frame
+            if not self.paused and not self._try_write(job):
+                self._waiting.add_job(
+                    job
+                )  # so that recording resumes when there is room for a frame
         elif isinstance(job, WriteMarker):
-            if not self.paused and self._attempt(job):
-                job.lines = self.folder.log.lines
+            if not self.paused and self._try_write(job):
+                job.lines = self.folder.log.line_count
             job.done.set()
         else:
             parts = job if isinstance(job, tuple) else (job,)
             for part in parts:
                 self._step = _step_of(part, self._step)
             waits = bool(self.paused)
-            written = not waits and self._attempt(job)
+            written = not waits and self._try_write(job)
             for part in () if written else parts:
-                self._waiting.add(part)
+                self._waiting.add_job(part)
             if waits and time.monotonic() - self._tried >= self._retry:
                 self._try_again()
 
-    def _attempt(self, job: _Job) -> bool:
+    def _try_write(self, job: _Job) -> bool:
         try:
-            self._write(job)
-            self._tell()
+            self._write_job(job)
+            self._report_repairs()
         except OSError as error:
-            self._pause(error)
+            self._pause_recording(error)
             return False
         return True
 
-    def _write(self, job: _Job) -> None:
+    def _write_job(self, job: _Job) -> None:
         match job:
             case tuple():
                 self.folder.note_all(job)
@@ -232,42 +234,42 @@ class Recorder:
                 self.folder.sync()
             case _Checkpoint():
                 if job.snapshot.weights_finite():
-                    self.folder.checkpoint(job.snapshot, job.kept)
+                    self.folder.add_checkpoint(job.snapshot, job.kept)
                 self._saving.clear()
 
-    def _tell(self) -> None:
+    def _report_repairs(self) -> None:
         """Report and log what was mended in the folder."""
         for remark in self.folder.folder.take_remarks():
             event = RecordingMended(remark, self._step, str(self.folder.path))
             self._events.append(event)
-            self.folder.note(log_word(event), to_plain(event))
+            self.folder.write_note(log_word(event), to_plain(event))
 
-    def _pause(self, error: OSError) -> None:
+    def _pause_recording(self, error: OSError) -> None:
         self._tried = time.monotonic()
         if self.paused:
             return
-        self.paused = self._why_paused(error)
+        self.paused = self._reason_paused(error)
         event = RecordingPaused(self.paused, self._step)
         self._events.append(event)
         self._waiting.jobs.append(_Note(log_word(event), to_plain(event)))
 
-    def _why_paused(self, error: OSError) -> str:
-        return f"Recording to {self.folder.path} is paused: {self.folder.folder.why(error)}."
+    def _reason_paused(self, error: OSError) -> str:
+        return f"Recording to {self.folder.path} is paused: {self.folder.folder.reason_unwritable(error)}."
 
     def _try_again(self, last: bool = False) -> None:
         self._tried = time.monotonic()
         try:
-            self.folder.recover(last)
+            self.folder.recover_folder(last)
             while self._waiting.jobs:
                 job = self._waiting.jobs[0]
-                self._write((job,) if isinstance(job, _Note) else job)
+                self._write_job((job,) if isinstance(job, _Note) else job)
                 self._waiting.jobs.popleft()
             self.folder.sync()  # before the note: if this fails again, it must not be repeated
             event = RecordingResumed(self._step, self._waiting.lost)
-            self.folder.note(log_word(event), to_plain(event))
-            self._tell()
+            self.folder.write_note(log_word(event), to_plain(event))
+            self._report_repairs()
         except OSError as error:
-            self.paused = self._why_paused(error)  # the reason may have changed
+            self.paused = self._reason_paused(error)  # the reason may have changed
             return
         self.paused = ""
         self._waiting.lost = 0

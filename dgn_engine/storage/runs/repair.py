@@ -40,24 +40,24 @@ from dgn_engine.storage.runs.manifest import (
     NOTHING,
     Manifest,
     changed_lines,
-    compare,
+    compare_manifest,
     count_lines,
+    find_damage,
     find_unsound,
     find_wrong_kinds,
     is_foreign_info,
     is_foreign_log,
     known_facts,
     known_manifest,
-    put_manifest,
     scanned_log,
-    verify,
+    with_manifest,
 )
 from dgn_engine.text.byte_counts import bytes_in_words
 
 _UNFINISHED = "an unfinished last line was"
 
 
-def repair(folder: Path) -> list[str]:
+def repair_run_folder(folder: Path) -> list[str]:
     """Repair a run; nothing is deleted, damaged files go to `damaged/`.
 
     Returns:
@@ -66,23 +66,23 @@ def repair(folder: Path) -> list[str]:
     Raises:
         UserError: The run is being written, or nothing is left to restore it from.
     """
-    before = verify(folder)
+    before = find_damage(folder)
     anchor = Anchor(folder)
     try:
-        anchor.hold()
+        anchor.hold_folder()
         try:
-            done = _repair(InnerPath(anchor))
+            done = _repair_locked(InnerPath(anchor))
         finally:
-            anchor.let_go()
+            anchor.release_folder()
     except OSError as error:
         raise UserError(f"Cannot repair {folder}: {error.strerror}.") from None
-    remaining = [damage for damage in verify(folder) if not damage.harmless]
+    remaining = [damage for damage in find_damage(folder) if not damage.harmless]
     if remaining:
         raise UserError(f"{folder} could not be repaired completely: {remaining[0]}.")
     return done if before else []
 
 
-def _repair(root: InnerPath) -> list[str]:
+def _repair_locked(root: InnerPath) -> list[str]:
     lock_file = root / folder_layout.LOCK
     aside = _drop_links(root, [lock_file] if lock_file.is_link() else [])
     if lock_file.exists() and not lock_file.is_file():
@@ -90,11 +90,11 @@ def _repair(root: InnerPath) -> list[str]:
         aside.append(f"{folder_layout.LOCK} was moved to damaged/: it was not a regular file.")
     wrong = [path for path, _ in find_wrong_kinds(root)]
     lock = Lock(lock_file)
-    lock.take()
+    lock.acquire()
     if lock_file in wrong:
         aside.append(f"{folder_layout.LOCK} was emptied: it was larger than any lock.")
     try:
-        aside += _drop_links(root, folder_layout.links(root))
+        aside += _drop_links(root, folder_layout.links_in(root))
         for folder in folder_layout.written_folders(root):
             clear_leftovers(folder)
         return [
@@ -112,14 +112,14 @@ def _repair(root: InnerPath) -> list[str]:
 def _drop_links(root: InnerPath, links: Sequence[InnerPath]) -> list[str]:
     for path in links:
         folder_layout.set_aside(root, path)
-    return [f"{path.within} was moved to damaged/: it was a link." for path in links]
+    return [f"{path.relative_name} was moved to damaged/: it was a link." for path in links]
 
 
 def _repair_info(folder: InnerPath) -> list[str]:
     """Restore `run.json` from the configuration file, or else from a checkpoint."""
     foreign = is_foreign_info(folder)
     try:
-        run_info.read(folder)
+        run_info.read_run_info(folder)
         if not foreign:
             return []
         folder_layout.set_aside(folder, folder / folder_layout.RUN)  # compare nothing with it
@@ -130,8 +130,8 @@ def _repair_info(folder: InnerPath) -> list[str]:
     config, source = _recorded_config(folder, foreign)
     _link_aside(folder, folder / folder_layout.RUN)
     own, former = _find_ids(folder)
-    info = run_info.recreate(config, own)
-    run_info.write(folder, info | former)
+    info = run_info.recreate_info(config, own)
+    run_info.write_run_info(folder, info | former)
     why = " was moved to damaged/, as it belongs to another run. It" if foreign else ""
     return [
         f"{folder_layout.RUN}{why} was recreated from {source}; "
@@ -144,9 +144,11 @@ def _recorded_config(folder: InnerPath, foreign: bool) -> tuple[RunConfig, str]:
     config = None if foreign else _read_config(folder)
     if config is not None:
         return config, folder_layout.CONFIG
-    for checkpoint in reversed(run_checkpoints.scan(folder / folder_layout.CHECKPOINTS)):
-        if checkpoint.sound:
-            name = (checkpoint.path / folder_layout.STATE).within
+    for checkpoint in reversed(
+        run_checkpoints.scan_checkpoints(folder / folder_layout.CHECKPOINTS)
+    ):
+        if checkpoint.is_intact:
+            name = (checkpoint.path / folder_layout.STATE).relative_name
             return run_info.config_of(run_checkpoints.read_state(checkpoint.path)), name
     raise UserError(
         f"{folder} cannot be repaired: neither {folder_layout.RUN} "
@@ -193,8 +195,8 @@ def _count_stated(stated: Sequence[tuple[str, int]], run: str) -> int:
 
 def _stated_by_checkpoints(folder: InnerPath) -> list[tuple[str, int]]:
     """Return the ids that checkpoints state, and their order; the newest first."""
-    checkpoints = run_checkpoints.scan(folder / folder_layout.CHECKPOINTS)
-    sound = [checkpoint for checkpoint in reversed(checkpoints) if checkpoint.sound]
+    checkpoints = run_checkpoints.scan_checkpoints(folder / folder_layout.CHECKPOINTS)
+    sound = [checkpoint for checkpoint in reversed(checkpoints) if checkpoint.is_intact]
     ids = (
         (run_checkpoints.read_state(checkpoint.path).get(run_identity.RUN), checkpoint)
         for checkpoint in sound
@@ -208,8 +210,8 @@ def _stated_by_checkpoints(folder: InnerPath) -> list[tuple[str, int]]:
 
 def _stated_by_frames(folder: InnerPath) -> list[tuple[str, int]]:
     """Return the ids that frames state, and their serial numbers."""
-    frames = frame_files.scan(folder / folder_layout.FRAMES)
-    sound = [frame for frame in reversed(frames) if not frame_files.check(frame)]
+    frames = frame_files.scan_frames(folder / folder_layout.FRAMES)
+    sound = [frame for frame in reversed(frames) if not frame_files.check_frame(frame)]
     ids = ((frame_content.read_origin(frame.path).run, frame) for frame in sound)
     return [(stated, frame.serial) for stated, frame in ids if stated]
 
@@ -234,7 +236,7 @@ def _read_config(folder: InnerPath) -> RunConfig | None:
 
 
 def _repair_config(folder: InnerPath) -> list[str]:
-    config = run_info.config_of(run_info.read(folder))
+    config = run_info.config_of(run_info.read_run_info(folder))
     if _read_config(folder) == config:
         return []
     path = folder / folder_layout.CONFIG
@@ -245,7 +247,7 @@ def _repair_config(folder: InnerPath) -> list[str]:
 
 def _repair_log(folder: InnerPath) -> list[str]:
     """Repair the log; intact lines keep their numbers, because checkpoints refer to them."""
-    path, known = folder / folder_layout.LOG, _known(folder) or NOTHING
+    path, known = folder / folder_layout.LOG, _known_manifest(folder) or NOTHING
     written, marks = count_lines(folder, known), scanned_log(folder, known).marks
     why = "was missing"
     try:
@@ -260,7 +262,7 @@ def _repair_log(folder: InnerPath) -> list[str]:
     except NotRegular as error:
         why = f"was moved to damaged/: {error.strerror}"
     folder_layout.set_aside(folder, path)
-    _write_log(folder, _read_gaps(folder, (), written).fill(()))
+    _write_log(folder, _read_gaps(folder, (), written).fill_gaps(()))
     return [f"{folder_layout.LOG} {why}; an empty one was created, {written:,} lines are lost."]
 
 
@@ -286,8 +288,8 @@ def _mend_log(
         if line.seq < end and not any(first <= line.seq <= last for first, last in changed)
     )
     gaps = _read_gaps(folder, left, max([end, *(last + 1 for _, last in missing)]))
-    _write_log(folder, gaps.fill(left))
-    return [*_what_was_cut(log, added, changed, gaps, left), *_what_is_known(gaps)]
+    _write_log(folder, gaps.fill_gaps(left))
+    return [*_describe_cut(log, added, changed, gaps, left), *_describe_restored(gaps)]
 
 
 def _write_log(folder: InnerPath, lines: Iterable[LogLine]) -> None:
@@ -295,17 +297,17 @@ def _write_log(folder: InnerPath, lines: Iterable[LogLine]) -> None:
     content, digests = bytearray(), LogDigests()
     for line in lines:
         raw = encode_line(line)
-        digests.take(line.seq, raw)
+        digests.digest_line(line.seq, raw)
         content += raw
-    known = _known(folder)
+    known = _known_manifest(folder)
     if known is not None and known.digests.stretch:
-        stretch, log_digests = digests.digests()
+        stretch, log_digests = digests.all_digests()
         remaining = replace(known, digests=replace(known.digests, stretch=stretch, log=log_digests))
-        run_info.write(folder, put_manifest(run_info.read(folder), remaining))
+        run_info.write_run_info(folder, with_manifest(run_info.read_run_info(folder), remaining))
     write_file(folder / folder_layout.LOG, bytes(content))
 
 
-def _what_was_cut(
+def _describe_cut(
     log: LogContents, added: int, changed: Ranges, gaps: GapReading, left: Sequence[LogLine]
 ) -> list[str]:
     if added:
@@ -316,7 +318,7 @@ def _what_was_cut(
     return [f"{folder_layout.LOG}: {len(left):,} intact lines were kept, {gaps.lost:,} are lost."]
 
 
-def _what_is_known(gaps: GapReading) -> list[str]:
+def _describe_restored(gaps: GapReading) -> list[str]:
     """Describe the lost lines that were restored."""
     sentences = []
     for line in gaps.lines:
@@ -341,44 +343,44 @@ def _what_is_known(gaps: GapReading) -> list[str]:
 
 
 def _read_gaps(folder: InnerPath, lines: Sequence[LogLine], written: int) -> GapReading:
-    known, info = _known(folder), run_info.read(folder)
+    known, info = _known_manifest(folder), run_info.read_run_info(folder)
     facts, tag = known_facts(folder, known), run_identity.tag_of(run_identity.id_of(info))
     return read_gaps(lines, written, run_info.first_regime(info), facts, tag)
 
 
 def _drop_unsound(folder: InnerPath) -> list[str]:
-    known = _known(folder)
+    known = _known_manifest(folder)
     marks = scanned_log(folder, known or NOTHING).marks
     paths = [path for path, _ in find_unsound(folder, known, marks)]
     for path in paths:
         folder_layout.set_aside(folder, path)
-    return [f"{path.within} was moved to damaged/." for path in paths]
+    return [f"{path.relative_name} was moved to damaged/." for path in paths]
 
 
 def _reduce_manifest(folder: InnerPath) -> list[str]:
     """Remove missing files from the manifest, and move damaged weights to `damaged/`."""
-    info, known = run_info.read(folder), _known(folder)
+    info, known = run_info.read_run_info(folder), _known_manifest(folder)
     if known is None:
         if KEY not in info:
             return []
-        run_info.write(folder, put_manifest(info, None))
+        run_info.write_run_info(folder, with_manifest(info, None))
         return [f"{folder_layout.RUN}: an invalid inventory was removed."]
-    gone, left = compare(folder, known)
+    gone, left = compare_manifest(folder, known)
     for name in known.files.keys() - left.files.keys():
         folder_layout.set_aside(folder, folder / name)
     log = LogContents(folder / folder_layout.LOG)
     left = replace(left, lines=max(left.lines, log.end))
     if left.digests.stretch:
-        stretch, digests = digest_log(folder / folder_layout.LOG).digests()
+        stretch, digests = digest_log(folder / folder_layout.LOG).all_digests()
         left = replace(left, digests=replace(left.digests, stretch=stretch, log=digests))
     left = replace(left, marks=scanned_log(folder, left).marks)
     if left != known:
-        run_info.write(folder, put_manifest(info, left))
+        run_info.write_run_info(folder, with_manifest(info, left))
     return [f"{damage}: removed from the inventory." for damage in gone]
 
 
-def _known(folder: InnerPath) -> Manifest | None:
-    return known_manifest(run_info.read(folder))
+def _known_manifest(folder: InnerPath) -> Manifest | None:
+    return known_manifest(run_info.read_run_info(folder))
 
 
 def _link_aside(folder: InnerPath, path: InnerPath) -> None:
@@ -388,7 +390,7 @@ def _link_aside(folder: InnerPath, path: InnerPath) -> None:
         return
     target = folder_layout.unused_place(folder, path)
     try:
-        with path.at() as (name, here), target.at() as (new, above):
+        with path.name_in_parent() as (name, here), target.name_in_parent() as (new, above):
             os.link(name, new, src_dir_fd=here, dst_dir_fd=above, follow_symlinks=False)
     except OSError:  # the file system has no links
         folder_layout.set_aside(folder, path)

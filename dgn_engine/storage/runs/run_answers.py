@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dgn_engine.storage.atomic_write import write_file
-from dgn_engine.storage.inner_path import FilePath, inside
+from dgn_engine.storage.inner_path import FilePath, inner_folder
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout, run_identity
@@ -55,7 +55,7 @@ class RunAnswers:
             raise ValueError("a step")
 
     @property
-    def examples(self) -> int:
+    def example_count(self) -> int:
         """Length of the masks; 0 if there are none."""
         return max((len(mask) for mask in (*self.best.values(), *self.last.values())), default=0)
 
@@ -65,14 +65,14 @@ NONE = RunAnswers({}, {})
 
 def write_answers(folder: FilePath, answers: RunAnswers) -> None:
     """Replace the answers, with the run's id; raises `OSError`."""
-    root = inside(folder)
+    root = inner_folder(folder)
     tree = {
         run_identity.RUN: run_identity.id_of(
             run_identity.info_beside(root / folder_layout.ANSWERS)
         ),
-        "examples": answers.examples,
-        "best": {str(step): _packed(mask) for step, mask in answers.best.items()},
-        "last": {str(step): _packed(mask) for step, mask in answers.last.items()},
+        "examples": answers.example_count,
+        "best": {str(step): _pack_mask(mask) for step, mask in answers.best.items()},
+        "last": {str(step): _pack_mask(mask) for step, mask in answers.last.items()},
     }
     tree[_DIGEST] = _digest_of(tree)
     write_file(root / folder_layout.ANSWERS, (json.dumps(tree, indent=1) + "\n").encode())
@@ -88,7 +88,7 @@ def read_answers(folder: FilePath) -> RunAnswers:
 
 def parse_answers(folder: FilePath) -> RunAnswers:
     """Read the answers; raises `OSError` or one of `UNSOUND`."""
-    path = inside(folder) / folder_layout.ANSWERS
+    path = inner_folder(folder) / folder_layout.ANSWERS
     tree = parse_json(read_regular(path, _MOST))
     if tree.keys() - {_DIGEST} - _KEYS or tree.get(_DIGEST, _digest_of(tree)) != _digest_of(tree):
         raise ValueError("another digest")
@@ -96,9 +96,9 @@ def parse_answers(folder: FilePath) -> RunAnswers:
     if type(examples) is not int or not 0 <= examples <= _EXAMPLES:
         raise ValueError("a number of examples")
     ids = run_identity.ids_of(run_identity.info_beside(path))
-    if not run_identity.belongs(tree.get(run_identity.RUN), ids):
+    if not run_identity.belongs_to_run(tree.get(run_identity.RUN), ids):
         raise ValueError(run_identity.OF_ANOTHER)
-    return RunAnswers(_masks(tree["best"], examples), _masks(tree["last"], examples))
+    return RunAnswers(_read_masks(tree["best"], examples), _read_masks(tree["last"], examples))
 
 
 def _digest_of(tree: Mapping[str, Any]) -> str:
@@ -107,21 +107,21 @@ def _digest_of(tree: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _packed(mask: Mask) -> str:
+def _pack_mask(mask: Mask) -> str:
     return base64.b64encode(np.packbits(mask).tobytes()).decode()
 
 
-def _masks(tree: Mapping[str, Any], examples: int) -> dict[int, Mask]:
+def _read_masks(tree: Mapping[str, Any], examples: int) -> dict[int, Mask]:
     """Decode the masks, ascending by step; raises `ValueError` or `TypeError` if invalid."""
     if len(tree) > _BESTS:
         raise ValueError("too many")
     if any(len(step) > _DIGITS for step in tree):
         raise ValueError("a step")
-    masks = {int(step): _unpacked(text, examples) for step, text in tree.items()}
+    masks = {int(step): _unpack_mask(text, examples) for step, text in tree.items()}
     return dict(sorted(masks.items()))
 
 
-def _unpacked(text: str, examples: int) -> Mask:
+def _unpack_mask(text: str, examples: int) -> Mask:
     packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8)
     if len(packed) != -(-examples // 8):
         raise ValueError("a length")

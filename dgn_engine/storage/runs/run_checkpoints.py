@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, write_folder
-from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
+from dgn_engine.storage.inner_path import FilePath, InnerPath, as_inner_path
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
-from dgn_engine.storage.regular_files import Digest, check_file, digest, read_regular
+from dgn_engine.storage.regular_files import Digest, check_file, content_digest, read_regular
 from dgn_engine.storage.runs import folder_layout, run_identity
 from dgn_engine.storage.runs.run_ranges import is_count, is_word
 
@@ -70,17 +70,17 @@ class StoredCheckpoint:
     info: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def place(self) -> InnerPath:
+    def damaged_path(self) -> InnerPath:
         """The damaged file, or the folder."""
         return self.path / self.culprit if self.culprit else self.path
 
     @property
-    def sound(self) -> bool:
+    def is_intact(self) -> bool:
         """True if its files are as written, under this name and by this run."""
         return not self.trouble
 
 
-def write(
+def write_step_folder(
     folder: FilePath, snapshot: Snapshot, order: int, marks: Mapping[str, object]
 ) -> StoredCheckpoint:
     """Write a new step folder; raises `OSError`.
@@ -89,7 +89,7 @@ def write(
     """
     from safetensors.torch import save
 
-    folder = inner(folder)
+    folder = as_inner_path(folder)
     make_folder(folder)
     state = {**snapshot.state, **marks, "order": order}
     again = 0
@@ -97,40 +97,42 @@ def write(
         again += 1
     files = {
         folder_layout.TENSORS: save({name: t.contiguous() for name, t in snapshot.tensors.items()}),
-        folder_layout.STATE: _json(state),
+        folder_layout.STATE: _encode_json(state),
     }
-    digests = {name: digest(content) for name, content in files.items()}
-    write_folder(path, {**files, folder_layout.MANIFEST: _json(to_plain(digests))})
+    digests = {name: content_digest(content) for name, content in files.items()}
+    write_folder(path, {**files, folder_layout.MANIFEST: _encode_json(to_plain(digests))})
     return _of_state(path, state)
 
 
-def scan(folder: FilePath, thorough: bool = True) -> list[StoredCheckpoint]:
+def scan_checkpoints(folder: FilePath, thorough: bool = True) -> list[StoredCheckpoint]:
     """Return all checkpoints of a run, oldest first but damaged ones before; raises `OSError`.
 
     `thorough`: hash all files, not only small ones. A checkpoint of another run, or of another step
     than its name says, counts as damaged.
     """
-    folder = inner(folder)
-    listing = folder.listing()
+    folder = as_inner_path(folder)
+    listing = folder.list_entries()
     info = run_identity.info_beside(folder) if listing else {}
     checkpoints = [
-        _check(folder / name, key[0], thorough, info)
+        _check_checkpoint(folder / name, key[0], thorough, info)
         for name in listing
         if (key := folder_layout.checkpoint_key(name)) is not None
     ]
     return sorted(checkpoints, key=lambda checkpoint: (checkpoint.order, checkpoint.path.name))
 
 
-def load(checkpoint: StoredCheckpoint) -> Snapshot:
+def load_checkpoint(checkpoint: StoredCheckpoint) -> Snapshot:
     """Read a checkpoint to resume from; a `UserError` names the damaged file."""
     import torch
 
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
-    checkpoint = _check(checkpoint.path, checkpoint.step, thorough=True, info=checkpoint.info)
-    if not checkpoint.sound:
-        why = f"{checkpoint.place} {checkpoint.trouble}."
-        raise UserError(why, kind="damaged", value=checkpoint.place.within)
+    checkpoint = _check_checkpoint(
+        checkpoint.path, checkpoint.step, thorough=True, info=checkpoint.info
+    )
+    if not checkpoint.is_intact:
+        why = f"{checkpoint.damaged_path} {checkpoint.trouble}."
+        raise UserError(why, kind="damaged", value=checkpoint.damaged_path.relative_name)
     try:
         listing = read_tensors(checkpoint.path / folder_layout.TENSORS)
         state = read_state(checkpoint.path)
@@ -161,7 +163,7 @@ def read_regime(checkpoint: StoredCheckpoint) -> str:
 
 def choose_superfluous(checkpoints: list[StoredCheckpoint]) -> list[StoredCheckpoint]:
     """Return the scanned checkpoints that need not stay; damaged ones stay for `repair`."""
-    sound = [checkpoint for checkpoint in checkpoints if checkpoint.sound]
+    sound = [checkpoint for checkpoint in checkpoints if checkpoint.is_intact]
     at_events = [checkpoint for checkpoint in sound if checkpoint.kept.startswith("before")]
     finals = [checkpoint for checkpoint in sound if checkpoint.kept == "final"]
     by_user = [checkpoint for checkpoint in sound if checkpoint.kept == "by the user"]
@@ -169,7 +171,7 @@ def choose_superfluous(checkpoints: list[StoredCheckpoint]) -> list[StoredCheckp
     return [checkpoint for checkpoint in sound if checkpoint not in stay]
 
 
-def remove(checkpoint: StoredCheckpoint) -> None:
+def remove_checkpoint(checkpoint: StoredCheckpoint) -> None:
     """Rename the folder before removal, so that half a checkpoint is never read after a crash."""
     hidden = checkpoint.path.parent / f".{checkpoint.path.name}.gone.part"
     checkpoint.path.replace(hidden)
@@ -177,7 +179,9 @@ def remove(checkpoint: StoredCheckpoint) -> None:
     hidden.remove_tree(ignore_errors=True)
 
 
-def _check(path: InnerPath, step: int, thorough: bool, info: Mapping[str, Any]) -> StoredCheckpoint:
+def _check_checkpoint(
+    path: InnerPath, step: int, thorough: bool, info: Mapping[str, Any]
+) -> StoredCheckpoint:
     damaged = StoredCheckpoint(path, step, -1, info=info)
     if path.is_link():
         return replace(damaged, trouble="is a link, which is not followed")
@@ -201,7 +205,7 @@ def _check(path: InnerPath, step: int, thorough: bool, info: Mapping[str, Any]) 
         checkpoint = replace(_of_state(path, state), info=info)
     except (OSError, ValueError, KeyError, TypeError):
         return replace(damaged, trouble="is invalid", culprit=folder_layout.STATE)
-    if trouble := _misplaced(checkpoint, step, state):
+    if trouble := _reason_misplaced(checkpoint, step, state):
         return replace(damaged, trouble=trouble, culprit=folder_layout.STATE)
     return (
         replace(checkpoint, kept="by the user")
@@ -210,12 +214,12 @@ def _check(path: InnerPath, step: int, thorough: bool, info: Mapping[str, Any]) 
     )
 
 
-def _misplaced(one: StoredCheckpoint, step: int, state: Mapping[str, Any]) -> str:
+def _reason_misplaced(one: StoredCheckpoint, step: int, state: Mapping[str, Any]) -> str:
     """Return why it is not the checkpoint of its name and folder; '' if it is."""
     if one.step != step:
         return f"is of step {one.step:,}, not {step:,} as its folder's name says"
     stated = state.get(run_identity.RUN, "")
-    ours = run_identity.belongs(stated, run_identity.ids_of(one.info), one.order)
+    ours = run_identity.belongs_to_run(stated, run_identity.ids_of(one.info), one.order)
     if not stated and one.info:
         ours = run_identity.same_settings(one.info.get("config"), state.get("config"))
     return "" if ours else run_identity.OF_ANOTHER
@@ -233,5 +237,5 @@ def _of_state(path: InnerPath, state: Mapping[str, Any]) -> StoredCheckpoint:
     return StoredCheckpoint(path=path, kept=kept, finished=finished, line=line, **counts)
 
 
-def _json(tree: Any) -> bytes:
+def _encode_json(tree: Any) -> bytes:
     return (json.dumps(to_plain(tree, "word"), indent=1, allow_nan=False) + "\n").encode()

@@ -20,7 +20,7 @@ from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import RecordThinned
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.storage.atomic_write import clear_leftovers, make_folders, write_folder
-from dgn_engine.storage.inner_path import InnerPath, inner
+from dgn_engine.storage.inner_path import InnerPath, as_inner_path
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import (
     folder_layout,
@@ -37,7 +37,7 @@ from dgn_engine.storage.runs.manifest import (
     ManifestWriter,
     find_ranges,
     known_manifest,
-    put_manifest,
+    with_manifest,
 )
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint
 from dgn_engine.storage.runs.written_log import WrittenLog
@@ -65,24 +65,24 @@ class FolderRoom:
         self._folder = folder
         self._fixed = frames
         self.limit = self.frames = 0
-        self.look()
+        self.update_room()
 
-    def look(self) -> None:
+    def update_room(self) -> None:
         """Read the current limit and the sizes of the other files."""
         root = folder_layout.runs_root()
-        self.limit = storage_limits.limits_that_hold(root).run
+        self.limit = storage_limits.effective_limits(root).run
         others = folder_layout.bytes_of(self._folder, without=folder_layout.FRAMES)
         remaining = max(self.limit - others, self.limit // _LEAST)
         self.frames = remaining if self._fixed is None else self._fixed
 
-    def superfluous(
+    def superfluous_checkpoints(
         self, checkpoints: Sequence[StoredCheckpoint], share: float = 0.0
     ) -> list[StoredCheckpoint]:
         """Return checkpoints before changes to remove, so that the rest takes half the room.
 
         `share`: keep this part of their bytes instead, whatever the limit.
         """
-        sound = [checkpoint for checkpoint in checkpoints if checkpoint.sound]
+        sound = [checkpoint for checkpoint in checkpoints if checkpoint.is_intact]
         before = [
             checkpoint
             for checkpoint in sound[: -run_checkpoints.NEWEST]
@@ -113,7 +113,7 @@ class WrittenInfo:
 
     def __init__(self, root: InnerPath) -> None:
         self._root = root
-        self.tree = run_info.read(root)
+        self.tree = run_info.read_run_info(root)
         self.is_changed = False
 
     @property
@@ -121,34 +121,36 @@ class WrittenInfo:
         return run_identity.id_of(self.tree)
 
     @property
-    def begun(self) -> bool:
+    def was_built(self) -> bool:
         return "started" in self.tree
 
     @property
     def config(self) -> RunConfig:
         return run_info.config_of(self.tree)
 
-    def write(self, tree: dict[str, Any]) -> None:
-        run_info.write(self._root, tree)
+    def write_info(self, tree: dict[str, Any]) -> None:
+        run_info.write_run_info(self._root, tree)
         self.tree = tree
 
-    def change(self) -> None:
+    def remove_inventory(self) -> None:
         """Remove the inventory before anything changes, because it becomes invalid."""
         if not self.is_changed and KEY in self.tree:
-            self.write(put_manifest(self.tree, None))
+            self.write_info(with_manifest(self.tree, None))
         self.is_changed = True
 
     def plan_frames(self, probes: Sequence[str], every: int) -> None:
         """Record what is stored as frames; see `run_info.add_frames`."""
         if run_info.frames_of(self.tree) != (tuple(probes), every):
-            self.change()
-            self.write(run_info.add_frames(self.tree, probes, every))
+            self.remove_inventory()
+            self.write_info(run_info.add_frames(self.tree, probes, every))
 
-    def begin(self, started: RunStarted, fingerprint: str, threads: int, stack: str = "") -> None:
+    def record_start(
+        self, started: RunStarted, fingerprint: str, threads: int, stack: str = ""
+    ) -> None:
         """Record the start; `stack` names the runs trained in one process with it, or is ''."""
-        self.change()
+        self.remove_inventory()
         tree = run_info.add_start(self.tree, started, fingerprint, threads)
-        self.write(run_info.add_stack(tree, stack) if stack else tree)
+        self.write_info(run_info.add_stack(tree, stack) if stack else tree)
 
 
 class RunFolder:
@@ -171,21 +173,23 @@ class RunFolder:
         `frames_cap`: bytes of all frames; None: what the user's limit of a run's folder leaves.
         """
         folder_layout.refuse_links(path)
-        run_info.read(path)
+        run_info.read_run_info(path)
         self.folder = HeldFolder(path)
         self.root = self.folder.root
         self._room = FolderRoom(self.root, frames_cap)
         self.tell: Callable[[Event], None] = lambda _: None  # without window and progress bar
         self._looked = 0.0
         try:
-            self.folder.take()
+            self.folder.acquire()
             self.info = WrittenInfo(self.root)  # its last writer may have just ended
             for folder in folder_layout.written_folders(self.root):
                 clear_leftovers(folder)
             self.folder.sync_names()  # its last writer may have been killed before doing so
             known = known_manifest(self.info.tree)
-            self.checkpoints = run_checkpoints.scan(self.root / folder_layout.CHECKPOINTS)
-            self._frames = frame_files.scan(self.root / folder_layout.FRAMES)
+            self.checkpoints = run_checkpoints.scan_checkpoints(
+                self.root / folder_layout.CHECKPOINTS
+            )
+            self._frames = frame_files.scan_frames(self.root / folder_layout.FRAMES)
             serials = [frame.serial for frame in self._frames]
             self._manifest = ManifestWriter(self.root, known, serials)
             self.log = WrittenLog(
@@ -196,7 +200,7 @@ class RunFolder:
             raise
         except OSError as error:
             self.folder.release()
-            raise _unwritable(path, error) from None
+            raise _unwritable_error(path, error) from None
         self.held: frozenset[int] = frozenset()  # steps whose checkpoints stay while this is open
         self._serial, self._order = self.log.numbers.frames, self.log.numbers.checkpoints
 
@@ -232,9 +236,9 @@ class RunFolder:
                     f"{path} is not empty; choose another folder" + WITH_OUT, kind="not-empty"
                 )
             make_folders(path.parent)
-            write_folder(path, _files_of(info or run_info.create(config), config, log))
+            write_folder(path, _files_of(info or run_info.create_info(config), config, log))
         except OSError as error:
-            raise _unwritable(path, error) from None
+            raise _unwritable_error(path, error) from None
         return RunFolder(path, frames_cap)
 
     @property
@@ -243,15 +247,15 @@ class RunFolder:
         return self.folder.path
 
     @property
-    def newest(self) -> StoredCheckpoint | None:
-        sound = [checkpoint for checkpoint in self.checkpoints if checkpoint.sound]
+    def newest_checkpoint(self) -> StoredCheckpoint | None:
+        sound = [checkpoint for checkpoint in self.checkpoints if checkpoint.is_intact]
         return sound[-1] if sound else None
 
     def newest_snapshot(self) -> Snapshot | None:
         """Return the last intact checkpoint's state; None if the run must start from its seed."""
-        while (newest := self.newest) is not None:
+        while (newest := self.newest_checkpoint) is not None:
             try:
-                return run_checkpoints.load(newest)
+                return run_checkpoints.load_checkpoint(newest)
             except UserError:  # it was intact a moment ago: use an older one
                 self.checkpoints.remove(newest)
         return None
@@ -261,22 +265,22 @@ class RunFolder:
         """The step of the newest frame; None if there is none."""
         return self._frames[-1].step if self._frames else None
 
-    def note(self, name: str, fields: Mapping[str, Any]) -> None:
+    def write_note(self, name: str, fields: Mapping[str, Any]) -> None:
         self.note_all([(name, fields)])
 
     def note_all(self, notes: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Append these lines to the log, all or none."""
         if time.monotonic() - self._looked >= SYNC_EVERY:
-            self._look()
-        self.info.change()
+            self._check_folder()
+        self.info.remove_inventory()
         self.log.note_all(notes)
 
-    def go_on(self, fields: Mapping[str, Any]) -> None:
+    def resume_from_newest(self, fields: Mapping[str, Any]) -> None:
         """Log that the run continues from the newest intact checkpoint, or from its seed.
 
         Lines after that checkpoint no longer count, and frames after it are removed.
         """
-        newest = self.newest
+        newest = self.newest_checkpoint
         lines = serial = 0
         if newest is not None:
             lines, serial = newest.lines, newest.frames
@@ -284,7 +288,7 @@ class RunFolder:
             "frames": self._serial,
             "checkpoints": self._order,
         }  # superseded ones are removed
-        self.note("RunContinued", {**fields, "lines": lines, **next_numbers})
+        self.write_note("RunContinued", {**fields, "lines": lines, **next_numbers})
         self.log.writer.sync()
         self.log.regime = run_info.first_regime(self.info.tree)
         if newest is not None:
@@ -297,63 +301,68 @@ class RunFolder:
         self._frames = [frame for frame in self._frames if frame.serial < serial]
         self._manifest.forget_frames(serial)
 
-    def checkpoint(self, snapshot: Snapshot, kept: str) -> None:
+    def add_checkpoint(self, snapshot: Snapshot, kept: str) -> None:
         """Write a checkpoint, and remove those that are no longer needed."""
-        self._look()
-        self.info.change()
+        self._check_folder()
+        self.info.remove_inventory()
         self.log.writer.sync()
         folder = self.root / folder_layout.CHECKPOINTS
-        lines = self.log.lines
+        lines = self.log.line_count
         marks = {"kept": kept, "lines": lines, "frames": self._serial}
         marks |= {run_identity.RUN: self.info.id}
-        marks |= {"line": self.log.writer.marks.get(lines - 1, "")}
+        marks |= {"line": self.log.writer.line_marks.get(lines - 1, "")}
         marks |= {"continued": [list(pair) for pair in self.log.continued]}
         self.log.regime = str(snapshot.state.get("regime", self.log.regime))
         # A checkpoint that failed at the end of writing may exist nevertheless, with its number.
         order, self._order = self._order, self._order + 1
-        self.checkpoints.append(run_checkpoints.write(folder, snapshot, order, marks))
+        self.checkpoints.append(run_checkpoints.write_step_folder(folder, snapshot, order, marks))
         protected = self.held  # another thread may change it meanwhile
         for checkpoint_ in run_checkpoints.choose_superfluous(self.checkpoints):
             if checkpoint_.step in protected:
                 continue
             with suppress(OSError):  # the new one is written: a leftover does no harm
                 if not (checkpoint_.path / folder_layout.KEEP).exists():
-                    run_checkpoints.remove(checkpoint_)
+                    run_checkpoints.remove_checkpoint(checkpoint_)
                 self.checkpoints.remove(checkpoint_)
-        self._room.look()
-        self._thin(
-            [], [o for o in self._room.superfluous(self.checkpoints) if o.step not in protected]
+        self._room.update_room()
+        self._remove_thinned(
+            [],
+            [
+                o
+                for o in self._room.superfluous_checkpoints(self.checkpoints)
+                if o.step not in protected
+            ],
         )
 
-    def drop(self, checkpoint: StoredCheckpoint) -> None:
+    def drop_checkpoint(self, checkpoint: StoredCheckpoint) -> None:
         """Remove a checkpoint: the run continues from an earlier one."""
-        self.info.change()
-        run_checkpoints.remove(checkpoint)
+        self.info.remove_inventory()
+        run_checkpoints.remove_checkpoint(checkpoint)
         self.checkpoints.remove(checkpoint)
 
     def add_frame(self, frame: Frame) -> None:
         """Write a frame; if there are too many, old ones are thinned."""
-        self._look()
-        self.info.change()
+        self._check_folder()
+        self.info.remove_inventory()
         folder = self.root / folder_layout.FRAMES
-        self._frames.append(frame_files.write(folder, frame, self._serial, self.info.id))
+        self._frames.append(frame_files.write_frame(folder, frame, self._serial, self.info.id))
         self._serial += 1
         room = self._room.frames
-        self._thin(frame_files.choose_dropped(self._frames, self.log.changes, room), [])
+        self._remove_thinned(frame_files.choose_dropped(self._frames, self.log.changes, room), [])
 
-    def thin(self, share: float) -> None:
+    def thin_record(self, share: float) -> None:
         """Keep this share of the bytes of frames, and of checkpoints before changes."""
         room = int(share * sum(frame.bytes for frame in self._frames))
         frames = frame_files.choose_dropped(self._frames, self.log.changes, room)
-        self._thin(frames, self._room.superfluous(self.checkpoints, share))
+        self._remove_thinned(frames, self._room.superfluous_checkpoints(self.checkpoints, share))
 
-    def _thin(
+    def _remove_thinned(
         self, frames: Sequence[frame_files.StoredFrame], checkpoints: Sequence[StoredCheckpoint]
     ) -> None:
         """Log what goes, then remove it: nothing disappears without a record in the log."""
         if not frames and not checkpoints:
             return
-        self.info.change()
+        self.info.remove_inventory()
         steps = [item.step for item in self._frames[-1:]]
         steps += [item.step for item in self.checkpoints[-1:]]
         event = RecordThinned(
@@ -362,7 +371,7 @@ class RunFolder:
             checkpoints=tuple(item.path.name for item in checkpoints),
             limit=self._room.limit,
         )
-        self.log.writer.append(log_word(event), dict(to_plain(event)))
+        self.log.writer.append_line(log_word(event), dict(to_plain(event)))
         if not self.log.thinned:
             self.tell(event)
         self.log.thinned = True
@@ -373,24 +382,24 @@ class RunFolder:
         self._frames = [frame for frame in self._frames if frame.serial not in gone]
         for checkpoint in checkpoints:
             with suppress(OSError):
-                run_checkpoints.remove(checkpoint)
+                run_checkpoints.remove_checkpoint(checkpoint)
                 self.checkpoints.remove(checkpoint)
 
     def sync(self) -> None:
-        self._look()
+        self._check_folder()
         self.log.writer.sync()
 
-    def recover(self, last: bool = False) -> None:
+    def recover_folder(self, last: bool = False) -> None:
         """Recover after an error; raises `OSError` unless our folder exists and is writable.
 
         `last`: write the folder where it is now, even if another is in its place; if it was
         removed, save what is left of the run in a new folder beside it.
         """
-        if not self.folder.find_again(self.info.tree.get("id"), last):
-            self._begin_anew()
-        self._look()
+        if not self.folder.relocate_folder(self.info.tree.get("id"), last):
+            self._move_to_new_folder()
+        self._check_folder()
         self.folder.sync_names()
-        self.log.reopen()
+        self.log.reopen_log()
 
     def close(self) -> None:
         """Write the manifest, if there is room for it, and release the lock."""
@@ -398,36 +407,36 @@ class RunFolder:
         if self.info.is_changed:
             with suppress(OSError, UserError):
                 frames = {frame.serial: frame.digest for frame in self._frames}
-                left = self._manifest.describe(frames, self.log.writer, self.log.fact)
-                self.info.write(put_manifest(self.info.tree, left))
+                left = self._manifest.describe_files(frames, self.log.writer, self.log.log_fact)
+                self.info.write_info(with_manifest(self.info.tree, left))
             self.info.is_changed = False
         self.folder.release()
 
-    def discard(self) -> None:
+    def discard_folder(self) -> None:
         """Remove the folder, unless another is in its place."""
         ours = self.folder.is_named
         self.close()
         if ours:
-            inner(self.path).remove_tree(ignore_errors=True)
+            as_inner_path(self.path).remove_tree(ignore_errors=True)
 
-    def _look(self) -> None:
+    def _check_folder(self) -> None:
         """Check that our folder is there or was only renamed, and restore missing lock and log.
 
         Raises `OSError`.
         """
         self._looked = time.monotonic()
-        self.folder.check()
-        self.log.mend()
+        self.folder.check_location()
+        self.log.mend_log()
         if not (self.root / folder_layout.RUN).exists():
-            self.info.write(self.info.tree)
+            self.info.write_info(self.info.tree)
             self.folder.add_remark(f"{folder_layout.RUN} was missing and has been rewritten")
 
-    def _begin_anew(self) -> None:
+    def _move_to_new_folder(self) -> None:
         """Save the log, still open, and what follows in a new folder: the old one was deleted.
 
         Its frames and checkpoints are gone. Raises `OSError`.
         """
-        before, info = self.path, put_manifest(self.info.tree, None)
+        before, info = self.path, with_manifest(self.info.tree, None)
         target = folder_layout.unused_path(before.parent, f"{before.name}-recovered")
         try:
             log = self.log.writer.read_back()
@@ -441,12 +450,12 @@ class RunFolder:
             "checkpoint, without frames and earlier checkpoints.",
         )
         self.info.tree = info
-        self.log.writer.write_anew(log)
+        self.log.writer.rewrite_file(log)
         self.checkpoints, self._frames = [], []
         self._manifest = ManifestWriter(self.root, None, [])
 
 
-def _unwritable(path: Path, error: OSError) -> UserError:
+def _unwritable_error(path: Path, error: OSError) -> UserError:
     why = f"Cannot write the run to {path}: {error.strerror}."
     return UserError(why, kind="not-writable", value=error.strerror)
 
@@ -454,7 +463,7 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 def _files_of(info: Mapping[str, Any], config: RunConfig, log: bytes) -> dict[str, bytes]:
     """Return the files in the folder of a run without frames and checkpoints."""
     return {
-        folder_layout.RUN: run_info.encode(info),
+        folder_layout.RUN: run_info.encode_info(info),
         folder_layout.CONFIG: config.to_toml().encode(),
         folder_layout.LOG: log,
         folder_layout.LOCK: b"",

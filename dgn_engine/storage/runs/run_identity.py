@@ -99,12 +99,12 @@ def with_new_id(info: Mapping[str, Any], counts: tuple[int, int, int]) -> dict[s
 def info_beside(path: InnerPath) -> dict[str, Any]:
     """Return the `run.json` beside a file or folder of a run; empty if it cannot be read."""
     try:
-        return run_info.read(path.parent)
+        return run_info.read_run_info(path.parent)
     except UserError:
         return {}
 
 
-def belongs(stated: object, ids: Mapping[str, float], number: int = 0) -> bool:
+def belongs_to_run(stated: object, ids: Mapping[str, float], number: int = 0) -> bool:
     """Return whether a file of this number may belong to the run; True if unknown."""
     return not ids or not stated or (isinstance(stated, str) and number < ids.get(stated, 0))
 
@@ -112,13 +112,13 @@ def belongs(stated: object, ids: Mapping[str, float], number: int = 0) -> bool:
 def same_settings(one: object, other: object) -> bool:
     """Return whether two configurations may be of one run, for files that state no id."""
     for path in _FIXED:
-        values = [_value(tree, path) for tree in (one, other)]
+        values = [_value_at(tree, path) for tree in (one, other)]
         if None not in values and values[0] != values[1]:
             return False
     return True
 
 
-def _value(tree: Any, path: tuple[str, ...]) -> Any:
+def _value_at(tree: Any, path: tuple[str, ...]) -> Any:
     for name in path:
         tree = tree.get(name) if isinstance(tree, dict) else None
     return tree

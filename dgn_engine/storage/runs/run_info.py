@@ -16,7 +16,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.storage.atomic_write import write_file
-from dgn_engine.storage.inner_path import FilePath, inside
+from dgn_engine.storage.inner_path import FilePath, inner_folder
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
@@ -32,15 +32,15 @@ class LaterVersionError(UserError):
     """A later version of this program wrote the run: nothing in it may be changed here."""
 
 
-def create(config: RunConfig) -> dict[str, Any]:
+def create_info(config: RunConfig) -> dict[str, Any]:
     """Return a `run.json` with what is known before the data are loaded."""
     return {
         "format": FORMAT,
         "id": uuid.uuid4().hex,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions(),
+        "versions": package_versions(),
         "platform": platform.platform(),
-        "processor": processor(),
+        "processor": processor_name(),
         "seeds": {"run": config.seed},
         "config": config.to_dict(),
     }
@@ -54,9 +54,9 @@ def created_at(info: Mapping[str, Any]) -> float | None:
         return None
 
 
-def recreate(config: RunConfig, run: str = "") -> dict[str, Any]:
+def recreate_info(config: RunConfig, run: str = "") -> dict[str, Any]:
     """Return a `run.json` when only configuration and id are left; its writer is unknown."""
-    whole = create(config) | ({"id": run} if run else {})
+    whole = create_info(config) | ({"id": run} if run else {})
     return {key: whole[key] for key in ("format", "id", "created", "seeds", "config")}
 
 
@@ -107,19 +107,19 @@ def frames_of(info: Mapping[str, Any]) -> tuple[tuple[str, ...], int]:
     return (), 0
 
 
-def encode(info: Mapping[str, Any]) -> bytes:
+def encode_info(info: Mapping[str, Any]) -> bytes:
     """Encode it for the file; 'sha256' covers everything else, as compact sorted JSON."""
     tree = to_plain({key: value for key, value in info.items() if key != _CHECK}, "word")
-    whole = {**tree, _CHECK: _digest(tree)}
+    whole = {**tree, _CHECK: _info_digest(tree)}
     return (json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 NO_SENSE = "no-sense"  # the kind of a `run.json` with impossible values; its value: which
 
 
-def read(folder: FilePath) -> dict[str, Any]:
+def read_run_info(folder: FilePath) -> dict[str, Any]:
     """Read `run.json`; raises `UserError` if there is no run or it is damaged."""
-    path = inside(folder) / folder_layout.RUN
+    path = inner_folder(folder) / folder_layout.RUN
     try:
         content = read_regular(path)
     except FileNotFoundError:
@@ -133,7 +133,7 @@ def read(folder: FilePath) -> dict[str, Any]:
         raise UserError(why, kind="unreadable", value=path) from None
     try:
         tree = parse_json(content)
-        sound = tree.pop(_CHECK) == _digest(tree)
+        sound = tree.pop(_CHECK) == _info_digest(tree)
     except (ValueError, KeyError, TypeError, AttributeError):
         sound = False
     if not sound:
@@ -182,8 +182,8 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def write(folder: FilePath, info: Mapping[str, Any]) -> None:
-    write_file(inside(folder) / folder_layout.RUN, encode(info))
+def write_run_info(folder: FilePath, info: Mapping[str, Any]) -> None:
+    write_file(inner_folder(folder) / folder_layout.RUN, encode_info(info))
 
 
 def config_of(info: Mapping[str, Any]) -> RunConfig:
@@ -225,17 +225,17 @@ def first_regime(info: Mapping[str, Any]) -> str:
     return started.regime if started is not None else config.gating.regime
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     return {
         "dgn-viewer": __version__,
         "python": platform.python_version(),
-        **{name: _version(name) for name in ("torch", "numpy", "safetensors")},
+        **{name: _version_of(name) for name in ("torch", "numpy", "safetensors")},
     }
 
 
-def why_not_exact(info: Mapping[str, Any], device: str, threads: int) -> str:
+def reason_not_exact(info: Mapping[str, Any], device: str, threads: int) -> str:
     """Return why resuming here may differ in the last bits; '' if it does not."""
-    before, now = info.get("versions", {}), versions()
+    before, now = info.get("versions", {}), package_versions()
     reasons = [
         f"{name} was {before.get(name, 'unknown')}, is now {now[name]}"
         for name in ("dgn-viewer", "torch")
@@ -247,12 +247,12 @@ def why_not_exact(info: Mapping[str, Any], device: str, threads: int) -> str:
         reasons.append(f"{device} does not add numbers in a fixed order")
     if info.get("threads") != threads:
         reasons.append(f"{info.get('threads', 'unknown')} threads then, {threads} now")
-    if info.get("processor") != processor():
+    if info.get("processor") != processor_name():
         reasons.append("the processor is different")
     return "; ".join(reasons)
 
 
-def processor() -> str:
+def processor_name() -> str:
     """Return the processor's name: its instructions determine the order of sums."""
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
@@ -262,7 +262,7 @@ def processor() -> str:
         return platform.processor()
 
 
-def _version(package: str) -> str:
+def _version_of(package: str) -> str:
     from importlib.metadata import PackageNotFoundError, version  # not needed to read a run
 
     try:
@@ -271,6 +271,6 @@ def _version(package: str) -> str:
         return "unknown"
 
 
-def _digest(tree: Mapping[str, Any]) -> str:
+def _info_digest(tree: Mapping[str, Any]) -> str:
     text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

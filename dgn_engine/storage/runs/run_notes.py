@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
-from dgn_engine.storage.inner_path import FilePath, inside
+from dgn_engine.storage.inner_path import FilePath, inner_folder
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
@@ -39,7 +39,7 @@ def read_notes(folder: Path) -> RunNotes:
 
 def parse_notes(folder: FilePath) -> RunNotes:
     """Read the notes; raises `OSError`, `ValueError` or `AttributeError`."""
-    tree = parse_json(read_regular(inside(folder) / folder_layout.NOTES, LARGEST))
+    tree = parse_json(read_regular(inner_folder(folder) / folder_layout.NOTES, LARGEST))
     name, notes = tree.get("name", ""), tree.get("notes", "")
     if not isinstance(name, str) or not isinstance(notes, str):
         raise ValueError("notes that are not text")
@@ -67,7 +67,7 @@ def write_notes(folder: Path, notes: RunNotes) -> None:
             kind="too-long",
             value=len(notes.notes),
         )
-    path = inside(folder) / folder_layout.NOTES
+    path = inner_folder(folder) / folder_layout.NOTES
     try:
         if not name and not notes.notes:
             path.unlink(missing_ok=True)

@@ -51,23 +51,25 @@ def is_word(value: Any) -> TypeGuard[str]:
 def check_started(started: RunStarted) -> None:
     """Raise `ValueError`, naming the part, if a number or word is out of range."""
     counts = (started.train_examples, started.test_examples, started.accuracy_of)
-    _require(all(map(is_count, counts)), "numbers of examples")
-    _require(is_count(started.classes, EXAMPLES), "numbers of examples")
-    _require(all(map(is_count, (started.steps_per_epoch, started.total_steps))), "numbers of steps")
+    _require_part(all(map(is_count, counts)), "numbers of examples")
+    _require_part(is_count(started.classes, EXAMPLES), "numbers of examples")
+    _require_part(
+        all(map(is_count, (started.steps_per_epoch, started.total_steps))), "numbers of steps"
+    )
     parameters = (started.parameters_value, started.parameters_feature)
-    _require(all(map(is_count, parameters)), "numbers of parameters")
-    _require(len(started.layers) <= LAYERS and all(map(_is_layer, started.layers)), "layers")
+    _require_part(all(map(is_count, parameters)), "numbers of parameters")
+    _require_part(len(started.layers) <= LAYERS and all(map(_is_layer, started.layers)), "layers")
     _check_turns(started.wiring, started.rotation, started.shift)
     _check_words(started.regime, started.device, started.inspected, started.assuming)
     _check_words(started.watched)
     _check_share(started.accuracy)
     probe = started.probe_set
-    _require(len(probe.indices) == len(probe.labels) <= EXAMPLES, "probe set")
-    _require(all(map(is_count, probe.indices)), "probe set")
-    _require(is_count(started.began_with, EXAMPLES), "probe set")
+    _require_part(len(probe.indices) == len(probe.labels) <= EXAMPLES, "probe set")
+    _require_part(all(map(is_count, probe.indices)), "probe set")
+    _require_part(is_count(started.began_with, EXAMPLES), "probe set")
     sound = all(is_count(label, len(probe.class_names) - 1) for label in probe.labels)
-    _require(sound, "labels of the probe set")
-    _require(is_count(probe.drawn, len(probe.indices)), "drawn examples of the probe set")
+    _require_part(sound, "labels of the probe set")
+    _require_part(is_count(probe.drawn, len(probe.indices)), "drawn examples of the probe set")
     _check_words(probe.digest, *probe.class_names)
 
 
@@ -83,38 +85,42 @@ def check_event(event: Event) -> None:
             _check_share(event.train_accuracy)
             _check_share(event.test_accuracy)
         case ProbeScalars():
-            _require(is_count(event.examples) and is_count(event.of), "number of probe examples")
+            _require_part(
+                is_count(event.examples) and is_count(event.of), "number of probe examples"
+            )
             _check_words(event.probe, event.chosen, *event.values)
         case ProbeSetChanged(examples=examples):
-            _require(is_count(examples, EXAMPLES) and examples >= 2, "number of probe examples")
+            _require_part(
+                is_count(examples, EXAMPLES) and examples >= 2, "number of probe examples"
+            )
             _check_words(event.digest, event.choice)
         case RegimeSwapped():
             counts = event.parameters_feature, event.of_step, event.undone_steps or 0
-            _require(all(map(is_count, counts)), "numbers of a change of regime")
+            _require_part(all(map(is_count, counts)), "numbers of a change of regime")
             _check_words(event.before, event.after, event.source, event.undone)
         case RecordThinned():
             ranges = all(is_count(first, last) and is_count(last) for first, last in event.frames)
-            _require(ranges, "frames that were thinned out")
-            _require(is_count(event.limit), "a limit")
+            _require_part(ranges, "frames that were thinned out")
+            _require_part(is_count(event.limit), "a limit")
             _check_words(*event.checkpoints)
         case Rewired():
             _check_turns(event.order, event.rotation, event.shift)
         case SettingChanged():
             for value in (event.learning_rate, event.beta, event.pace):
-                _require(math.isfinite(value), f"a setting of {value}")
+                _require_part(math.isfinite(value), f"a setting of {value}")
         case WeightsTaken():
-            _require(is_count(event.layers), "number of layers")
+            _require_part(is_count(event.layers), "number of layers")
         case RecordingResumed():
-            _require(is_count(event.lost), "number of lost lines")
+            _require_part(is_count(event.lost), "number of lost lines")
         case BranchBegan(changes=changes):
             _check_turns(changes.wiring, changes.rotation, changes.shift)
             _check_words(event.parent, event.remark, changes.regime)
             settings = (changes.learning_rate or 0.0, changes.beta or 0.0)
-            _require(all(map(math.isfinite, settings)), "a setting of a branch")
-            _require(changes.seed is None or is_count(changes.seed), "the seed of a branch")
+            _require_part(all(map(math.isfinite, settings)), "a setting of a branch")
+            _require_part(changes.seed is None or is_count(changes.seed), "the seed of a branch")
 
 
-def _require(sound: bool, part: str) -> None:
+def _require_part(sound: bool, part: str) -> None:
     if not sound:
         raise ValueError(part)
 
@@ -126,9 +132,9 @@ def _is_layer(layer: LayerInfo) -> bool:
 
 
 def _check_turns(order: Iterable[int], *turns: tuple[int, ...]) -> None:
-    _require(all(is_count(layer, LAYERS) for layer in order), "order of the gate layers")
+    _require_part(all(is_count(layer, LAYERS) for layer in order), "order of the gate layers")
     sound = all(len(turn) <= LAYERS and all(abs(n) <= SIDE for n in turn) for turn in turns)
-    _require(sound, "rotations of the gate layers")
+    _require_part(sound, "rotations of the gate layers")
 
 
 def _check_share(share: float | None) -> None:
@@ -138,4 +144,4 @@ def _check_share(share: float | None) -> None:
 
 
 def _check_words(*words: str) -> None:
-    _require(all(len(word) <= WORD for word in words), "a name that is too long")
+    _require_part(all(len(word) <= WORD for word in words), "a name that is too long")

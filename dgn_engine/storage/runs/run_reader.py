@@ -18,7 +18,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import Diverged, Measured, RegimeSwapped, RunStarted
 from dgn_engine.storage import lock
-from dgn_engine.storage.inner_path import Anchor, InnerPath, inside
+from dgn_engine.storage.inner_path import Anchor, InnerPath, inner_folder
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import is_whole
 from dgn_engine.storage.runs.log_summary import Outcome
@@ -44,14 +44,14 @@ class RunReader:
         self.root = InnerPath(Anchor(path, shown))  # path for all reading
         self._was_written = False  # when its log was first read
         folder_layout.refuse_links(path)
-        self.info: dict[str, Any] = run_info.read(self.root)
+        self.info: dict[str, Any] = run_info.read_run_info(self.root)
 
     @cached_property
     def config(self) -> RunConfig:
         return run_info.config_of(self.info)
 
     @cached_property
-    def started(self) -> RunStarted | None:
+    def start_event(self) -> RunStarted | None:
         """The event that opened the run; None if it was never built."""
         return run_info.started_of(self.info, self.config)
 
@@ -66,15 +66,15 @@ class RunReader:
         return tuple(self.log.each_event())
 
     @property
-    def measured(self) -> tuple[Measured, ...]:
+    def measured_events(self) -> tuple[Measured, ...]:
         return tuple(event for event in self.events if isinstance(event, Measured))
 
     @cached_property
     def frames(self) -> tuple[frame_files.StoredFrame, ...]:
         """The frames that count, in step order; open one with `frame_of_step`."""
-        return tuple(frame_files.scan(self.root / folder_layout.FRAMES))
+        return tuple(frame_files.scan_frames(self.root / folder_layout.FRAMES))
 
-    def frame(self, step: int) -> Frame:
+    def frame_of_step(self, step: int) -> Frame:
         """Return the last frame of exactly this step, with only the readings of that step.
 
         Raises:
@@ -86,13 +86,13 @@ class RunReader:
                 "`dgn train --record npk`.",
                 kind="no-frames",
             )
-        frame = frame_files.read(self._of_step(self.frames, step, "frame"))
+        frame = frame_files.read_frame(self._of_step(self.frames, step, "frame"))
         of_step = {n: reading for n, reading in frame.readings.items() if reading.step == step}
         return replace(frame, readings=of_step)
 
-    def scores(self, step: int) -> Measured:
+    def scores_at(self, step: int) -> Measured:
         """Return the scores of exactly this step; a `UserError` names the nearest otherwise."""
-        measured = self.measured
+        measured = self.measured_events
         if not measured:
             raise UserError(f"{self.name} has no scores.", kind="no-scores")
         return self._of_step(measured, step, "scores")
@@ -101,7 +101,7 @@ class RunReader:
         """Return the last item of this step; a `UserError` names the nearest otherwise."""
         of_step = [item for item in recorded if item.step == step]
         if not of_step:
-            near = _nearest(step, [item.step for item in recorded])
+            near = _nearest_steps(step, [item.step for item in recorded])
             raise UserError(
                 f"{self.name} has no {what} at step {step:,}; {_in_words(near)}.",
                 kind="no-step",
@@ -112,22 +112,22 @@ class RunReader:
     def latest_frame(self, step: int) -> Frame | None:
         """Return the last frame at or before a step, or None; readings may be older."""
         index = bisect_right([frame.step for frame in self.frames], step)
-        return frame_files.read(self.frames[index - 1]) if index else None
+        return frame_files.read_frame(self.frames[index - 1]) if index else None
 
     @property
     def checkpoints(self) -> tuple[run_checkpoints.StoredCheckpoint, ...]:
         """The intact checkpoints, oldest first (large files are not hashed)."""
-        return tuple(checkpoint_ for checkpoint_ in self._all_checkpoints if checkpoint_.sound)
+        return tuple(checkpoint_ for checkpoint_ in self._all_checkpoints if checkpoint_.is_intact)
 
     @cached_property
     def _all_checkpoints(self) -> tuple[run_checkpoints.StoredCheckpoint, ...]:
         folder = self.root / folder_layout.CHECKPOINTS
         try:
-            return tuple(run_checkpoints.scan(folder, thorough=False))
+            return tuple(run_checkpoints.scan_checkpoints(folder, thorough=False))
         except OSError as error:
             raise UserError(f"{folder} cannot be read: {error.strerror}.") from None
 
-    def checkpoint(self, step: int | None = None) -> run_checkpoints.StoredCheckpoint:
+    def find_checkpoint(self, step: int | None = None) -> run_checkpoints.StoredCheckpoint:
         """Return the newest checkpoint, or the newest of exactly this step.
 
         Raises:
@@ -138,22 +138,24 @@ class RunReader:
         newest = self.checkpoints[-1]
         if step is not None:
             newest = self._of_step(self.checkpoints, step, "checkpoint")
-        for damaged in (damaged for damaged in self._all_checkpoints if not damaged.sound):
+        for damaged in (damaged for damaged in self._all_checkpoints if not damaged.is_intact):
             # Never use an older state as the newest, or as the last of its step.
-            newer = _place(damaged) > _place(newest) and (step is None or damaged.step == step)
+            newer = _step_and_order(damaged) > _step_and_order(newest) and (
+                step is None or damaged.step == step
+            )
             if newer and step is None:
                 raise UserError(
-                    f"{damaged.place} {damaged.trouble}; the newest intact checkpoint of "
+                    f"{damaged.damaged_path} {damaged.trouble}; the newest intact checkpoint of "
                     f"{self.name} is at step {newest.step:,}: {self.name}@{newest.step}.",
                     kind="damaged",
-                    value=damaged.place.within,
+                    value=damaged.damaged_path.relative_name,
                     way_out=f"{self.name}@{newest.step}",
                 )
             if newer:
                 raise UserError(
-                    f"{damaged.place} {damaged.trouble}.",
+                    f"{damaged.damaged_path} {damaged.trouble}.",
                     kind="damaged",
-                    value=damaged.place.within,
+                    value=damaged.damaged_path.relative_name,
                 )
         return newest
 
@@ -163,7 +165,7 @@ class RunReader:
         logged = self.log.summary.step
         folder = self.root / folder_layout.CHECKPOINTS
         try:
-            names = folder.listing()
+            names = folder.list_entries()
         except OSError as error:
             raise UserError(f"{folder} cannot be read: {error.strerror}.") from None
         keys = (folder_layout.checkpoint_key(name) for name in names)
@@ -199,15 +201,15 @@ class RunReader:
         if self._is_written:
             return "running"
         if self._was_written:
-            return RecordedLog(self.root, run_info.read(self.root)).summary.outcome
+            return RecordedLog(self.root, run_info.read_run_info(self.root)).summary.outcome
         return self.outcome
 
     @property
     def _is_written(self) -> bool:
-        return lock.holder(self.root / folder_layout.LOCK) is not None
+        return lock.find_lock_holder(self.root / folder_layout.LOCK) is not None
 
 
-def _place(checkpoint: run_checkpoints.StoredCheckpoint) -> tuple[int, int]:
+def _step_and_order(checkpoint: run_checkpoints.StoredCheckpoint) -> tuple[int, int]:
     """Return its step, and its count among those of that step, by name."""
     return folder_layout.checkpoint_key(checkpoint.path.name) or (checkpoint.step, 0)
 
@@ -222,7 +224,7 @@ def frames_in_words(frames: Sequence[frame_files.StoredFrame]) -> str:
     return f"{len(steps):,} steps, {steps[0]:,} to {steps[-1]:,}"
 
 
-def _nearest(step: int, steps: Sequence[int]) -> tuple[int, ...]:
+def _nearest_steps(step: int, steps: Sequence[int]) -> tuple[int, ...]:
     """Return the last step before this one and the first after it."""
     near = [max((other for other in steps if other < step), default=None)]
     near += [min((other for other in steps if other > step), default=None)]
@@ -238,7 +240,7 @@ def _in_words(near: Sequence[int]) -> str:
 def words_of_losses(folder: Path) -> str:
     """Describe what the log of a run has lost, as part of a sentence; '' if nothing."""
     with suppress(UserError, OSError):
-        if is_whole(inside(folder) / folder_layout.LOG, 0):
+        if is_whole(inner_folder(folder) / folder_layout.LOG, 0):
             return ""
         return RunReader(folder).log.lost_in_words
     return ""

@@ -7,7 +7,7 @@ from pathlib import Path
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import clear_leftovers
 from dgn_engine.storage.inner_path import Anchor, InnerPath
-from dgn_engine.storage.lock import Lock, holder
+from dgn_engine.storage.lock import Lock, find_lock_holder
 from dgn_engine.storage.runs import folder_layout
 
 
@@ -17,7 +17,7 @@ def check_removable(folder: Path) -> None:
         raise UserError(f"{folder} is a link; nothing was deleted.", kind="link")
     if not folder_layout.holds_run(folder):
         raise UserError(f"{folder} is not a run; nothing was deleted.", kind="no-run")
-    if holder(folder / folder_layout.LOCK) is not None:
+    if find_lock_holder(folder / folder_layout.LOCK) is not None:
         raise UserError(f"{folder.name} is being written; nothing was deleted.", kind="in-use")
 
 
@@ -32,9 +32,9 @@ def delete_run(folder: Path) -> None:
     root = InnerPath(anchor)
     lock = Lock(root / folder_layout.LOCK)
     try:
-        anchor.hold()
+        anchor.hold_folder()
         try:
-            lock.take()
+            lock.acquire()
             clear_leftovers(root)
             for name in folder_layout.FOLDERS:
                 if (root / name).is_dir():
@@ -45,7 +45,7 @@ def delete_run(folder: Path) -> None:
                 (root / name).unlink(missing_ok=True)
         finally:
             lock.release()
-            anchor.let_go()
+            anchor.release_folder()
         if not any(folder.iterdir()):
             folder.rmdir()
     except OSError as error:

@@ -68,7 +68,7 @@ def read_limits(root: Path) -> StorageLimits:
         ) from None
 
 
-def limits_that_hold(root: Path) -> StorageLimits:
+def effective_limits(root: Path) -> StorageLimits:
     """Like `read_limits`, but with the defaults for a damaged file: runs are recorded anyway."""
     try:
         return read_limits(root)
@@ -78,7 +78,7 @@ def limits_that_hold(root: Path) -> StorageLimits:
 
 def write_limits(root: Path, limits: StorageLimits) -> None:
     """Write the limits; raises `UserError` if they cannot be written."""
-    text = f'run = "{_exact(limits.run)}"\nall = "{_exact(limits.all)}"\n'
+    text = f'run = "{_exact_size(limits.run)}"\nall = "{_exact_size(limits.all)}"\n'
     try:
         make_folders(root)
         write_file(root / LIMITS, text.encode())
@@ -86,7 +86,7 @@ def write_limits(root: Path, limits: StorageLimits) -> None:
         raise UserError(f"{root / LIMITS} cannot be written: {error.strerror}.") from None
 
 
-def _exact(amount: int) -> str:
+def _exact_size(amount: int) -> str:
     """Format a size for `parse_size`, exact to a byte where possible."""
     unit = "GiB" if amount % _UNITS["GiB"] == 0 else "MiB" if amount < 1 << 50 else "TiB"
     return f"{amount / _UNITS[unit]:.6f}".rstrip("0").rstrip(".") + f" {unit}"

@@ -17,7 +17,7 @@ from dgn_engine.storage.runs.index import read_index
 from dgn_engine.storage.runs.index_entry import IndexEntry
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import read_notes
-from dgn_engine.storage.runs.storage_limits import limits_that_hold
+from dgn_engine.storage.runs.storage_limits import effective_limits
 from dgn_engine.text.byte_counts import binary_size_in_words
 
 SHARE = 1 / 8  # of a run's frames, and of its checkpoints before changes, to keep
@@ -41,7 +41,7 @@ class ThinningPlan:
     freed: int
 
     @property
-    def over(self) -> bool:
+    def is_over_limit(self) -> bool:
         return self.total > self.limit
 
     @property
@@ -55,11 +55,11 @@ class ThinningPlan:
         freed = binary_size_in_words(self.freed)
         return f"{words} Thinning the {runs} would free about {freed}."
 
-    def outcome(self, freed: int) -> str:
+    def describe_outcome(self, freed: int) -> str:
         """Describe the result of thinning; `freed`: bytes."""
         left = f"All runs now take {binary_size_in_words(self.total - freed)}"
         left = f"{left} of {binary_size_in_words(self.limit)}."
-        if not self.over:
+        if not self.is_over_limit:
             return f"Nothing needs thinning. {left}"
         if not self.folders:
             return self.sentence
@@ -70,19 +70,19 @@ class ThinningPlan:
         return f"{words} That is still too much: delete some, or raise the limit."
 
 
-def plan(root: Path) -> ThinningPlan:
+def plan_thinning(root: Path) -> ThinningPlan:
     """Propose which runs to thin to get below their limit; none if they are.
 
     A run is left alone if it is being written, has a name or notes, has a checkpoint that the user
     keeps, or has nothing to spare.
     """
     entries = read_index(root)
-    total, limit = sum(entry.bytes for entry in entries), limits_that_hold(root).all
+    total, limit = sum(entry.bytes for entry in entries), effective_limits(root).all
     folders: list[Path] = []
     freed = 0
     if total > limit:
         for entry in entries:  # the oldest first
-            spared = 0 if is_pinned(root, entry) else _spare(root / entry.name)
+            spared = 0 if is_pinned(root, entry) else _estimate_freed(root / entry.name)
             if spared:
                 folders.append(root / entry.name)
                 freed += spared
@@ -91,13 +91,13 @@ def plan(root: Path) -> ThinningPlan:
     return ThinningPlan(total, limit, tuple(folders), freed)
 
 
-def thin(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None) -> int:
+def thin_folders(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None) -> int:
     """Thin these runs and return the bytes freed; `report` gets a sentence about each."""
     freed = 0
     for path in folders:
         before = folder_layout.bytes_of(path)
         try:
-            _thin(path)
+            _thin_folder(path)
         except UserError as refusal:
             report(str(refusal))
             continue
@@ -110,13 +110,13 @@ def thin(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None
     return freed
 
 
-def _thin(path: Path) -> None:
+def _thin_folder(path: Path) -> None:
     """Thin a run, keeping the modification time of its log."""
     log = path / folder_layout.LOG
     touched = log.lstat()
     folder = RunFolder(path)
     try:
-        folder.thin(SHARE)
+        folder.thin_record(SHARE)
     finally:
         folder.close()
     os.utime(log, ns=(touched.st_atime_ns, touched.st_mtime_ns), follow_symlinks=False)
@@ -131,13 +131,15 @@ def is_pinned(root: Path, entry: IndexEntry) -> bool:
     return any((folder / folder_layout.CHECKPOINTS).glob(f"*/{folder_layout.KEEP}"))
 
 
-def _spare(folder: Path) -> int:
+def _estimate_freed(folder: Path) -> int:
     """Estimate the bytes that thinning would free; 0 if it was already thinned."""
-    frames = frame_files.scan(folder / folder_layout.FRAMES)
+    frames = frame_files.scan_frames(folder / folder_layout.FRAMES)
     size = 0
     if len(frames) > 2 * frame_files.NEWEST:
         size = sum(frame.bytes for frame in frames)
-    checkpoints = run_checkpoints.scan(folder / folder_layout.CHECKPOINTS, thorough=False)
+    checkpoints = run_checkpoints.scan_checkpoints(
+        folder / folder_layout.CHECKPOINTS, thorough=False
+    )
     before = [
         checkpoint
         for checkpoint in checkpoints[: -run_checkpoints.NEWEST]

@@ -73,9 +73,9 @@ class WrittenLog:
         scan = LogScan(root / folder_layout.LOG, _MARKS, marked, info)
         continued: list[LogLine] = []
         with suppress(FileNotFoundError):
-            continued += [line for line in scan if self._went_on(line)]
+            continued += [line for line in scan if self._continues_at(line)]
         self.numbers = find_next_numbers(root, known or NOTHING, continued)
-        if trouble := _trouble(root, known or NOTHING, scan):
+        if trouble := _reason_not_appended(root, known or NOTHING, scan):
             path = root.anchor.path
             raise UserError(
                 f"{path / folder_layout.LOG} {trouble}; 'dgn runs repair {path}' moves it to "
@@ -97,7 +97,7 @@ class WrittenLog:
         tag = run_identity.tag_of(run_identity.id_of(info))
         self.writer = LogWriter(root / folder_layout.LOG, self.numbers.lines, tag)
 
-    def _went_on(self, line: LogLine) -> bool:
+    def _continues_at(self, line: LogLine) -> bool:
         """Read an existing line; return whether the run continued there."""
         if line.name in CHANGES and is_count(line.fields.get("step")):
             self.changes.append(line.fields["step"])
@@ -110,13 +110,13 @@ class WrittenLog:
         return line.name == CONTINUED
 
     @property
-    def lines(self) -> int:
+    def line_count(self) -> int:
         return self.writer.next_seq
 
     @property
-    def fact(self) -> LogFact:
+    def log_fact(self) -> LogFact:
         """The facts about the run at its end."""
-        return LogFact(self.lines, 0, self.regime, tuple(self.continued))
+        return LogFact(self.line_count, 0, self.regime, tuple(self.continued))
 
     def note_all(self, notes: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Append these lines, all or none."""
@@ -126,34 +126,34 @@ class WrittenLog:
             if name == SWAPPED:
                 self.regime = str(fields.get("after", ""))
             elif name == CONTINUED:
-                seq = self.lines - len(notes) + index
+                seq = self.line_count - len(notes) + index
                 self.continued.append((seq, int(fields.get("lines", seq))))
             if name in CHANGES:
                 self.changes.append(int(fields.get("step", 0)))
 
-    def mend(self) -> None:
+    def mend_log(self) -> None:
         """Restore the log if it is missing or was cut off."""
         if not self.writer.is_named:
             try:
                 content = self.writer.read_back()
             except OSError:  # the disk was gone: use the file of this name
-                self.reopen()
+                self.reopen_log()
             else:
                 folder_layout.set_aside(self._root, self._root / folder_layout.LOG)
-                self.writer.write_anew(content)
+                self.writer.rewrite_file(content)
                 self._remark(f"{folder_layout.LOG} was missing or replaced, and has been rewritten")
         self._mend_cut()
 
-    def reopen(self) -> None:
-        if self.writer.reopen():
+    def reopen_log(self) -> None:
+        if self.writer.reopen_file():
             self._remark(_CUT)
 
     def _mend_cut(self) -> None:
-        if self.writer.take_cut():
+        if self.writer.accept_cut():
             self._remark(_CUT)
 
 
-def _trouble(root: InnerPath, manifest: Manifest, scan: LogScan) -> str:
+def _reason_not_appended(root: InnerPath, manifest: Manifest, scan: LogScan) -> str:
     """Return why nothing may be appended to a log, to end a sentence; '' if it may.
 
     A piece of zeros from a system crash is no reason: it is cut off.

@@ -102,7 +102,7 @@ def read_run(
         UserError: It names the nearest recorded steps.
     """
     reader = RunReader(folder)
-    started = reader.started
+    started = reader.start_event
     if started is None:
         raise UserError(f"{folder.name} was stopped before it began: there is nothing to show.")
     happened = reader.log.each_event()
@@ -111,7 +111,7 @@ def read_run(
     events = drawn_history(happened)  # first: this also gives the summary of the log
     step = reader.step if session is None else session.step
     if at is not None:
-        step = reader.frame(at).step if framed else reader.scores(at).step
+        step = reader.frame_of_step(at).step if framed else reader.scores_at(at).step
     frame = reader.latest_frame(step)
     if session is not None and frame is not None:
         frame = plain_frame(frame)

@@ -29,7 +29,7 @@ from dgn_engine.storage.checkpoints.wire import read_head
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import FILE, open_regular, read_regular
 from dgn_engine.storage.runs import folder_layout, run_identity, run_info
-from dgn_engine.storage.runs.manifest import known_manifest, put_manifest
+from dgn_engine.storage.runs.manifest import known_manifest, with_manifest
 from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.serial_numbers import count_all
@@ -65,7 +65,9 @@ def is_session(path: Path) -> bool:
         return False
 
 
-def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) -> UnpackedSession:
+def unpack_session(
+    path: Path, place: Path, cancelled: threading.Event | None = None
+) -> UnpackedSession:
     """Unpack a session into a new folder in `place`, which others must not write to.
 
     Raises:
@@ -75,22 +77,22 @@ def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) ->
     folder = place / uuid.uuid4().hex
     folder.mkdir()
 
-    def received(pipe: IO[bytes], size: int) -> None:
+    def receive_files(pipe: IO[bytes], size: int) -> None:
         try:
-            _receive(pipe, size, folder)
+            _receive_files(pipe, size, folder)
         except OSError as error:
             raise UserError(f"{name} cannot be unpacked to {place}: {error.strerror}.") from None
 
     command = confined_command("dgn_engine.storage.session_file.unpack_child", TIMEOUT)
     try:
-        ask_child(path, command, received, TIMEOUT, cancelled)
-        return _opened(name, folder)
+        ask_child(path, command, receive_files, TIMEOUT, cancelled)
+        return _open_unpacked(name, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def adopt(folder: Path, root: Path, name: str) -> Path:
+def adopt_run(folder: Path, root: Path, name: str) -> Path:
     """Copy an unpacked run to the user's runs, completely or not at all, with a new id.
 
     Raises `UserError`.
@@ -101,7 +103,9 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
     try:
         make_folders(root)
         shutil.copytree(folder, part)
-        run_info.write(part, run_identity.with_new_id(run_info.read(part), count_all(part)))
+        run_info.write_run_info(
+            part, run_identity.with_new_id(run_info.read_run_info(part), count_all(part))
+        )
         make_private(part)
         sync_tree(part)
         part.rename(path)
@@ -114,7 +118,7 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
     return path
 
 
-def _receive(pipe: IO[bytes], size: int, folder: Path) -> None:
+def _receive_files(pipe: IO[bytes], size: int, folder: Path) -> None:
     """Write the child's files without trusting its answer."""
     files = [(name, count) for name, count in read_head(pipe)["files"]]
     if len(files) > _MEMBERS or any(type(count) is not int or count < 0 for _, count in files):
@@ -127,10 +131,10 @@ def _receive(pipe: IO[bytes], size: int, folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
-            _copy(pipe, file, count)
+            _copy_bytes(pipe, file, count)
 
 
-def _copy(pipe: IO[bytes], file: IO[bytes], count: int) -> None:
+def _copy_bytes(pipe: IO[bytes], file: IO[bytes], count: int) -> None:
     while count:
         piece = pipe.read(min(count, _PIECE))
         if not piece:
@@ -139,7 +143,7 @@ def _copy(pipe: IO[bytes], file: IO[bytes], count: int) -> None:
         count -= len(piece)
 
 
-def _opened(name: str, folder: Path) -> UnpackedSession:
+def _open_unpacked(name: str, folder: Path) -> UnpackedSession:
     run = folder / archive_format.FOLDER
     try:
         about = parse_json(read_regular(folder / archive_format.ABOUT))
@@ -158,7 +162,7 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
         why = f"{name} has an invalid {archive_format.ABOUT}."
         raise UserError(why, kind="damaged", value=archive_format.ABOUT) from None
     try:
-        info = run_info.read(run)
+        info = run_info.read_run_info(run)
     except UserError as refusal:
         is_nonsense = refusal.kind == run_info.NO_SENSE
         why = f"has invalid values ({refusal.value})" if is_nonsense else "is damaged"
@@ -166,8 +170,8 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
         raise UserError(why, kind="damaged", value=folder_layout.RUN) from None
     try:
         if known_manifest(info) is None:  # missing or invalid
-            info = put_manifest(info, None)
-        run_info.write(run, escape_words(info))
+            info = with_manifest(info, None)
+        run_info.write_run_info(run, escape_words(info))
         (run / folder_layout.LOG).touch()
         reader = RunReader(run)
         check_run(reader)

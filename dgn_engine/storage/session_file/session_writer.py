@@ -18,7 +18,7 @@ from dgn_engine.storage.atomic_write import check_output, replace_file, write_fi
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.regular_files import Digest, NotRegular, digest, read_regular
+from dgn_engine.storage.regular_files import Digest, NotRegular, content_digest, read_regular
 from dgn_engine.storage.runs import (
     folder_layout,
     frame_content,
@@ -28,7 +28,7 @@ from dgn_engine.storage.runs import (
     run_info,
 )
 from dgn_engine.storage.runs.log import decode_line
-from dgn_engine.storage.runs.manifest import Manifest, known_manifest, put_manifest
+from dgn_engine.storage.runs.manifest import Manifest, known_manifest, with_manifest
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.text.printable import printable
@@ -67,7 +67,7 @@ def export_run(folder: Path, out: Path) -> str:
             value=out.name,
         )
     try:
-        content = _scores(reader)
+        content = _scores_csv(reader)
         write_file(out, content.encode())
     except OSError as error:
         why = f"Cannot write {out}: {error.strerror}."
@@ -102,70 +102,76 @@ def save_session(
         "step": step,
         "status": reader.status if point is None else "saved",
         "saved": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": run_info.versions(),
+        "versions": run_info.package_versions(),
         "look": window,
     }
     written: dict[str, Digest] = {}
     try:
         with replace_file(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            _add(archive, written, archive_format.ABOUT, _json(about))
-            for inner, content in _members(reader, point):
-                _add(archive, written, f"{archive_format.FOLDER}{inner}", content)
+            _add_member(archive, written, archive_format.ABOUT, _encode_json(about))
+            for inner, content in _session_members(reader, point):
+                _add_member(archive, written, f"{archive_format.FOLDER}{inner}", content)
                 if file.tell() > limits.FILE - (32 << 20):
                     raise UserError(f"{out.name} would be larger than 2 GiB, and was not written.")
-            archive.writestr(zipfile.ZipInfo(archive_format.MANIFEST), _json(to_plain(written)))
+            archive.writestr(
+                zipfile.ZipInfo(archive_format.MANIFEST), _encode_json(to_plain(written))
+            )
     except OSError as error:
         why = f"Cannot write {out}: {error.strerror or error}."
         raise UserError(why, kind="not-writable", value=error.strerror) from None
     return len(written)
 
 
-def _add(archive: zipfile.ZipFile, written: dict[str, Digest], name: str, content: bytes) -> None:
+def _add_member(
+    archive: zipfile.ZipFile, written: dict[str, Digest], name: str, content: bytes
+) -> None:
     """Add a member uncompressed: numbers hardly shrink, and readers need no expansion limits."""
     archive.writestr(zipfile.ZipInfo(name), content)
-    written[name] = digest(content)
+    written[name] = content_digest(content)
 
 
-def _members(reader: RunReader, point: SavePoint | None) -> Iterator[tuple[str, bytes]]:
+def _session_members(reader: RunReader, point: SavePoint | None) -> Iterator[tuple[str, bytes]]:
     """Yield names and contents of the run's files; a file that disappears meanwhile is left out.
 
     Checkpoints come first: in a run that continues, they disappear first.
     """
     for checkpoint in _chosen_checkpoints(reader, point):
         contents = {
-            name: _content(checkpoint.path / name) for name in folder_layout.CHECKPOINT_FILES
+            name: _file_content(checkpoint.path / name) for name in folder_layout.CHECKPOINT_FILES
         }
         if any(content is None for name, content in contents.items() if name != folder_layout.KEEP):
             continue
         for name, content in contents.items():
             if content is not None:
                 yield f"{folder_layout.CHECKPOINTS}/{checkpoint.path.name}/{name}", content
-    yield folder_layout.RUN, run_info.encode(_info(reader, point))
+    yield folder_layout.RUN, run_info.encode_info(_session_info(reader, point))
     for name in (folder_layout.CONFIG, *(() if point else (folder_layout.WEIGHTS,))):
-        if (content := _content(reader.root / name)) is not None:
+        if (content := _file_content(reader.root / name)) is not None:
             yield name, content
-    yield folder_layout.LOG, _log(reader.root / folder_layout.LOG, point)
+    yield folder_layout.LOG, _log_content(reader.root / folder_layout.LOG, point)
     for frame in _chosen_frames(reader, point):
-        if (content := _content(frame.path)) is not None:
+        if (content := _file_content(frame.path)) is not None:
             yield f"{folder_layout.FRAMES}/{frame.path.name}", content
     if point is not None and point.frame is not None:
         serial = 1 + max((frame.serial for frame in reader.frames), default=-1)
-        content = frame_content.encode(point.frame, run_identity.id_of(reader.info), serial)
-        name = folder_layout.frame_name(point.step, serial, digest(content).sha256)
+        content = frame_content.encode_frame(point.frame, run_identity.id_of(reader.info), serial)
+        name = folder_layout.frame_name(point.step, serial, content_digest(content).sha256)
         yield f"{folder_layout.FRAMES}/{name}", content
 
 
-def _info(reader: RunReader, point: SavePoint | None) -> dict[str, Any]:
+def _session_info(reader: RunReader, point: SavePoint | None) -> dict[str, Any]:
     """Return its `run.json`, with a manifest of what goes into the file."""
     known = known_manifest(reader.info) if point is None else None
     if known is None:
-        return put_manifest(reader.info, None)
+        return with_manifest(reader.info, None)
     here = {item.path.name for item in reader.checkpoints}.intersection(known.checkpoints)
     files = {name: item for name, item in known.files.items() if name == folder_layout.WEIGHTS}
     if folder_layout.is_mirror(reader.root):
         files = {name: item for name, item in files.items() if (reader.root / name).exists()}
-    left = Manifest.of(known.lines, known.serials, here, files, known.marks, known.digests)
-    return put_manifest(reader.info, left)
+    left = Manifest.from_parts(
+        known.lines, known.frame_serials, here, files, known.marks, known.digests
+    )
+    return with_manifest(reader.info, left)
 
 
 def _chosen_checkpoints(
@@ -191,7 +197,7 @@ def _chosen_frames(reader: RunReader, point: SavePoint | None) -> list[frame_fil
     return [frame for frame in before if frame not in dropped]
 
 
-def _log(path: InnerPath, point: SavePoint | None) -> bytes:
+def _log_content(path: InnerPath, point: SavePoint | None) -> bytes:
     """Return its complete lines, up to the point."""
     lines = read_regular(path, limits.FILE).split(b"\n")[:-1]
     while point is not None and lines:
@@ -205,7 +211,7 @@ def _log(path: InnerPath, point: SavePoint | None) -> bytes:
     return content
 
 
-def _content(path: InnerPath) -> bytes | None:
+def _file_content(path: InnerPath) -> bytes | None:
     try:
         return read_regular(path, limits.FILE)
     except FileNotFoundError:
@@ -214,17 +220,17 @@ def _content(path: InnerPath) -> bytes | None:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _json(tree: Mapping[str, Any]) -> bytes:
+def _encode_json(tree: Mapping[str, Any]) -> bytes:
     plain = to_plain(tree, "word")
     return (json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def _scores(reader: RunReader) -> str:
+def _scores_csv(reader: RunReader) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     names = ("step", "epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
     table.writerow(names)
-    for scores in reader.measured:
+    for scores in reader.measured_events:
         values = (getattr(scores, name) for name in names)
         table.writerow(["" if value is None else repr(value) for value in values])
     return text.getvalue()

@@ -27,12 +27,12 @@ class PrivateTempDir:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = Lock(self.path / LOCK)
         try:
-            self._lock.take()
+            self._lock.acquire()
         except BaseException:
             shutil.rmtree(self.path, ignore_errors=True)
             raise
 
-    def remove(self) -> None:
+    def remove_folder(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()
 

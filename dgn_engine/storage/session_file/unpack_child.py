@@ -16,24 +16,24 @@ from typing import IO, Any
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content
-from dgn_engine.storage.checkpoints.reader_child import serve
+from dgn_engine.storage.checkpoints.reader_child import serve_request
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
 from dgn_engine.storage.plain_data import parse_json, to_plain
-from dgn_engine.storage.regular_files import digest
+from dgn_engine.storage.regular_files import content_digest
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.text.printable import plain_text
 
 
-def answer(content: Content, pipe: IO[bytes]) -> None:
-    with wire.refusals(pipe):
+def answer_session(content: Content, pipe: IO[bytes]) -> None:
+    with wire.refusals_to(pipe):
         archive = checked_session(content)
         names = [name for name in archive.members if name != archive_format.MANIFEST]
         head = {"files": [[name, archive.members[name].file_size] for name in names]}
         pipe.write(json.dumps(head).encode() + b"\n")
         for name in names:
-            pipe.write(archive.stored(name))
+            pipe.write(archive.read_member(name))
         pipe.flush()
 
 
@@ -56,8 +56,8 @@ def checked_session(content: Content) -> ZipArchive:
             raise UnreadableFile(f"is not a session file: it has no {name}")
     archive.require_stored("sessions never do")
     for name in archive.members:
-        archive.checked(name)
-    about = _json(archive, archive_format.ABOUT)
+        archive.read_checked_member(name)
+    about = _read_json(archive, archive_format.ABOUT)
     version = about.get("format") if isinstance(about, dict) else None
     if not str(version).startswith(archive_format.FORMAT.rpartition(" ")[0]):
         raise UnreadableFile("is not a session file: its session.json states no version")
@@ -72,21 +72,21 @@ def checked_session(content: Content) -> ZipArchive:
 
 
 def _check_manifest(archive: ZipArchive) -> None:
-    manifest = _json(archive, archive_format.MANIFEST)
+    manifest = _read_json(archive, archive_format.MANIFEST)
     others = set(archive.members) - {archive_format.MANIFEST}
     if not isinstance(manifest, dict) or set(manifest) != others:
         raise UnreadableFile("has a manifest that does not match its files")
     for name, written in manifest.items():
-        content = archive.stored(name)
-        if written != to_plain(digest(content)):
+        content = archive.read_member(name)
+        if written != to_plain(content_digest(content)):
             raise UnreadableFile(f"is damaged: {name} does not match its manifest")
 
 
 def _check_member(archive: ZipArchive, name: str) -> None:
-    content = archive.stored(name)
+    content = archive.read_member(name)
     match archive_format.kind_of(name):
         case "json":
-            _json(archive, name)
+            _read_json(archive, name)
         case "tensors":
             if not looks_like_safetensors(bytes(content[:16])):
                 raise UnreadableFile(f"has no safetensors in {name}")
@@ -111,8 +111,8 @@ def _check_log(content: memoryview, name: str) -> None:
         raise UnreadableFile(f"has a line of unreasonable length in {name}")
 
 
-def _json(archive: ZipArchive, name: str) -> Any:
-    content = archive.stored(name)
+def _read_json(archive: ZipArchive, name: str) -> Any:
+    content = archive.read_member(name)
     if len(content) > archive_format.JSON:
         raise UnreadableFile(f"has {name} of unreasonable size")
     try:
@@ -124,4 +124,4 @@ def _json(archive: ZipArchive, name: str) -> Any:
 
 
 if __name__ == "__main__":
-    serve(answer, int(sys.argv[1]))
+    serve_request(answer_session, int(sys.argv[1]))

@@ -20,7 +20,7 @@ from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.log import LOGGED, LogScan, event_of, log_trouble
 from dgn_engine.storage.runs.manifest import NOTHING, is_foreign_log, marked_lines, read_manifest
-from dgn_engine.storage.runs.run_checkpoints import read_state, scan
+from dgn_engine.storage.runs.run_checkpoints import read_state, scan_checkpoints
 from dgn_engine.storage.runs.run_ranges import STEPS
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.printable import plain_text
@@ -50,14 +50,14 @@ def _check_started(reader: RunReader) -> None:
     """Check the start of the run; its own numbers were checked when it was read."""
     reader.config  # noqa: B018 - built for its checks
     _check_range({key: value for key, value in reader.info.items() if key != "config"})
-    started = reader.started
+    started = reader.start_event
     if started is not None:
         find_regime(started.regime)
         _check_wiring(started, started.wiring, started.rotation, started.shift)
 
 
 def _check_log(reader: RunReader) -> None:
-    started = reader.started
+    started = reader.start_event
     names: set[tuple[str, str, ReadOn]] = set()
     known = read_manifest(reader.info) or NOTHING
     marked = marked_lines(reader.checkpoints, known)
@@ -91,8 +91,8 @@ def _check_wiring(started: RunStarted | None, order: _Each, rotation: _Each, shi
 
 
 def _check_checkpoints(reader: RunReader) -> None:
-    for checkpoint in scan(reader.root / folder_layout.CHECKPOINTS, thorough=False):
-        if not checkpoint.sound:
+    for checkpoint in scan_checkpoints(reader.root / folder_layout.CHECKPOINTS, thorough=False):
+        if not checkpoint.is_intact:
             raise ValueError(f"{checkpoint.path.name}: {checkpoint.culprit} {checkpoint.trouble}")
         state = read_state(checkpoint.path)
         _check_range(state)
@@ -103,7 +103,7 @@ def _check_checkpoints(reader: RunReader) -> None:
 
 def _check_frame(reader: RunReader) -> None:
     if reader.frames:
-        frame = reader.frame(reader.frames[-1].step)
+        frame = reader.frame_of_step(reader.frames[-1].step)
         if not math.isfinite(frame.epoch):
             raise ValueError("epoch")
 

@@ -20,8 +20,8 @@ from dgn_engine.errors import DoesNotFitError, UserError, breaks_cuda
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import Measured, RegimeSwapped, RunStarted
 from dgn_engine.storage.atomic_write import make_folder
-from dgn_engine.storage.inner_path import inside
-from dgn_engine.storage.lock import LockHeldError, free
+from dgn_engine.storage.inner_path import inner_folder
+from dgn_engine.storage.lock import LockHeldError, free_lock
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.unit import (
     Calculation,
@@ -132,8 +132,8 @@ def write_log(root: Path, unit_id: str, text: str) -> None:
     """Append a failed attempt to the unit's log; ignores write errors."""
     head = f"{datetime.now():%Y-%m-%d %H:%M:%S} process {os.getpid()} on {platform.node()}\n"
     try:
-        make_folder(inside(root) / LOGS)
-        path = inside(root) / LOGS / f"{unit_id}.txt"
+        make_folder(inner_folder(root) / LOGS)
+        path = inner_folder(root) / LOGS / f"{unit_id}.txt"
         handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with os.fdopen(handle, "a", encoding="utf-8") as log:
             log.write(f"{head}{text.rstrip()}\n\n")
@@ -189,8 +189,8 @@ def _train_unit(
             else headless.train(folder.info.config, folder)
         )
     except (UserError, NotBegunError):
-        if not folder.info.begun:
-            folder.discard()  # the run never started
+        if not folder.info.was_built:
+            folder.discard_folder()  # the run never started
         raise
     finally:
         folder.close()
@@ -233,7 +233,7 @@ def _refusal_update(task: UnitTask, refusal: UserError, state: UpdateState) -> U
 
 def _free_locks(task: UnitTask) -> None:
     for process in task.ended:
-        free(unit_folder(task.root, task.unit.id) / LOCK, process.pid, process.host)
+        free_lock(unit_folder(task.root, task.unit.id) / LOCK, process.pid, process.host)
 
 
 def _number_or_none(accuracy: float) -> float | None:

@@ -21,7 +21,7 @@ from dgn_engine.confinement.parent_watch import LEAVE
 from dgn_engine.confinement.spawn_context import SPAWN, end_spawned
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, make_folders
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.attempt import LOGS, last_lines, write_log
@@ -96,7 +96,7 @@ class ProcessWorkers:
         count = self._limit or len(places)
         self._places = [places[index % len(places)] for index in range(count)]
         make_folders(self._root)
-        make_folder(inside(self._root) / LOGS)
+        make_folder(inner_folder(self._root) / LOGS)
         try:
             yield
         finally:

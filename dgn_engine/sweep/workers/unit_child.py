@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from dgn_engine.confinement.child_entry import begin_saving_child
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.sweep.unit import UnitTask, UnitUpdate
 from dgn_engine.text.printable import print_error
 
@@ -106,7 +106,7 @@ class _Parent:
 
 def _redirect_output(log: Path) -> None:
     """Redirect stdout and stderr to a file, so that they do not break the progress bar."""
-    path = inside(log.parent.parent) / log.parent.name / log.name
+    path = inner_folder(log.parent.parent) / log.parent.name / log.name
     handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):

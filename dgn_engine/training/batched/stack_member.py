@@ -144,7 +144,7 @@ class StackMember:
         self.outcome = Outcome()
         self._keepers: tuple[WeightKeeper | AnswerKeeper, ...] = ()
         examples = sources.get_examples(job.config.data)
-        if folder.info.begun:
+        if folder.info.was_built:
             self.run, continued = continue_run(
                 folder, 1, self._emit, lambda *_: None, live=False, examples=examples
             )
@@ -156,7 +156,9 @@ class StackMember:
             )
             started = self.run.started_event(paused=False)
             with writing_to(folder):
-                folder.info.begin(started, self.run.fingerprint, torch.get_num_threads(), stack)
+                folder.info.record_start(
+                    started, self.run.fingerprint, torch.get_num_threads(), stack
+                )
             self._emit(started)
         self.run.trainer.batches.data = sources.share_images(job.config.data, self.run.trainer.data)
         first = self.run.control.pretrain_steps
@@ -221,7 +223,7 @@ class StackMember:
         snapshot = capture_run(self.run)
         if snapshot is not None and snapshot.weights_finite():
             with writing_to(self._folder):
-                self._folder.checkpoint(snapshot, kept)
+                self._folder.add_checkpoint(snapshot, kept)
 
     @property
     def is_over(self) -> bool:
@@ -271,7 +273,7 @@ class StackMember:
 
     def _log_event(self, name: str, fields: dict[str, object]) -> None:
         with writing_to(self._folder):
-            self._folder.note(name, fields)
+            self._folder.write_note(name, fields)
 
 
 def read_finished_result(job: Job) -> JobResult | None:
@@ -321,8 +323,8 @@ def failed_result(job: Job, refusal: UserError) -> JobResult:
 
 def _read_outcome(reader: RunReader) -> Outcome:
     outcome = Outcome()
-    if reader.started is not None:
-        outcome = update_outcome(outcome, reader.started)
+    if reader.start_event is not None:
+        outcome = update_outcome(outcome, reader.start_event)
     for event in reader.log.each_event():
         outcome = update_outcome(outcome, event)
     return outcome

@@ -228,7 +228,7 @@ class StackTraining:
 
 def _close_or_discard(folder: RunFolder) -> None:
     """Close a folder that was only read; delete it if it has no run."""
-    folder.close() if folder.info.begun else folder.discard()
+    folder.close() if folder.info.was_built else folder.discard_folder()
 
 
 def _step_counts(member: StackMember) -> tuple[int, int]:
@@ -277,14 +277,14 @@ def align_checkpoints(folders: Sequence[RunFolder]) -> None:
         for checkpoint in [
             checkpoint
             for checkpoint in folder.checkpoints
-            if checkpoint.sound and checkpoint.step > max(common)
+            if checkpoint.is_intact and checkpoint.step > max(common)
         ]:
-            folder.drop(checkpoint)
+            folder.drop_checkpoint(checkpoint)
 
 
 def _resumable_steps(folder: RunFolder) -> set[int]:
     """Return the steps of sound checkpoints, and 0 (the seed) unless checkpoints were deleted."""
-    sound = [checkpoint for checkpoint in folder.checkpoints if checkpoint.sound]
+    sound = [checkpoint for checkpoint in folder.checkpoints if checkpoint.is_intact]
     steps = {checkpoint.step for checkpoint in sound}
     newest = max((checkpoint.order for checkpoint in sound), default=-1)
     return steps | {0} if newest < run_checkpoints.NEWEST else steps

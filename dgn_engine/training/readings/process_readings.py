@@ -106,7 +106,7 @@ class ReadingProcess:
                 # It closed its output or sent garbage: give it a moment to exit.
                 self._process.wait(LEAVE)
                 self._end_process()
-                self.ended = describe_end(self._process.code, _ENDS)
+                self.ended = describe_end(self._process.exit_code, _ENDS)
             else:
                 answers.append(answer)
         return answers

@@ -373,7 +373,7 @@ def test_workers_that_live_on_do_not_keep_the_run(tmp_path: Path) -> None:
     w.step(loss=1.0)
     w.close()
     again = Lock(out / "lock")
-    again.take()
+    again.acquire()
     again.release()
     del batches, loader
 
@@ -389,7 +389,10 @@ def test_a_forked_child_records_nothing(tmp_path: Path) -> None:
         os.waitpid(child, 0)
         w.step(loss=1.0)
     reader = RunReader(tmp_path / "run")
-    assert (reader.status, [one.train_loss for one in reader.measured]) == ("finished", [1.0])
+    assert (reader.status, [one.train_loss for one in reader.measured_events]) == (
+        "finished",
+        [1.0],
+    )
 
 
 @pytest.mark.parametrize("caught", [False, True])

@@ -137,7 +137,7 @@ def test_a_sliced_reading_is_of_the_step_at_which_it_began(
     with watch_closely(model, out, probe=(x, y), probes=("npk", "ntk"), pace=pace) as w:
         train(model, 6, step)
     recorded = RecordedSteps(tmp_path / "run")
-    found = [frame.readings.get("ntk") for frame in map(recorded.at, recorded.steps) if frame]
+    found = [frame.readings.get("ntk") for frame in map(recorded.frame_at, recorded.steps) if frame]
     readings = [reading for reading in found if reading is not None and reading.arrays]
     assert readings[0].step == 0  # although steps were taken before it was there
     assert {0, 6} <= {reading.step for reading in readings}
@@ -156,7 +156,7 @@ def test_what_has_no_picture_at_the_end_says_so(
     hasty = WatchPace(last_pictures=0.0)
     with watch_closely(mlp(), tmp_path / "run", probes=("npk",), pace=hasty) as w:
         w.step()
-    frame = RunReader(tmp_path / "run").frame(1)
+    frame = RunReader(tmp_path / "run").frame_of_step(1)
     assert frame.readings["npk"].absent == OVER
 
 

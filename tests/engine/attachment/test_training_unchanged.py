@@ -109,7 +109,7 @@ def test_a_loop_that_a_callback_watches_is_the_loop_alone_also_where_it_goes_on(
     for part, taken in (("one", 0), ("two", half)) if not LOOPS[name][1] else ():
         reader = RunReader(tmp_path / part)
         assert reader.status == "finished"
-        scores = [one for one in reader.measured if not np.isnan(one.train_loss)]
+        scores = [one for one in reader.measured_events if not np.isnan(one.train_loss)]
         assert [one.train_loss for one in scores] == pytest.approx(losses[taken : taken + half])
         assert (scores[-1].step, reader.step) == (taken + half,) * 2
-        assert reader.measured[-1].test_loss == 0.5
+        assert reader.measured_events[-1].test_loss == 0.5

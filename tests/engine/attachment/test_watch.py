@@ -80,7 +80,7 @@ def test_what_is_recorded_is_that_of_the_module(tmp_path: Path) -> None:
         train(model, 5, lambda loss: (losses.append(loss.item()), w.step(loss, accuracy=0.5)))
         w.test(loss=1.5, accuracy=0.25)
     reader = RunReader(tmp_path / "run")
-    frame = reader.frame(5)
+    frame = reader.frame_of_step(5)
     order = torch.argsort(y, stable=True)
     network = k.adapt(model.double().eval(), input_shape=(6,))
     twin = k.SharedKernels(network, x[order].double())
@@ -89,12 +89,12 @@ def test_what_is_recorded_is_that_of_the_module(tmp_path: Path) -> None:
     ntk = torch.tensor(frame.readings["ntk"].arrays["value"]).double()
     assert torch.allclose(ntk, k.empirical_ntk(model, x[order].double()), rtol=1e-4)
     assert {"overlap", "npk"} <= set(frame.readings)
-    started = reader.started
+    started = reader.start_event
     assert started is not None
     assert started.probe_set.indices == tuple(order.tolist())
     assert started.watched.startswith("Sequential of ")
     assert reader.outcome == "finished"
-    scores = reader.measured
+    scores = reader.measured_events
     assert scores[-1].step == 5
     assert scores[-1].test_accuracy == 0.25
     assert [one.train_loss for one in scores[:-1]] == pytest.approx(losses)
@@ -109,7 +109,7 @@ def test_scores_of_the_last_steps_are_recorded_however_a_loop_ends(
     for loss in (1.0, 2.0, 6.0):
         w.step(loss=loss, accuracy=loss / 8)
     w.close(stop)
-    (last,) = RunReader(tmp_path / "run").measured
+    (last,) = RunReader(tmp_path / "run").measured_events
     assert (last.step, last.train_loss, last.train_accuracy) == (3, 3.0, 0.375)
 
 
@@ -145,7 +145,7 @@ def test_a_batchnorm_is_read_with_the_statistics_of_each_step(
         steps = [frame.step for frame in reader.frames if frame.step]
         assert steps
         for step in steps:
-            found = reader.frame(step).readings["gates"]
+            found = reader.frame_of_step(step).readings["gates"]
             gates = wanted[found.step - 1].tolist()
             assert found.arrays["layer_0"].tolist() == gates
     assert int(model.get_buffer("1.num_batches_tracked")) == 4  # of the loop's own passes
@@ -162,9 +162,12 @@ def test_a_loop_that_goes_on_is_watched_a_second_time_as_it_is_by_then(tmp_path:
         w.step(loss=9.0)  # nobody hears it
         assert_kernel(last_reading(tmp_path / part, 3), model, x)
     first, second = (RunReader(tmp_path / part) for part in ("first", "second"))
-    ends, begins = first.frame(3).readings["gates"], second.frame(0).readings["gates"]
+    ends, begins = (
+        first.frame_of_step(3).readings["gates"],
+        second.frame_of_step(0).readings["gates"],
+    )
     assert np.array_equal(ends.arrays["layer_0"], begins.arrays["layer_0"])
-    assert [len(one.measured) for one in (first, second)] == [3, 3]
+    assert [len(one.measured_events) for one in (first, second)] == [3, 3]
     assert {one.status for one in (first, second)} == {"finished"}
 
 
@@ -187,7 +190,7 @@ def test_two_modules_are_watched_at_the_same_time(tmp_path: Path) -> None:
             a.step(loss=1.0 + step)
             b.step(loss=11.0 + step)
     for name, first in (("a", 1.0), ("b", 11.0)):
-        losses = [one.train_loss for one in RunReader(tmp_path / name).measured]
+        losses = [one.train_loss for one in RunReader(tmp_path / name).measured_events]
         assert losses == [first, first + 1, first + 2]
 
 
@@ -287,7 +290,7 @@ def test_a_folder_is_let_go_where_no_thread_can_write_it(
     assert w.trouble
     assert w.account.taken == 0.0
     lock = Lock(tmp_path / "run" / "lock")
-    lock.take()
+    lock.acquire()
     lock.release()
 
 
@@ -395,7 +398,7 @@ def test_a_batch_that_is_no_step_is_none(tmp_path: Path, monkeypatch: pytest.Mon
         LightningTrainer(callback).fit(mlp(), lambda: torch.zeros(()), steps=1)
     reader = RunReader(out)
     assert (reader.status, reader.step) == ("finished", 3)
-    assert reader.measured[-1].test_accuracy == 0.75
+    assert reader.measured_events[-1].test_accuracy == 0.75
     assert {0, 3} <= {frame.step for frame in reader.frames}
 
 
@@ -425,7 +428,7 @@ def test_the_logits_of_an_answer_and_a_part_by_name_are_watched(
             examples(), tmp_path / str(place), module, pace=AT_EVERY_STEP
         )
         HuggingFaceTrainer(callback).fit(Model(), lambda: torch.ones(()), steps=3)
-        assert RunReader(tmp_path / str(place)).frame(3).readings["npk"].arrays
+        assert RunReader(tmp_path / str(place)).frame_of_step(3).readings["npk"].arrays
     callback = dgn.hugging_face_callback(examples(), tmp_path / "none", "heart")
     with refused("unknown-name", value="heart"):
         HuggingFaceTrainer(callback).fit(Model(), lambda: torch.ones(()), steps=1)

@@ -28,7 +28,7 @@ def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint that was just written is read without a child process."""
 
     def read(path: InnerPath) -> SimpleNamespace:
-        return SimpleNamespace(arrays=load_file(path.whole))
+        return SimpleNamespace(arrays=load_file(path.full_path))
 
     monkeypatch.setattr(checkpoint_reader, "read_tensors", read)
 
@@ -53,7 +53,9 @@ def test_a_run_on_a_card_gives_the_bits_of_one_on_the_cpu(
         assert first is not None
         folder = tmp_path / run.device.type
         folder.mkdir()
-        stored = run_checkpoints.load(run_checkpoints.write(folder, first, 0, MARKS))
+        stored = run_checkpoints.load_checkpoint(
+            run_checkpoints.write_step_folder(folder, first, 0, MARKS)
+        )
         run.control.swap_regime(after, restart_value=False)
         take_steps(run, 1)
         load_earlier_state(run, first)

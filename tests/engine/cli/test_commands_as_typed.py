@@ -23,7 +23,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.storage.config_file import read_config
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.architecture.examples import examples
 from tests.daily import nightly
@@ -110,9 +110,9 @@ def test_train_takes_all_of_its_defaults(run: Path) -> None:
     assert reader.config.training == usual.training
     assert reader.config.net == usual.net
     assert reader.log.summary.step == usual.training.epochs * 45
-    scores = [one.test_accuracy for one in reader.measured if one.test_accuracy is not None]
+    scores = [one.test_accuracy for one in reader.measured_events if one.test_accuracy is not None]
     assert max(scores) > 0.9
-    assert verify(run) == []
+    assert find_damage(run) == []
 
 
 def test_a_terminal_shows_a_bar_and_then_the_result_alone(stranger: Stranger) -> None:
@@ -265,8 +265,8 @@ def test_each_verb_of_runs(
     verb("export", run.name, "run.csv")
     assert Path("run.csv").read_text("utf-8").count("\n") > 100
     imported = Path(verb("import", "run.dgn").strip())
-    assert verify(imported) == []
-    assert RunReader(imported).measured == RunReader(run).measured
+    assert find_damage(imported) == []
+    assert RunReader(imported).measured_events == RunReader(run).measured_events
     assert imported != Path(verb("import", "run.dgn").strip())  # a second one beside it
     assert "all runs" in verb("limits")
     assert "nothing to thin out" in verb("thin")

@@ -364,7 +364,7 @@ def test_gate_layers_are_counted_as_in_the_window(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = RunFolder.create(tmp_path / "run", RunConfig())
-    folder.note("Rewired", {"step": 3, "order": [2, 1, 0], "rotation": [], "shift": []})
+    folder.write_note("Rewired", {"step": 3, "order": [2, 1, 0], "rotation": [], "shift": []})
     folder.close()
     assert main(["runs", "show", str(folder.path)]) == 0
     assert "G3 G2 G1 at step 3" in capsys.readouterr().out

@@ -74,10 +74,10 @@ def test_an_earlier_step_is_shown_as_it_was_then(run: Path, tmp_path: Path) -> N
     assert len(steps) > 1
     first = tmp_path / "first.npz"
     figure(run, "--panel", "spectrum", "--step", str(steps[0]), "-o", first)
-    reading = RunReader(run).frame(steps[0]).readings["npk"]
+    reading = RunReader(run).frame_of_step(steps[0]).readings["npk"]
     drawn = arrays_in(first)["eigenvalues.curve 0.y"]
     np.testing.assert_array_equal(drawn, reading.arrays["eigenvalues"])
-    measured = RunReader(run).measured[1].step
+    measured = RunReader(run).measured_events[1].step
     figure(run, "--panel", "training", "--step", str(measured), "-o", tmp_path / "early.npz")
     assert arrays_in(tmp_path / "early.npz")["loss.train.x"].max() <= measured
 

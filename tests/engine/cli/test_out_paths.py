@@ -21,7 +21,7 @@ from dgn_engine.storage.atomic_write import (
     save_file,
     write_file,
 )
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.session_file.session_writer import save_session
 from dgn_engine.sweep.checks import check_folder
@@ -189,5 +189,5 @@ def test_links_in_a_folder_of_results_are_refused(name: str, tmp_path: Path) -> 
         with pytest.raises(UserError, match="link"):
             unit_folder(root, "one")
     with pytest.raises(OSError, match="link"):
-        write_file(inside(root) / name / "x", b"")
+        write_file(inner_folder(root) / name / "x", b"")
     assert list(elsewhere.iterdir()) == []

@@ -20,7 +20,7 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, Report
 from dgn_engine.session import stop_signals
 from dgn_engine.session.stop_signals import StopSignals
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training import run as run_module
 from dgn_engine.training.trainer import Trainer
@@ -69,12 +69,12 @@ def test_a_run_that_a_signal_stopped_goes_on_bit_for_bit(
         assert str(stopped) in capsys.readouterr().err
         steps.append(RunReader(stopped).checkpoints[-1].step)
         assert steps[-2] < steps[-1] < RunReader(whole).checkpoints[-1].step
-        assert [str(one) for one in verify(stopped)] == []
+        assert [str(one) for one in find_damage(stopped)] == []
         assert (stopped / "weights.safetensors").exists()
     assert main(again) == 0
     ends = [load_file(path / "weights.safetensors") for path in (whole, stopped)]
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0] | ends[1])
-    assert RunReader(whole).measured == RunReader(stopped).measured
+    assert RunReader(whole).measured_events == RunReader(stopped).measured_events
 
 
 def reading_for_ever(number: int) -> Callable[[DataConfig, Report], Examples]:

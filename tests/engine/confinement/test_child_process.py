@@ -49,7 +49,7 @@ def test_a_context_leaves_neither_process_nor_pipe_behind() -> None:
     child = ChildProcess(python(SLEEPS), stdin=PIPE, keep_errors=True)
     with pytest.raises(ZeroDivisionError), child:
         1 // int(child.stdout.readline() != b"here\n")
-    assert child.code == -9
+    assert child.exit_code == -9
     assert open_files() == before
     assert not Path(f"/proc/{child.pid}").exists()  # nor as a zombie
     child.kill()  # from another thread, a moment too late
@@ -80,7 +80,7 @@ def test_what_a_child_has_started_in_its_group_ends_with_it() -> None:
 def test_a_child_without_a_group_of_its_own_is_killed_alone() -> None:
     with ChildProcess(python(SLEEPS), own_group=False) as child:
         assert os.getpgid(child.pid) == os.getpgid(0)
-    assert child.code == -9
+    assert child.exit_code == -9
 
 
 def test_a_reason_to_kill_ends_the_reading_and_is_kept() -> None:
@@ -106,13 +106,13 @@ def test_a_child_is_asked_and_watched_again_and_again() -> None:
             with child.killed_when(lambda: ""):
                 child.write(word)
                 assert child.read(len(word)) == word.upper()
-            assert child.awaited_for == 0.0
+            assert child.seconds_blocked == 0.0
             assert threading.active_count() == threads
         with child.killed_when(lambda: "late"), pytest.raises(ChildEnded, match="late"):
             child.read(1)
         with pytest.raises(ChildEnded, match="late"):
             child.write(b"more\n")
-        assert child.awaited_for == 0.0
+        assert child.seconds_blocked == 0.0
 
 
 def test_other_processes_of_multiprocessing_are_started_as_ever() -> None:
@@ -155,17 +155,17 @@ def test_writing_to_a_child_that_has_ended_is_described() -> None:
         child.wait()
         with pytest.raises(ChildEnded, match="exit code 4"):
             child.write(b"order")
-        assert child.awaited_for == 0.0
+        assert child.seconds_blocked == 0.0
 
 
 def test_all_that_a_child_writes_is_read_or_it_takes_too_long() -> None:
     with ChildProcess(python("print('a' * 100000)")) as child:
         assert len(child.read_all(60.0)) == 100001
-        assert child.code == 0
+        assert child.exit_code == 0
     child = ChildProcess(python("import time; time.sleep(600)"))
     with child, pytest.raises(TimeoutError, match=r"0\.05"):
         child.read_all(0.05)
-    assert child.code is not None
+    assert child.exit_code is not None
 
 
 def test_the_last_line_that_a_child_complained_is_kept() -> None:
@@ -181,10 +181,10 @@ def test_the_last_line_that_a_child_complained_is_kept() -> None:
 def test_a_child_whose_input_is_closed_may_end_by_itself() -> None:
     child = ChildProcess(python("input_ = __import__('sys').stdin.read()"), stdin=PIPE)
     child.close(grace=60.0)
-    assert child.code == 0
+    assert child.exit_code == 0
     deaf = ChildProcess(python(SLEEPS), stdin=PIPE)
     deaf.close(grace=0.05)
-    assert deaf.code != 0
+    assert deaf.exit_code != 0
 
 
 @pytest.mark.skipif(not hasattr(os, "setpriority"), reason="niceness is of POSIX")

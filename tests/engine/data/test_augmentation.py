@@ -35,7 +35,7 @@ OFF = replace(TINY, training=replace(TINY.training, augmentation="none"))
 
 def shown_by_hand(shown: Augmentation, images: Array, row: int, epoch: int, fill: Array) -> Array:
     """One image, step by step as in the published code: pad, crop, mirror, cut out."""
-    views = shown.views(epoch)
+    views = shown.draw_views(epoch)
     height, width = images.shape[2:]
     pad = min(height, width) // 8
     padded = np.pad(images[row], ((0, 0), (pad, pad), (pad, pad)), mode="reflect")
@@ -56,7 +56,7 @@ def test_images_are_cropped_mirrored_and_cut_out_as_by_hand(shape: tuple[int, ..
     rows = torch.tensor([5, 0, 39, 5, 17])
     fill = images.numpy().mean(axis=(0, 2, 3))
     for epoch in (0, 4):
-        seen = shown.show(images[rows], rows, epoch).numpy()
+        seen = shown.augment_images(images[rows], rows, epoch).numpy()
         for place, row in enumerate(rows.tolist()):
             twin = shown_by_hand(shown, images.numpy(), row, epoch, fill)
             np.testing.assert_allclose(seen[place], twin, rtol=0, atol=1e-15)
@@ -68,7 +68,7 @@ def test_cifar_sized_images_are_padded_by_four_and_lose_eight_by_eight() -> None
 
 
 def test_every_shift_mirror_and_hole_is_drawn_and_none_beyond() -> None:
-    views = Augmentation(torch.zeros(9000, 1, 8, 8), seed=0).views(0)
+    views = Augmentation(torch.zeros(9000, 1, 8, 8), seed=0).draw_views(0)
     assert set(views.top.tolist()) == set(views.left.tolist()) == {0, 1, 2}
     assert set(views.hole_top.tolist()) == set(views.hole_left.tolist()) == set(range(7))
     # a binomial of 9,000 with p = ½ has a deviation of 47
@@ -78,10 +78,10 @@ def test_every_shift_mirror_and_hole_is_drawn_and_none_beyond() -> None:
 def test_views_are_a_function_of_seed_and_epoch() -> None:
     images = torch.zeros(50, 1, 8, 8)
     one, other = Augmentation(images, seed=2), Augmentation(images, seed=2)
-    other.views(7)
-    assert torch.equal(one.views(3).top, other.views(3).top)
-    assert not torch.equal(one.views(3).top, one.views(4).top)
-    assert not torch.equal(one.views(3).top, Augmentation(images, seed=5).views(3).top)
+    other.draw_views(7)
+    assert torch.equal(one.draw_views(3).top, other.draw_views(3).top)
+    assert not torch.equal(one.draw_views(3).top, one.draw_views(4).top)
+    assert not torch.equal(one.draw_views(3).top, Augmentation(images, seed=5).draw_views(3).top)
 
 
 @pytest.mark.parametrize("config", [OFF, TINY], ids=["off", "on"])
@@ -96,7 +96,7 @@ def test_a_step_is_taken_on_the_images_as_they_are_shown(make_run: Make, config:
         rows = epoch_order(config.seed, epoch, 96)[32 * place : 32 * place + 32]
         x = data.train_x[rows]
         if config is TINY:
-            x = twin.show(x, rows, epoch)
+            x = twin.augment_images(x, rows, epoch)
         network.gather_statistics(True)
         logits = network(x)
         network.gather_statistics(False)

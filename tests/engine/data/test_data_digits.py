@@ -5,7 +5,7 @@ import pytest
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.data._variants import balanced, stratified_split
+from dgn_engine.data._variants import balanced_indices, stratified_split
 from dgn_engine.session.known_plug_ins import data_entries
 from tests.refusals import refused
 
@@ -90,4 +90,4 @@ def test_a_split_has_exactly_the_wanted_size_and_loses_nothing() -> None:
 
 def test_a_balanced_draw_takes_all_of_a_class_that_is_too_small() -> None:
     labels = np.array([0] * 2 + [1] * 50)
-    assert np.bincount(labels[balanced(labels, 12)]).tolist() == [2, 10]
+    assert np.bincount(labels[balanced_indices(labels, 12)]).tolist() == [2, 10]

@@ -40,11 +40,11 @@ def decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def ask(pool: DecoderPool, batch: list[ImageFile], task: Any) -> bytes:
         contents = [file.content for file in batch]
-        said = io.BytesIO(decoder_child.answer(task.kind, task.shape, contents))
+        said = io.BytesIO(decoder_child.answer_images(task.kind, task.shape, contents))
         (count,) = records.COUNT.unpack(said.read(records.COUNT.size))
         found = said.read(count * task.answer)
         if count < len(batch):
-            refusal = records.refusal(said.read)
+            refusal = records.read_refusal(said.read)
             raise UserError(f"{pool._source}: {batch[count].name} {refusal}.")
         return found
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.data import quiet
-from dgn_engine.data._download import DownloadBounds, fetch
+from dgn_engine.data import ignore_progress
+from dgn_engine.data._download import DownloadBounds, download_file
 from dgn_engine.data._published_files import PUBLISHED, PublishedFile, published_file
 from tests.refusals import refused
 
@@ -88,23 +88,25 @@ def test_other_bytes_are_refused_and_removed(
     what: str, counted: str, server: str, tmp_path: Path
 ) -> None:
     with refused("no-download") as refusal:
-        fetch([f"http://{server}/{what}"], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+        download_file(
+            [f"http://{server}/{what}"], tmp_path / "file", PUBLISHED_AS, "It", ignore_progress
+        )
     assert counted in str(refusal.error)
     assert list(tmp_path.iterdir()) == []
     assert Odd.sent < 64 << 20  # what lay in the buffers between
-    fetch([f"http://{server}/true"], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    download_file([f"http://{server}/true"], tmp_path / "file", PUBLISHED_AS, "It", ignore_progress)
     assert (tmp_path / "file").read_bytes() == TRUE
 
 
 def test_the_next_address_is_asked_after_one_that_lies(server: str, tmp_path: Path) -> None:
     urls = [f"http://{server}/{what}" for what in ("wrong", "to/http:__127.0.0.1:9_", "true")]
-    fetch(urls, tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    download_file(urls, tmp_path / "file", PUBLISHED_AS, "It", ignore_progress)
     assert (tmp_path / "file").read_bytes() == TRUE
 
 
 def test_a_redirect_of_http_is_followed(server: str, tmp_path: Path) -> None:
     url = f"http://{server}/to/http:__{server}_true"
-    fetch([url], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    download_file([url], tmp_path / "file", PUBLISHED_AS, "It", ignore_progress)
     assert (tmp_path / "file").read_bytes() == TRUE
 
 
@@ -120,12 +122,14 @@ def test_a_redirect_from_https_to_what_is_not_encrypted_is_refused(
         return handler.do_open(http.client.HTTPConnection, request)  # type: ignore[arg-type] # plain
 
     monkeypatch.setattr(urllib.request.HTTPSHandler, "https_open", plainly)
-    fetch([f"https://{server}/true"], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    download_file(
+        [f"https://{server}/true"], tmp_path / "file", PUBLISHED_AS, "It", ignore_progress
+    )
     (tmp_path / "file").unlink()
     url = f"https://{server}/to/{scheme}:__{server}_true"
     for asked in (url, f"http://{server}/to/file:___etc_passwd"):
         with refused("no-download"):
-            fetch([asked], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+            download_file([asked], tmp_path / "file", PUBLISHED_AS, "It", ignore_progress)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,7 +139,7 @@ def test_a_download_from_a_silent_server_can_be_stopped(server: str, tmp_path: P
             raise StopIteration
 
     with pytest.raises(StopIteration):
-        fetch([f"http://{server}/silent"], tmp_path / "file", PUBLISHED_AS, "It", report)
+        download_file([f"http://{server}/silent"], tmp_path / "file", PUBLISHED_AS, "It", report)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,7 +149,14 @@ def test_a_download_that_drips_is_ended_with_its_thread(
 ) -> None:
     bounds = DownloadBounds(patience=0.3, slowest=1 << 40)
     with refused("no-download"):
-        fetch([f"http://{server}/{what}"], tmp_path / "file", PUBLISHED_AS, "It", quiet, bounds)
+        download_file(
+            [f"http://{server}/{what}"],
+            tmp_path / "file",
+            PUBLISHED_AS,
+            "It",
+            ignore_progress,
+            bounds,
+        )
     assert list(tmp_path.iterdir()) == []
     for thread in threading.enumerate():
         if thread.name == "dgn-download":

@@ -12,7 +12,7 @@ import pytest
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.data._image_cache import DecodedImages, cached, keep
+from dgn_engine.data._image_cache import DecodedImages, read_cached_images, store_images
 from dgn_engine.storage.images import image_files
 from tests.faults.hostile_images import SOUND, png
 from tests.refusals import refused
@@ -38,15 +38,15 @@ def entry_of(folder: Path) -> Path:
 
 
 def test_what_was_kept_comes_back() -> None:
-    keep("x", DECODED)
-    found = cached("x")
+    store_images("x", DECODED)
+    found = read_cached_images("x")
     assert found is not None
     for name in ("train_x", "train_y", "test_x", "test_y"):
         array, wanted = getattr(found, name), getattr(DECODED, name)
         assert array.dtype == wanted.dtype
         assert np.array_equal(array, wanted)
     assert found.class_names == ("a", "ü")
-    assert cached("y") is None
+    assert read_cached_images("y") is None
 
 
 def test_nobody_else_may_read_or_write_it(folder: Path) -> None:
@@ -54,7 +54,7 @@ def test_nobody_else_may_read_or_write_it(folder: Path) -> None:
     folder.chmod(0o777)
     before = os.umask(0)
     try:
-        keep("x", DECODED)
+        store_images("x", DECODED)
     finally:
         os.umask(before)
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -62,29 +62,29 @@ def test_nobody_else_may_read_or_write_it(folder: Path) -> None:
 
 
 def test_an_entry_with_any_byte_changed_is_not_believed(folder: Path) -> None:
-    keep("x", DECODED)
+    store_images("x", DECODED)
     entry = entry_of(folder)
     whole = entry.read_bytes()
     for place in range(0, len(whole), 13):
         entry.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert cached("x") is None, place
+        assert read_cached_images("x") is None, place
     for cut in (0, 1, 40, len(whole) - 32, len(whole) - 1):
         entry.write_bytes(whole[:cut])
-        assert cached("x") is None, cut
+        assert read_cached_images("x") is None, cut
     entry.write_bytes(whole + b"\0")
-    assert cached("x") is None
+    assert read_cached_images("x") is None
     entry.write_bytes(whole)
-    assert cached("x") is not None
+    assert read_cached_images("x") is not None
 
 
 def test_an_entry_of_another_source_is_not_believed(folder: Path) -> None:
-    keep("x", DECODED)
+    store_images("x", DECODED)
     first = entry_of(folder)
     content = first.read_bytes()
     first.unlink()
-    keep("y", DECODED)
+    store_images("y", DECODED)
     entry_of(folder).write_bytes(content)
-    assert cached("y") is None
+    assert read_cached_images("y") is None
 
 
 @pytest.mark.parametrize(
@@ -101,68 +101,68 @@ def test_an_entry_of_another_source_is_not_believed(folder: Path) -> None:
 def test_a_planted_entry_with_a_right_checksum_is_checked_before_memory_is_taken(
     head: bytes, folder: Path
 ) -> None:
-    keep("x", DECODED)
+    store_images("x", DECODED)
     entry = entry_of(folder)
     head = head.replace(b"KEY", entry.stem.encode()) + b"\n" + bytes(40)
     entry.write_bytes(head + hashlib.sha256(head).digest())
-    assert cached("x") is None
+    assert read_cached_images("x") is None
 
 
 def test_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
-    keep("x", DECODED)
+    store_images("x", DECODED)
     entry = entry_of(folder)
     entry.rename(tmp_path / "elsewhere")
     entry.symlink_to(tmp_path / "elsewhere")
-    assert cached("x") is None
-    keep("x", DECODED)
+    assert read_cached_images("x") is None
+    store_images("x", DECODED)
     assert not entry.is_symlink()
     shutil.move(folder, tmp_path / "moved")
     folder.symlink_to(tmp_path / "moved")
-    assert cached("x") is None
+    assert read_cached_images("x") is None
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 def test_what_others_may_write_is_not_believed(mode: int, folder: Path) -> None:
-    keep("x", DECODED)
+    store_images("x", DECODED)
     entry_of(folder).chmod(mode)
-    assert cached("x") is None
+    assert read_cached_images("x") is None
     entry_of(folder).chmod(0o600)
     folder.chmod(mode | 0o100)
-    assert cached("x") is None
+    assert read_cached_images("x") is None
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives away")
 def test_an_entry_of_another_user_is_not_believed(folder: Path) -> None:
-    keep("x", DECODED)
+    store_images("x", DECODED)
     os.chown(entry_of(folder), 12345, 12345)
-    assert cached("x") is None
+    assert read_cached_images("x") is None
 
 
 def test_a_pipe_in_its_place_keeps_nobody_waiting(folder: Path) -> None:
-    keep("x", DECODED)
+    store_images("x", DECODED)
     entry = entry_of(folder)
     entry.unlink()
     os.mkfifo(entry, 0o600)
-    assert cached("x") is None
+    assert read_cached_images("x") is None
 
 
 def test_what_was_not_used_for_longest_is_removed(folder: Path) -> None:
     for place, name in enumerate("abc"):
-        keep(name, DECODED)
+        store_images(name, DECODED)
         newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         os.utime(newest, (place, place))
-    assert cached("a") is not None  # which is a use
-    keep("d", DECODED, most=3 * newest.stat().st_size)
-    assert [name for name in "abcd" if cached(name) is not None] == ["a", "c", "d"]
-    keep("e", DECODED, most=newest.stat().st_size - 1)
+    assert read_cached_images("a") is not None  # which is a use
+    store_images("d", DECODED, most=3 * newest.stat().st_size)
+    assert [name for name in "abcd" if read_cached_images(name) is not None] == ["a", "c", "d"]
+    store_images("e", DECODED, most=newest.stat().st_size - 1)
     assert not list(folder.iterdir())
 
 
 def test_another_pillow_decodes_anew() -> None:
-    keep("x", DECODED)
-    assert cached("x", by="0.0") is None
-    keep("x", DECODED, by="0.0")
-    assert cached("x", by="0.0") is not None
+    store_images("x", DECODED)
+    assert read_cached_images("x", by="0.0") is None
+    store_images("x", DECODED, by="0.0")
+    assert read_cached_images("x", by="0.0") is not None
 
 
 def written(top: Path) -> Path:

@@ -10,13 +10,13 @@ import torch
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples
-from dgn_engine.data._normalisation import NORMALISATIONS, normalisation
+from dgn_engine.data._normalisation import NORMALISATIONS, parse_normalisation
 from dgn_engine.data._preprocessing import (
     Preprocessing,
-    as_stored,
-    in_channels,
+    convert_channels,
     preprocessing_of,
-    resized,
+    resize_examples,
+    without_preprocessing,
 )
 from tests.refusals import refused
 
@@ -25,7 +25,7 @@ from tests.refusals import refused
 def test_each_name_is_its_mean_and_deviation_channel_by_channel(name: str) -> None:
     mean, deviation = NORMALISATIONS[name]
     x = np.random.default_rng(0).random((4, len(mean), 5, 6))
-    how = normalisation(name)
+    how = parse_normalisation(name)
     assert how is not None
     found = how(x)
     for channel, (m, s) in enumerate(zip(mean, deviation, strict=True)):
@@ -34,7 +34,7 @@ def test_each_name_is_its_mean_and_deviation_channel_by_channel(name: str) -> No
 
 def test_numbers_are_taken_for_each_channel_or_one_for_all() -> None:
     x = np.random.default_rng(0).random((4, 3, 2, 2)) * 255
-    three, one = normalisation("1,2,3/4,5,6"), normalisation("0.5/0.25")
+    three, one = parse_normalisation("1,2,3/4,5,6"), parse_normalisation("0.5/0.25")
     assert three is not None
     assert one is not None
     np.testing.assert_allclose(three(x)[:, 2], (x[:, 2] - 3) / 6, rtol=1e-14)
@@ -43,7 +43,7 @@ def test_numbers_are_taken_for_each_channel_or_one_for_all() -> None:
 
 
 def test_none_leaves_everything() -> None:
-    assert normalisation("none") is None
+    assert parse_normalisation("none") is None
     assert load_examples(DataConfig()).fingerprint == (
         load_examples(DataConfig(normalise="none")).fingerprint
     )
@@ -71,7 +71,7 @@ def test_what_says_no_normalisation_is_refused_before_anything_is_loaded(
 
 
 def test_pixels_and_channels_that_are_others_are_refused() -> None:
-    mnist, imagenet = normalisation("mnist"), normalisation("imagenet")
+    mnist, imagenet = parse_normalisation("mnist"), parse_normalisation("imagenet")
     assert mnist is not None
     assert imagenet is not None
     with refused("out-of-bounds") as refusal:
@@ -93,7 +93,7 @@ def test_examples_of_a_configuration_are_normalised_and_are_another_set() -> Non
 
 def test_resizing_and_normalising_are_the_same_in_either_order() -> None:
     images = torch.rand((2, 3, 20, 40), dtype=torch.float64)
-    how = normalisation("cifar10")
+    how = parse_normalisation("cifar10")
     assert how is not None
     resized = Preprocessing(10)(images)
     twin = how(resized.numpy())
@@ -105,8 +105,8 @@ ASKED = replace(DIGITS, image_size=12, image_channels=3, normalise="imagenet")
 
 
 def test_a_part_that_is_prepared_later_is_as_if_all_had_been() -> None:
-    whole, raw = load_examples(ASKED), load_examples(as_stored(ASKED))
-    assert as_stored(ASKED) == DIGITS
+    whole, raw = load_examples(ASKED), load_examples(without_preprocessing(ASKED))
+    assert without_preprocessing(ASKED) == DIGITS
     assert whole.train_x.shape == (30, 3, 12, 12)
     part = preprocessing_of(ASKED)(torch.from_numpy(raw.test_x[3:9]))
     np.testing.assert_allclose(part.numpy(), whole.test_x[3:9], atol=1e-6)
@@ -115,32 +115,32 @@ def test_a_part_that_is_prepared_later_is_as_if_all_had_been() -> None:
 
 def test_what_has_the_channels_and_the_size_stays_as_it_is() -> None:
     raw = load_examples(DIGITS)
-    assert in_channels(raw, 1) is raw
-    assert resized(raw, 8) is raw
-    colour = in_channels(raw, 3)
-    assert in_channels(colour, 3) is colour
+    assert convert_channels(raw, 1) is raw
+    assert resize_examples(raw, 8) is raw
+    colour = convert_channels(raw, 3)
+    assert convert_channels(colour, 3) is colour
 
 
 def test_what_cannot_be_is_refused() -> None:
-    colour = in_channels(load_examples(DIGITS), 3)
+    colour = convert_channels(load_examples(DIGITS), 3)
     with refused("other-inputs", place="data.image_channels", value=4):
-        in_channels(colour, 4)
+        convert_channels(colour, 4)
     vectors = DataConfig("identical", options=(("dim", 5), ("n", 8)))
     with refused("other-inputs", place="data.image_channels", value=3):
         load_examples(replace(vectors, image_channels=3))
     with refused("not-images"):
         load_examples(replace(vectors, image_size=3))
     raw = load_examples(DIGITS)
-    resized(raw, 16, most=50 * 16 * 16)
+    resize_examples(raw, 16, most=50 * 16 * 16)
     with refused("too-large") as refusal:
-        resized(raw, 16, most=50 * 16 * 16 - 1)
+        resize_examples(raw, 16, most=50 * 16 * 16 - 1)
     assert "1×16×16" in str(refusal.error)
 
 
 def test_images_that_are_resized_a_few_at_a_time_are_all_resized() -> None:
     raw = load_examples(DIGITS)
-    whole = resized(raw, 12)
+    whole = resize_examples(raw, 12)
     for at_once in (1, 7, 30):
-        few = resized(raw, 12, at_once=at_once)
+        few = resize_examples(raw, 12, at_once=at_once)
         np.testing.assert_allclose(few.train_x, whole.train_x, atol=1e-6)
         np.testing.assert_allclose(few.test_x, whole.test_x, atol=1e-6)

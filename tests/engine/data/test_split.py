@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples, split_of
-from dgn_engine.data._split import resplit
+from dgn_engine.data._split import resplit_examples
 from dgn_engine.errors import UserError
 from tests.refusals import refused
 
@@ -92,7 +92,7 @@ def test_a_file_that_names_no_split_is_refused(tmp_path: Path) -> None:
         elif numbers is not None:
             np.save(path, numbers)  # type: ignore[arg-type]  # an array
         with pytest.raises(UserError) as refusal:
-            resplit(whole, DataConfig(test_indices=str(path)))
+            resplit_examples(whole, DataConfig(test_indices=str(path)))
         assert refusal.value.kind == kind
 
 

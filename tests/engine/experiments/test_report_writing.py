@@ -146,7 +146,7 @@ def test_a_result_says_what_made_it_and_on_which_devices(
             raise UserError("no run")
         return devices[folder.name]
 
-    monkeypatch.setattr(writing.run_info, "read", read_info)
+    monkeypatch.setattr(writing.run_info, "read_run_info", read_info)
     made = write(tmp_path, scaled_down=("smaller",), choices=("chosen",))
     assert made.machine["device"] == "cpu, cuda:0"
     del devices["u0"], devices["u1"]

@@ -33,7 +33,7 @@ def order(*steps: int) -> FilmOrder:
         values = np.arange(4.0, dtype=np.float32) + step
         arrays = {"eigenvalues": values, "cumulative": values / (3.0 + step)}
         reading = Reading("npk", step, arrays=arrays)
-        held.add(Frame(1, step, 0.0, 0.0, None, {"npk": reading}, regime="DL"))
+        held.pack_frame(Frame(1, step, 0.0, 0.0, None, {"npk": reading}, regime="DL"))
     return FilmOrder(
         "The run",
         PastViews(View()),
@@ -58,7 +58,7 @@ def test_frames_that_are_held_in_memory_come_back_from_another_process() -> None
     held = HeldFrames(most=1 << 20)
     held.note_event(3)
     for step in (0, 3, 5):
-        held.add(Frame(1, step, 0.0, 0.0, None, {}))
+        held.pack_frame(Frame(1, step, 0.0, 0.0, None, {}))
     same = pickle.loads(pickle.dumps(held))
     assert (same.steps, same.bytes, same.most) == (held.steps, held.bytes, held.most)
     found = same.at(4)

@@ -18,7 +18,7 @@ from dgn_engine.importing.from_file import module_in, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.kernels import empirical_ntk, tangent_kernels
 from dgn_engine.storage.checkpoints import reader_child
-from dgn_engine.storage.checkpoints.array_layout import laid_out
+from dgn_engine.storage.checkpoints.array_layout import normalise_layout
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from tests.engine.importing.random_sequences import NORMS, WEIGHTED, flat
@@ -40,9 +40,9 @@ def listed(saved: object, folder: Path | None = None) -> CheckpointContents:
 
 def read_here(content: bytes, name: str) -> CheckpointContents:
     """What the reader of files says of one, in this process."""
-    found = reader_child.tidy(reader_child.read(content))
+    found = reader_child.tidy_names(reader_child.read_contents(content))
     told = {each.name: getattr(found, each.name) for each in fields(found)}
-    return laid_out(CheckpointContents(**told | {"file_name": name}))
+    return normalise_layout(CheckpointContents(**told | {"file_name": name}))
 
 
 class Scale(nn.Module):

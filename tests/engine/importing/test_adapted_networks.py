@@ -23,7 +23,7 @@ from dgn_engine.importing.adapted_network import KEY, AdaptedNetwork, as_listing
 from dgn_engine.importing.from_file import (
     ImportedNetwork,
     architecture_for,
-    matched,
+    match_file,
     network_of,
 )
 from dgn_engine.model import architecture as arch
@@ -115,7 +115,7 @@ def test_another_process_builds_its_architecture_and_takes_its_gates(
 ) -> None:
     file = written(kind, tmp_path)
     architecture = architecture_for(NetConfig(f"file:{file}"), SHAPE, 5)
-    gates = matched(read_here(file.read_bytes(), file.name), architecture)
+    gates = match_file(read_here(file.read_bytes(), file.name), architecture)
     assert gates.fits
     weights, biases = adapted_stack(module_of(kind), SHAPE).folded_tensors()
     assert len(gates.weights) == len(weights)

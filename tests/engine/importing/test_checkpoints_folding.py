@@ -13,7 +13,7 @@ from dgn_engine.importing.fold_batchnorm import fold_normalisation
 from dgn_engine.importing.match_layers import match_layers
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.protocol.file_reading import FileReading
-from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural_key
 from tests.engine.importing.torch_networks import arrays_of, in_use
 
 
@@ -78,7 +78,7 @@ class Named(nn.Module):
         self.head = nn.Linear(4, 2)
 
 
-@pytest.mark.parametrize("key", [str, natural])
+@pytest.mark.parametrize("key", [str, natural_key])
 def test_names_tell_the_layer_where_the_order_is_the_alphabet_s(key: Callable[[str], Any]) -> None:
     """A safetensors file has bn10, bn2, conv10, conv2; others have bn2 before bn10."""
     arrays = arrays_of(in_use(Named()))

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from dgn_engine.importing.fold_batchnorm import fold_normalisation
-from dgn_engine.importing.torchvision_nets import recognise
+from dgn_engine.importing.torchvision_nets import recognise_network
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from tests.daily import nightly
@@ -133,7 +133,7 @@ def test_what_only_looks_like_a_resnet_is_not_taken_for_one(
             del arrays[name]
         else:
             arrays[name] = np.zeros(sides)
-    assert recognise(CheckpointContents("net.pth", arrays, {}), (3, 32, 32)) is None
+    assert recognise_network(CheckpointContents("net.pth", arrays, {}), (3, 32, 32)) is None
 
 
 class PreActivation(nn.Module):

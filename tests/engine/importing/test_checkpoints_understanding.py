@@ -13,7 +13,7 @@ from torch import nn
 
 from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.importing.match_layers import match_layers
-from dgn_engine.importing.torchvision_nets import known_network, understood_as
+from dgn_engine.importing.torchvision_nets import describe_file, known_network
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
@@ -78,13 +78,13 @@ def test_torchvision_s_networks_are_named_and_those_that_are_nearly_them_are_not
 
 @pytest.mark.parametrize("name", FILES)
 def test_what_a_file_is_is_told_by_its_shapes(name: str, recorded: Recorded) -> None:
-    recorded(understood_as(listing(FILES[name]())))
+    recorded(describe_file(listing(FILES[name]())))
 
 
 def test_our_own_files_are_known_and_what_they_say_is_escaped() -> None:
     own = listing({"value.weights.0": (2, 2)})
     own.metadata.update({"format": "dgn-viewer weights 1", "regime": "DL\x1b[2J"})
-    assert understood_as(own).endswith("DL\\x1b[2J")
+    assert describe_file(own).endswith("DL\\x1b[2J")
 
 
 @pytest.mark.parametrize("name", ["resnet18", "alexnet"])

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from dgn_engine.errors import UserError
-from dgn_engine.importing.from_file import gates_for, matched, module_in, network_of
+from dgn_engine.importing.from_file import gates_for, match_file, module_in, network_of
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
@@ -76,7 +76,7 @@ def test_numbers_that_float32_does_not_hold_are_refused_in_float32_alone(saved: 
         network_of(listing, (4,), torch.float32)
     found = network_of(listing, (4,), torch.float64).network
     assert all(bool(torch.isfinite(one).all()) for one in found.value.parameters())
-    assert matched(listing, DENSE).fits is False
+    assert match_file(listing, DENSE).fits is False
 
 
 def test_a_file_that_is_written_anew_at_its_place_is_read_anew(tmp_path: Path) -> None:

@@ -150,14 +150,16 @@ def test_a_layer_that_states_nonsense_is_refused(
 def test_what_the_reading_process_tells_of_layers_is_checked_anew() -> None:
     layers = listed(lenet()).layers
     told = to_plain(layers)
-    assert stated_layers.received(told) == layers
+    assert stated_layers.check_stated_layers(told) == layers
     convolution = next(each for each in told if each["kind"] == "Conv2d")
     for lie in ({"stride": "1"}, {"stride": -1}, {"groups": True}, {"kernel_size": [1, 2, 3]}):
         with pytest.raises((ValueError, TypeError)):
-            stated_layers.received([{**convolution, "numbers": {**convolution["numbers"], **lie}}])
+            stated_layers.check_stated_layers(
+                [{**convolution, "numbers": {**convolution["numbers"], **lie}}]
+            )
     for other in ({}, [None], [{**convolution, "numbers": {}}], told * stated_layers.LAYERS):
         with pytest.raises((ValueError, TypeError)):
-            stated_layers.received(other)
+            stated_layers.check_stated_layers(other)
 
 
 def test_sequences_in_each_other_without_end_are_cut_and_not_followed() -> None:

@@ -40,7 +40,7 @@ def test_a_run_is_trained_and_its_frames_are_those_of_the_folder(run: Any) -> No
     assert run.steps == (0, 2, 4)
     assert run.frame().step == 4
     again = dgn.open_run(str(run.path))
-    npk = RunReader(run.path).frame(2).readings["npk"].arrays
+    npk = RunReader(run.path).frame_of_step(2).readings["npk"].arrays
     assert all((again.frame(2).readings["npk"].arrays[name] == npk[name]).all() for name in npk)
     with pytest.raises(UserError, match="step 3"):
         run.frame(3)
@@ -74,7 +74,7 @@ def test_a_notebook_that_computes_in_float64_trains_the_same_run(
 def test_scores_are_columns(run: Any) -> None:
     scores = run.scores()
     assert scores["step"][-1] == 4
-    assert scores["test_accuracy"][-1] == RunReader(run.path).measured[-1].test_accuracy
+    assert scores["test_accuracy"][-1] == RunReader(run.path).measured_events[-1].test_accuracy
 
 
 def test_a_data_frame_has_a_row_for_each_step(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,13 +42,13 @@ def written(tmp_path: Path) -> Iterator[RunFolder]:
     folder = RunFolder.create(tmp_path / "mine", RunConfig())
     layers = (LayerInfo(0, "dense 1", "dense", (3,)),)
     begun = replace(started(layers, "ReLU"), config=folder.info.config, watched="Net of a.py")
-    folder.info.begin(begun, "", 1)
+    folder.info.record_start(begun, "", 1)
     yield folder
     folder.close()
 
 
 def note(folder: RunFolder, event: Event) -> None:
-    folder.note(log_word(event), to_plain(event))
+    folder.write_note(log_word(event), to_plain(event))
 
 
 def frame(step: int) -> Frame:
@@ -114,7 +114,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_read_anew(written: RunFolder) -
     note(written, Measured(5, 0.0, 1.0, 0.5))
     written.add_frame(frame(5))
     with shown(written) as (engine, told):
-        written.go_on({"step": 0})
+        written.resume_from_newest({"step": 0})
         note(written, Measured(2, 0.0, 1.0, 0.5))
         while len([one for one in told.events if isinstance(one, RunShown)]) < 2:
             engine.advance()

@@ -31,7 +31,7 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.protocol.watching import ProbeRequest, SetProbeExamples, Watch
 from dgn_engine.storage.runs import run_checkpoints
-from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint, load
+from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint, load_checkpoint
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
 from tests.engine.session.conftest import Desk, had_again, small
@@ -173,9 +173,9 @@ def test_an_older_checkpoint_is_gone_back_to_where_the_newest_is_damaged_since(
     def load_older(one: StoredCheckpoint) -> Snapshot:
         if one.step == 10:
             raise UserError("It is damaged.")
-        return load(one)
+        return load_checkpoint(one)
 
-    monkeypatch.setattr(run_checkpoints, "load", load_older)
+    monkeypatch.setattr(run_checkpoints, "load_checkpoint", load_older)
     overflow(kept)
     said = kept.last(Diverged)
     assert (said.back_to, said.stored) == (5, True)
@@ -276,7 +276,7 @@ def test_a_checkpoint_is_gone_back_to_where_it_is_newer(kept: Desk) -> None:
     steps = [event.step for event in reader.events if isinstance(event, Measured)]
     assert steps == sorted(steps)
     assert reader.checkpoints[-1].step == said.step + 6
-    assert all(load(one).all_finite() for one in reader.checkpoints)
+    assert all(load_checkpoint(one).all_finite() for one in reader.checkpoints)
     state = RunState()
     for event in desk.events:
         state = state.after(event)

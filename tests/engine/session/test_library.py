@@ -170,7 +170,7 @@ def test_a_session_is_copied_among_the_runs_before_it_goes_on_and_a_run_is_not(
         adopted.append(given)
         return Path("/adopted")
 
-    monkeypatch.setattr(run_library, "adopt", adopt)
+    monkeypatch.setattr(run_library, "adopt_run", adopt)
     made.library.shown = loaded(tmp_path / "b")
     assert made.library.folder_to_continue() == tmp_path / "b"
     made.library.shown = loaded(tmp_path / "b", SimpleNamespace())
@@ -208,7 +208,7 @@ def test_sessions_are_unpacked_into_one_private_place_that_goes_with_the_library
         places.append(place)
         raise UserError("It is none.", kind="damaged")
 
-    monkeypatch.setattr(run_library, "unpack", unpack)
+    monkeypatch.setattr(run_library, "unpack_session", unpack)
     for _ in range(2):
         made.library.open_session(OpenSession("/x/a.dgn"))
         made.wait()
@@ -225,7 +225,7 @@ def test_a_session_whose_run_cannot_be_shown_leaves_nothing_unpacked(
     folder = tmp_path / "u" / "run"
     folder.mkdir(parents=True)
     session = SimpleNamespace(folder=folder)
-    monkeypatch.setattr(run_library, "unpack", lambda *_: session)
+    monkeypatch.setattr(run_library, "unpack_session", lambda *_: session)
 
     def refuse(place: Path, of: Any) -> None:
         assert (place, of) == (folder, session)

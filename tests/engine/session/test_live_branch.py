@@ -167,9 +167,9 @@ def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(de
 
     # The branch: as the run would have gone on from its checkpoint with the same changes.
     parent = folder.parent / status(desk).parent
-    last = run_checkpoints.load(reader.checkpoint())
+    last = run_checkpoints.load_checkpoint(reader.find_checkpoint())
     again = Run(1, run.config, lambda _: None, lambda *_: None, live=False, recorded=True)
-    restore_run(again, run_checkpoints.load(RunReader(parent).checkpoint(at)))
+    restore_run(again, run_checkpoints.load_checkpoint(RunReader(parent).find_checkpoint(at)))
     again.control.swap_regime("FR-II", restart_value=True)
     again.control.set_learning_rate(0.002)
     while again.step_count < last.step:
@@ -256,7 +256,7 @@ def test_a_finished_run_is_branched_and_its_branch_goes_on(
     desk.until(lambda: status(desk).step == end + 3, LIMIT)
     assert status(desk).phase == "training"
     assert desk.last(ComparisonOpened).step >= end
-    assert RunReader(children[0].folder).checkpoint().step == end + 3
+    assert RunReader(children[0].folder).find_checkpoint().step == end + 3
 
 
 def test_a_branch_that_cannot_be_compared_says_why_and_is_trained_all_the_same(

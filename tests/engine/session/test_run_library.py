@@ -40,7 +40,7 @@ from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session import run_library
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.daily import nightly
 from tests.engine.session.conftest import Desk, Talk, small
@@ -83,7 +83,7 @@ def test_a_run_is_recorded_and_goes_on_in_another_session(start, tmp_path):
     assert talk.session.close(60.0)
 
     (folder,) = (tmp_path / "runs").iterdir()
-    assert verify(folder) == []
+    assert find_damage(folder) == []
     reader = RunReader(folder)
     assert reader.status == "stopped"
     assert reader.checkpoints[-1].step == last
@@ -115,7 +115,7 @@ def test_every_run_of_a_session_has_its_folder(start, tmp_path):
     assert talk.session.close(60.0)
     folders = sorted((tmp_path / "runs").iterdir())
     assert sorted(RunReader(path).config.seed for path in folders) == [0, 1, 1]
-    assert all(verify(path) == [] for path in folders)
+    assert all(find_damage(path) == [] for path in folders)
 
 
 def test_a_run_is_not_continued_while_it_is_written(start, tmp_path):
@@ -161,7 +161,7 @@ def test_a_session_is_saved_while_training_goes_on_and_opened_elsewhere(start, t
     assert other.wait_for(Paused).step == saved.step + 3
     assert elsewhere.close(60.0)
     (adopted,) = [path for path in (tmp_path / "there").iterdir() if path.is_dir()]
-    assert verify(adopted) == []
+    assert find_damage(adopted) == []
     assert not list(Path(tempfile.gettempdir()).glob("dgn-session-*"))
 
 
@@ -183,7 +183,7 @@ def test_a_run_of_the_window_has_frames_of_its_first_and_last_step_and_of_pauses
     steps = [frame.step for frame in reader.frames]
     assert (steps[0], steps[-1]) == (0, left)
     for step in (0, paused, left):
-        assert set(reader.frame(step).readings) == {"npk", "gates"}
+        assert set(reader.frame_of_step(step).readings) == {"npk", "gates"}
 
 
 def test_readings_of_an_earlier_step_than_the_recorded_runs_last_say_so(tmp_path):
@@ -201,4 +201,4 @@ def test_readings_of_an_earlier_step_than_the_recorded_runs_last_say_so(tmp_path
         assert (reading.step, reading.interval) == (frame, 0.0)
         assert re.findall(r"\d+", reading.remark) == ["20", *others]
         for stored in RunReader(folder).frames[1:]:
-            stored.path.whole.unlink()
+            stored.path.full_path.unlink()

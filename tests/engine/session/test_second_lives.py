@@ -69,8 +69,8 @@ def test_b_is_headed_by_the_step_of_its_weights_and_not_of_the_newest_line(
     assert kept.recording.mark_checkpoint().done.wait(LIMIT)
     for one in RunReader(folder).checkpoints:
         if one.step != 4:
-            shutil.rmtree(one.path.whole)
-    assert (RunReader(folder).checkpoint().step, RunReader(folder).step) == (4, 10)
+            shutil.rmtree(one.path.full_path)
+    assert (RunReader(folder).find_checkpoint().step, RunReader(folder).step) == (4, 10)
     weights = save(kept, tmp_path / "at_10.safetensors")
     kept.do(CompareRun(str(folder)), CompareRun(str(folder), 4))
     kept.train(2)

@@ -27,7 +27,7 @@ from dgn_engine.protocol.training import (
 from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.session.conftest import Talk
 
@@ -69,7 +69,7 @@ def test_a_session_trains_probes_swaps_and_stops_with_its_run_recorded(talk, tmp
     talk.session.send(Shutdown())
     talk.wait_for(Stopped)
     (folder,) = tmp_path.iterdir()
-    assert verify(folder) == []
+    assert find_damage(folder) == []
     reader = RunReader(folder)
     assert (reader.status, reader.checkpoints[-1].step) == ("stopped", step + 7)
 

@@ -283,12 +283,12 @@ def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_i
     recording = kept.recording
     recording._every = 1e9
     kept.do(UndoMany(2))
-    while recording._recorder.saving:
+    while recording._recorder.is_saving:
         time.sleep(0.01)
     kept.turn(1)
-    assert recording._recorder.mark().done.wait(60)
+    assert recording._recorder.mark_written().done.wait(60)
     folder = recording.path
-    last = RunReader(folder).checkpoint()  # a kill would not bring back what was undone
+    last = RunReader(folder).find_checkpoint()  # a kill would not bring back what was undone
     assert read_state(last.path)["dials"]["learning_rate"] == 1e-3
     kept.train(3)
     kept.engine.close()

@@ -42,6 +42,6 @@ def run(tmp_path: Path) -> Path:
     for step in (1, 2):
         score(folder, step)
     folder.add_frame(frame(2))
-    folder.checkpoint(snapshot(2), "")
+    folder.add_checkpoint(snapshot(2), "")
     folder.close()
     return folder.path

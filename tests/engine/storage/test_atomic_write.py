@@ -14,7 +14,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage import atomic_write
 from dgn_engine.storage.atomic_write import save_file
 from dgn_engine.storage.checkpoints.save_network import save_network
-from dgn_engine.storage.inner_path import inner
+from dgn_engine.storage.inner_path import as_inner_path
 
 
 def test_leftovers_go_and_one_that_went_by_itself_does_no_harm(
@@ -29,7 +29,7 @@ def test_leftovers_go_and_one_that_went_by_itself_does_no_harm(
     assert atomic_write.find_leftovers(tmp_path / "nowhere") == []
     found = atomic_write.find_leftovers(tmp_path)
     assert [path.name for path in found] == ["a.part", "b.part", "c.part"]
-    gone = inner(tmp_path / "gone.part")
+    gone = as_inner_path(tmp_path / "gone.part")
     monkeypatch.setattr(atomic_write, "find_leftovers", lambda _: [*found, gone])
     atomic_write.clear_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "kept"]
@@ -57,7 +57,7 @@ def test_a_file_that_replaces_another_is_whole_or_the_other_stays(tmp_path: Path
 
 def test_a_new_folder_takes_the_place_of_an_empty_one_and_of_what_was_left(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
-    part = atomic_write._part(inner(tmp_path / "new")).whole
+    part = atomic_write._part_path(as_inner_path(tmp_path / "new")).full_path
     part.mkdir()
     (part / "old").touch()
     atomic_write.write_folder(tmp_path / "new", {"a": b"1", "b": b""})

@@ -19,7 +19,7 @@ import pytest
 from dgn_engine.errors import UserError
 from dgn_engine.storage import lock
 from dgn_engine.storage.inner_path import LinkInside
-from dgn_engine.storage.lock import Lock, LockHeldError, LockHolder, holder, last_holder
+from dgn_engine.storage.lock import Lock, LockHeldError, LockHolder, find_lock_holder, last_holder
 
 HERE = platform.node()
 
@@ -50,28 +50,28 @@ def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_lock_names_its_holder_until_it_is_released(path: Path) -> None:
     held = Lock(path)
-    held.take()
+    held.acquire()
     owner = LockHolder(os.getpid(), HERE, lock.boot_id(), path.stat().st_ino)
-    assert holder(path) == last_holder(path) == owner
-    held.retake()  # the same file
+    assert find_lock_holder(path) == last_holder(path) == owner
+    held.reacquire()  # the same file
     with pytest.raises(LockHeldError) as refused:
-        Lock(path).take()
+        Lock(path).acquire()
     assert f"{path.parent} is" in str(refused.value)
     assert f"process {os.getpid()} on {HERE}." in str(refused.value)
     assert (refused.value.kind, refused.value.elsewhere) == ("in-use", None)
     held.release()
     held.release()
     assert path.read_bytes() == b""
-    assert holder(path) is last_holder(path) is None
+    assert find_lock_holder(path) is last_holder(path) is None
 
 
 def test_a_lock_that_was_not_released_is_taken_where_nobody_holds_it(path: Path) -> None:
     owner = left(path)
     assert last_holder(path) == owner
-    assert holder(path) is None
+    assert find_lock_holder(path) is None
     assert lock.is_abandoned(path)
     mine = Lock(path)
-    mine.take()
+    mine.acquire()
     assert not lock.is_abandoned(path)
     mine.release()
     assert not lock.is_abandoned(path)  # nobody wrote it
@@ -88,7 +88,7 @@ def test_a_lock_of_another_machine_or_a_copied_one_is_not_abandoned(
 def test_a_lock_of_another_machine_is_respected_with_what_to_do(path: Path) -> None:
     owner = left(path, host="elsewhere", pid=7)
     with pytest.raises(LockHeldError) as refused:
-        Lock(path).take()
+        Lock(path).acquire()
     assert all(
         words in str(refused.value) for words in ("process 7 on elsewhere", f"delete {path}")
     )
@@ -96,36 +96,36 @@ def test_a_lock_of_another_machine_is_respected_with_what_to_do(path: Path) -> N
     assert last_holder(path) == owner  # it is left as it is
     left(path, host="elsewhere", inode=1)  # a copy of its folder
     mine = Lock(path)
-    mine.take()
+    mine.acquire()
     mine.release()
 
 
 def test_a_lock_of_a_dead_process_elsewhere_is_emptied_and_no_other(path: Path) -> None:
-    lock.free(path, 7, "elsewhere")  # there is none
+    lock.free_lock(path, 7, "elsewhere")  # there is none
     assert not path.exists()
     owner = left(path, host="elsewhere", pid=7)
     for pid, host in ((8, "elsewhere"), (7, "nowhere")):
-        lock.free(path, pid, host)
+        lock.free_lock(path, pid, host)
         assert last_holder(path) == owner
-    lock.free(path, 7, "elsewhere")
+    lock.free_lock(path, 7, "elsewhere")
     assert path.read_bytes() == b""
     mine = left(path, pid=7)
-    lock.free(path, 7, HERE)
+    lock.free_lock(path, 7, HERE)
     assert last_holder(path) == mine
 
 
 @pytest.mark.usefixtures("without_locks")
 def test_without_locks_the_process_is_asked_for(path: Path) -> None:
     left(path, pid=os.getpid())
-    assert holder(path) is not None
+    assert find_lock_holder(path) is not None
     with pytest.raises(LockHeldError):
-        Lock(path).take()
+        Lock(path).acquire()
     left(path, pid=os.getpid(), boot="another")  # numbers of processes are given again
-    assert holder(path) is None
+    assert find_lock_holder(path) is None
     left(path)
-    assert holder(path) is None
+    assert find_lock_holder(path) is None
     mine = Lock(path)
-    mine.take()
+    mine.acquire()
     mine.release()
 
 
@@ -138,43 +138,43 @@ def test_a_process_of_another_user_lives_as_well(
 
     left(path)
     monkeypatch.setattr(os, "kill", forbidden)
-    assert holder(path) is not None
+    assert find_lock_holder(path) is not None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": "x"}', b"\xff"])
 def test_nonsense_in_a_lock_is_nobody(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    assert holder(path) is last_holder(path) is None
+    assert find_lock_holder(path) is last_holder(path) is None
     assert not lock.is_abandoned(path)
     mine = Lock(path)
-    mine.take()
+    mine.acquire()
     mine.release()
 
 
 def test_nothing_is_locked_through_a_link_or_in_no_folder(path: Path, tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     path.symlink_to(tmp_path / "other")
-    for act in (Lock(path).take, lambda: lock.is_abandoned(path)):
+    for act in (Lock(path).acquire, lambda: lock.is_abandoned(path)):
         with pytest.raises(LinkInside) as link:
             act()
         assert link.value.within == "lock"
-    assert holder(path) is None
+    assert find_lock_holder(path) is None
     with pytest.raises(FileNotFoundError):
-        Lock(tmp_path / "no" / "lock").take()
+        Lock(tmp_path / "no" / "lock").acquire()
 
 
 def test_a_folder_that_was_away_is_locked_again_or_the_reason_is_an_error(
     path: Path, tmp_path: Path
 ) -> None:
     held = Lock(path)
-    held.take()
+    held.acquire()
     path.rename(tmp_path / "away")
-    held.retake()
-    assert holder(path) is not None
+    held.reacquire()
+    assert find_lock_holder(path) is not None
     path.unlink()
     left(path, host="elsewhere", pid=7)
     with pytest.raises(OSError, match="process 7 on elsewhere"):
-        held.retake()
+        held.reacquire()
     held.release()
     assert issubclass(LockHeldError, UserError)
 
@@ -185,7 +185,7 @@ def test_asking_who_writes_refuses_no_writer(path: Path) -> None:
 
     def ask() -> None:
         while not over.is_set():
-            holder(path)
+            find_lock_holder(path)
             lock.is_abandoned(path)
             asked.set()
 
@@ -196,7 +196,7 @@ def test_asking_who_writes_refuses_no_writer(path: Path) -> None:
         assert asked.wait(60)
         for _ in range(40):
             mine = Lock(path)
-            mine.take()
+            mine.acquire()
             mine.release()
             left(path, pid=os.getpid())
     finally:
@@ -210,9 +210,9 @@ def test_a_second_writer_is_refused_at_once_while_others_ask(
 ) -> None:
     monkeypatch.setattr(lock, "PATIENCE", 1e9)
     mine = Lock(path)
-    mine.take()
+    mine.acquire()
     with pytest.raises(LockHeldError):
-        Lock(path).take()
+        Lock(path).acquire()
     mine.release()
 
 
@@ -224,13 +224,13 @@ def test_one_who_asks_for_ever_is_a_writer_after_a_while(
     with path.open() as asker:
         fcntl.flock(asker, fcntl.LOCK_SH)
         with pytest.raises(LockHeldError):
-            Lock(path).take()
+            Lock(path).acquire()
 
 
 def test_a_lock_whose_name_was_given_away_meanwhile_is_taken_anew(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seize, times = lock._seize, iter(range(9))
+    seize, times = lock._try_lock, iter(range(9))
 
     def slow(handle: int, owner: LockHolder | None, ask: bool = False) -> bool:
         seized = seize(handle, owner, ask)
@@ -239,16 +239,16 @@ def test_a_lock_whose_name_was_given_away_meanwhile_is_taken_anew(
             path.touch()
         return seized
 
-    monkeypatch.setattr(lock, "_seize", slow)
+    monkeypatch.setattr(lock, "_try_lock", slow)
     mine = Lock(path)
-    mine.take()
+    mine.acquire()
     assert mine.is_named
     monkeypatch.undo()
     with pytest.raises(LockHeldError):
-        Lock(path).take()
+        Lock(path).acquire()
     path.unlink()
     assert not mine.is_named
-    mine.retake()
+    mine.reacquire()
     assert mine.is_named
     mine.release()
 
@@ -283,7 +283,7 @@ def test_a_forked_child_does_not_keep_the_lock(path: Path, ended: str) -> None:
         assert said == (["taken again"] if ended == "released" else [])
         os.kill(int(child), 0)  # it lives
         again = Lock(path)
-        again.take()
+        again.acquire()
         again.release()
     finally:
         os.kill(int(child), signal.SIGKILL)

@@ -12,7 +12,7 @@ import pytest
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.atomic_write import SHARED, make_folders, make_private, write_file
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.run_folder import RunFolder
 from tests.engine.storage.runs import short_run
@@ -36,9 +36,9 @@ def modes(folder: Path) -> set[int]:
 def recorded(path: Path) -> Path:
     folder = RunFolder(path) if path.exists() and any(path.iterdir()) else None
     folder = folder or RunFolder.create(path, RunConfig())
-    folder.note("Measured", to_plain(Measured(1, 0.0, 0.5, 0.5)))
+    folder.write_note("Measured", to_plain(Measured(1, 0.0, 0.5, 0.5)))
     folder.add_frame(short_run.frame(1))
-    folder.checkpoint(short_run.snapshot(1), "")
+    folder.add_checkpoint(short_run.snapshot(1), "")
     folder.close()
     return path
 
@@ -76,7 +76,7 @@ def test_a_file_is_for_those_who_may_enter_its_folder(tmp_path: Path) -> None:
     write_file(tmp_path / "figure.pdf", b"")
     assert stat.S_IMODE((tmp_path / "figure.pdf").stat().st_mode) == 0o644
     make_folders(tmp_path / "deep" / "er")
-    make_folders(inside(tmp_path / "deep") / "inner")
+    make_folders(inner_folder(tmp_path / "deep") / "inner")
     write_file(tmp_path / "deep" / "x", b"")
     assert modes(tmp_path / "deep") == {0o700, 0o600}
 

@@ -81,13 +81,13 @@ def test_a_crash_of_the_interpreter_leaves_its_stacks_in_the_log() -> None:
 def test_so_much_is_kept_and_no_more(state: Path) -> None:
     log = RotatingLog(log_path(), largest=100)
     for number in range(10):
-        log.append(f"{number}{'.' * 60}\n".encode())
+        log.append_entry(f"{number}{'.' * 60}\n".encode())
     files = {path.name: path.read_text("utf-8")[0] for path in sorted((state / "log").iterdir())}
     assert files == {"dgn-viewer.1.log": "6", "dgn-viewer.2.log": "4", "dgn-viewer.log": "8"}
 
 
 def test_the_end_of_a_long_log_begins_with_a_whole_line() -> None:
-    RotatingLog(log_path()).append(b"first line\nsecond line\nthird line\n")
+    RotatingLog(log_path()).append_entry(b"first line\nsecond line\nthird line\n")
     assert end_of_log(15) == "third line\n"
 
 

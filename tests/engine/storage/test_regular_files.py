@@ -18,7 +18,7 @@ from dgn_engine.storage import lock
 from dgn_engine.storage.regular_files import (
     Digest,
     NotRegular,
-    digest,
+    content_digest,
     digest_file,
     open_regular,
     read_regular,
@@ -62,7 +62,7 @@ def test_a_regular_file_is_read_to_its_last_byte(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "x")
     assert read_regular(tmp_path / "link", len(content)) == content
     sha256 = hashlib.sha256(content).hexdigest()
-    assert digest_file(tmp_path / "x") == digest(content) == Digest(len(content), sha256)
+    assert digest_file(tmp_path / "x") == content_digest(content) == Digest(len(content), sha256)
     with pytest.raises(NotRegular, match="larger than"):
         read_regular(tmp_path / "x", len(content) - 1)
 
@@ -87,7 +87,7 @@ def test_a_run_without_its_files_is_damaged_and_the_others_are_listed(
 @pytest.mark.parametrize("thing", ["fifo", "device", "folder"])
 def test_a_lock_that_is_none_holds_nobody_up(thing: str, run: Path) -> None:
     put(thing, run / folder_layout.LOCK)
-    assert lock.holder(run / folder_layout.LOCK) is None
+    assert lock.find_lock_holder(run / folder_layout.LOCK) is None
     if thing != "device":  # here a link
         assert RunReader(run).status == "interrupted"
     with pytest.raises(UserError, match=r"Cannot write|'lock' in it is a link"):

@@ -88,14 +88,14 @@ def test_portable_is_beside_a_bundle_or_here(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DGN_HOME", "")
     monkeypatch.delenv("DGN_HOME")
-    assert user_folders.carry_everything() == tmp_path / user_folders.CARRIED
+    assert user_folders.use_portable_folders() == tmp_path / user_folders.CARRIED
     assert user_folders.user_data() == tmp_path / user_folders.CARRIED
     monkeypatch.delenv("DGN_HOME")
     monkeypatch.setattr("sys.frozen", True, raising=False)
     monkeypatch.setattr("sys.executable", str(tmp_path / "bundle" / "dgn-viewer"))
-    assert user_folders.carry_everything() == tmp_path / "bundle" / user_folders.CARRIED
+    assert user_folders.use_portable_folders() == tmp_path / "bundle" / user_folders.CARRIED
     monkeypatch.setenv("DGN_HOME", str(tmp_path / "mine"))
-    assert user_folders.carry_everything() == tmp_path / "mine"
+    assert user_folders.use_portable_folders() == tmp_path / "mine"
 
 
 def test_every_variable_is_in_the_document() -> None:

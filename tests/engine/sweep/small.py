@@ -87,7 +87,10 @@ def content(units: list[Unit], root: Path) -> dict[str, object]:
     for unit in units:
         reader = RunReader(unit_folder(root, unit.id))
         weights = load((reader.path / WEIGHTS).read_bytes())
-        found[unit.id] = {name: array.tobytes() for name, array in weights.items()}, reader.measured
+        found[unit.id] = (
+            {name: array.tobytes() for name, array in weights.items()},
+            reader.measured_events,
+        )
     return found
 
 

@@ -67,7 +67,7 @@ def tried(unit: Any, root: Path, heard: Heard | None = None, *ended: ProcessId) 
 def test_a_run_says_how_far_it_is_and_its_best_score(tmp_path: Path) -> None:
     heard = Heard()
     last = tried(UNIT, tmp_path, heard)
-    scores = [e.test_accuracy for e in RunReader(unit_folder(tmp_path, UNIT.id)).measured]
+    scores = [e.test_accuracy for e in RunReader(unit_folder(tmp_path, UNIT.id)).measured_events]
     best = max(score for score in scores if score is not None)
     assert last == UnitUpdate(UNIT.id, "done", 1.0, best)
     first, *others = heard.all
@@ -280,7 +280,7 @@ def test_locks_of_dead_processes_are_freed_for_each_unit_of_a_pack(
         folder = unit_folder(tmp_path, small(seed).id)
         folder.mkdir(parents=True)
         lock = Lock(folder / LOCK)
-        lock.take()
+        lock.acquire()
         lock.release()
         left = {"pid": 7, "host": "elsewhere", "boot": "b", "inode": 1}
         (folder / LOCK).write_text(json.dumps(left))

@@ -64,7 +64,7 @@ def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     with refused("other-run", value=str(unit_folder(tmp_path, "FR-II-s0"))):
         run(SerialExecutor(), [small(0, epochs=4)], tmp_path)
     held = lock.Lock(tmp_path / LOCK)
-    held.take()
+    held.acquire()
     try:
         with pytest.raises(UserError, match="is being written by process"):
             run(SerialExecutor(), [small(0)], tmp_path)

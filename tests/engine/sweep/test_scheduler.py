@@ -270,7 +270,7 @@ def test_a_sweep_that_goes_on_looks_for_its_stacks_once(
     units: list[Unit] = [small(seed) for seed in range(3)]
     for unit in units:
         folder = written(tmp_path, (1.0, Finished(30)), unit=unit)  # type: ignore[arg-type]
-        run_info.write(folder, run_info.add_stack(run_info.read(folder), "a"))
+        run_info.write_run_info(folder, run_info.add_stack(run_info.read_run_info(folder), "a"))
     looked: list[int] = []
     share = stack_time.shared_seconds
     monkeypatch.setattr(

@@ -72,8 +72,8 @@ def written(root: Path, unit: Training, stack: str, *ends: float, steps: tuple[i
     """A run that was begun at 0, with a score at each of these steps and times."""
     folder = unit_folder(root, unit.id)
     RunFolder.create(folder, unit.config).close()
-    info = {**run_info.read(folder), "created": "1970-01-01T00:00:00+00:00"}
-    run_info.write(folder, run_info.add_stack(info, stack) if stack else info)
+    info = {**run_info.read_run_info(folder), "created": "1970-01-01T00:00:00+00:00"}
+    run_info.write_run_info(folder, run_info.add_stack(info, stack) if stack else info)
     lines = [
         LogLine(seq, at, log_word(made), to_plain(made))
         for seq, (at, step) in enumerate(zip(ends, steps, strict=True))
@@ -101,7 +101,7 @@ def test_a_stack_that_is_no_name_is_none(tmp_path: Path, odd: object) -> None:
     unit = small(0)
     written(tmp_path, unit, "", 10.0, steps=(10,))
     folder = unit_folder(tmp_path, unit.id)
-    run_info.write(folder, {**run_info.read(folder), "stack": odd})
+    run_info.write_run_info(folder, {**run_info.read_run_info(folder), "stack": odd})
     assert UnitResults(tmp_path).trained_run(unit.id).seconds == 10.0
 
 
@@ -128,9 +128,9 @@ def test_a_packed_run_names_its_stack_and_one_by_itself_does_not(tmp_path: Path)
     whole = max(one[-1][1] for one in spans) - min(one[0][0] for one in spans)
     assert sum(times.run_seconds(RunReader(job.folder)) for job in jobs[:2]) == pytest.approx(whole)
     for job in jobs:
-        info = run_info.read(job.folder)
+        info = run_info.read_run_info(job.folder)
         del info["stack"]
-        run_info.write(job.folder, info)
+        run_info.write_run_info(job.folder, info)
     without = [trace_of(RunReader(job.folder)) for job in jobs]
     assert [tuple(one.ends) for one in without] == [(10, 20)] * 3
     alone = [trace_of(RunReader(unit_folder(tmp_path, unit.id))) for unit in units]

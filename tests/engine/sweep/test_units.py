@@ -84,7 +84,7 @@ def test_the_scores_of_a_run_are_those_of_its_last_regime(tmp_path: Path) -> Non
 def test_scores_at_the_end_of_each_epoch_are_kept(tmp_path: Path) -> None:
     run(SerialExecutor(), [UNIT], tmp_path)
     reader = RunReader(unit_folder(tmp_path, UNIT.id))
-    ends = [one for one in reader.measured if one.step in (10, 20, 30)]
+    ends = [one for one in reader.measured_events if one.step in (10, 20, 30)]
     found = UnitResults(tmp_path).trained_run(UNIT.id)
     assert found.epochs == (1.0, 2.0, 3.0)
     assert found.train == tuple(one.train_accuracy for one in ends)

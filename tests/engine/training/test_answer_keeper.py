@@ -169,9 +169,9 @@ def test_answers_are_those_of_their_score_whatever_is_tested_in_the_same_memory(
 
 def forget(folder: Path, after: int) -> None:
     """Leave the checkpoints to this step, as a kill does that comes before the next one."""
-    for checkpoint in run_checkpoints.scan(folder / CHECKPOINTS):
+    for checkpoint in run_checkpoints.scan_checkpoints(folder / CHECKPOINTS):
         if checkpoint.step > after:
-            run_checkpoints.remove(checkpoint)
+            run_checkpoints.remove_checkpoint(checkpoint)
 
 
 def test_a_run_that_goes_back_to_an_earlier_checkpoint_has_the_best_answers_of_then(
@@ -214,11 +214,11 @@ def test_a_run_that_diverges_has_the_answers_of_the_scores_before(tmp_path: Path
     """Its weights are spoilt after two epochs, in its checkpoint."""
     config = config_of()
     train(tmp_path, config, until=2 * EPOCH + 1)
-    newest = run_checkpoints.scan(one(tmp_path) / CHECKPOINTS)[-1]
-    snapshot = run_checkpoints.load(newest)
+    newest = run_checkpoints.scan_checkpoints(one(tmp_path) / CHECKPOINTS)[-1]
+    snapshot = run_checkpoints.load_checkpoint(newest)
     snapshot.tensors["value.weights.0"].fill_(float("inf"))
     forget(one(tmp_path), newest.step - 1)
-    run_checkpoints.write(one(tmp_path) / CHECKPOINTS, snapshot, newest.order, {})
+    run_checkpoints.write_step_folder(one(tmp_path) / CHECKPOINTS, snapshot, newest.order, {})
     found = train(tmp_path, config)
     assert found.diverged_at is not None
     expected = by_hand(config)

@@ -16,7 +16,7 @@ from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import Measured, RegimeSwapped, SettingChanged
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.branch_origin import origin_of
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.branch import begin_branch
@@ -74,7 +74,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 def by_hand(parent: Path, changes: BranchChanges) -> Run:
     """The run as it went on from its checkpoint, with the same changes asked of it one by one."""
     run = Run(1, CONFIG, silent, silent, live=False, recorded=True)
-    restore_run(run, run_checkpoints.load(RunReader(parent).checkpoint(AT)))
+    restore_run(run, run_checkpoints.load_checkpoint(RunReader(parent).find_checkpoint(AT)))
     if changes.seed is not None:
         run.trainer.set_seed(changes.seed)
     if changes.regime:
@@ -101,7 +101,7 @@ def test_a_branch_equals_a_run_that_was_changed_at_that_step(
     headless = HeadlessRun(Nobody(), lambda: False, checkpoint_every=1e9)
     outcome = headless.run_branch(parent, AT, changes, out, steps=10)
     assert outcome.step == AT + 10
-    last = run_checkpoints.load(RunReader(out).checkpoint())
+    last = run_checkpoints.load_checkpoint(RunReader(out).find_checkpoint())
     expected = weights(other)
     assert last.tensors.keys() == expected.keys()
     assert all(torch.equal(last.tensors[name], expected[name]) for name in expected)
@@ -148,9 +148,9 @@ def test_until_its_first_step_a_branch_has_the_log_of_its_parent(
     assert origin is not None
     assert (origin.step, origin.changes) == (AT, changes)
     assert origin.parent_id == RunReader(parent).info["id"]
-    assert verify(tmp_path / "b") == []
+    assert find_damage(tmp_path / "b") == []
     state = RunState()
-    for event in (reader.started, *events):
+    for event in (reader.start_event, *events):
         assert event is not None
         state = state.after(event)
     config = state.current_config()

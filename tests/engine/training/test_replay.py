@@ -21,8 +21,8 @@ from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs.log import decode_line, encode_line
-from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.run_checkpoints import Snapshot, load
+from dgn_engine.storage.runs.manifest import find_damage
+from dgn_engine.storage.runs.run_checkpoints import Snapshot, load_checkpoint
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training import run as run_module
@@ -177,7 +177,7 @@ def test_a_branch_between_two_checkpoints_has_the_log_of_its_parent_until_there(
     before = [one for one in RunReader(parent).log.each_event() if getattr(one, "step", 0) <= 12]
     assert events[:place] == before
     assert [one.step for one in before if isinstance(one, Measured)] == [5, 10]
-    assert verify(tmp_path / "b") == []
+    assert find_damage(tmp_path / "b") == []
 
 
 def test_a_typed_command_branches_off_at_any_step(parent: Path, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_typed_command_branches_off_at_any_step(parent: Path, tmp_path: Path) 
     twin = twin_at(10, DENSE)
     for _ in range(3):
         twin.step()
-    last = load(RunReader(out).checkpoint())
+    last = load_checkpoint(RunReader(out).find_checkpoint())
     expected = twin.trainer.tensors()
     assert all(torch.equal(last.tensors[name], tensor) for name, tensor in expected.items())
 

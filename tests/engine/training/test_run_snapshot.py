@@ -110,7 +110,9 @@ def test_all_that_a_step_changes_is_in_copies_in_files_and_comes_back_twice(
         then, copy = held_by(run), taken(run)
         states.append(then)
         marks = {"kept": "", "lines": 0, "frames": 0}
-        stored = run_checkpoints.load(run_checkpoints.write(tmp_path, copy, turn, marks))
+        stored = run_checkpoints.load_checkpoint(
+            run_checkpoints.write_step_folder(tmp_path, copy, turn, marks)
+        )
         for _ in range(2):
             run.step()
         later = held_by(run)

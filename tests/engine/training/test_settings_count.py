@@ -211,7 +211,7 @@ def test_augmented_images_are_shown_in_the_order_of_the_epoch() -> None:
     config = changed(config, training={"augmentation": "davidnet", "batch": 50})
     trainer = run_of(config).trainer
     order = torch.randperm(50, generator=stream("order", 0, 0))
-    shown = trainer.batches.augmentation.show(trainer.data.train_x[order], order, 0)
+    shown = trainer.batches.augmentation.augment_images(trainer.data.train_x[order], order, 0)
     assert not torch.equal(shown, trainer.data.train_x[order])
     logits, labels = trainer.network(shown).detach(), trainer.data.train_y[order]
     by_hand = -torch.log_softmax(logits, 1)[torch.arange(50), labels].mean()

@@ -10,7 +10,7 @@ from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun
@@ -78,7 +78,7 @@ def test_last_weights_that_were_written_at_the_second_try_belong_to_the_run(tmp_
     outcome = trained(tmp_path / "run", relu(CONFIG, keep_best=False, keep_epochs=()))
     assert (len(tries), outcome.unsaved) == (2, "")
     assert (tmp_path / "run" / WEIGHTS).exists()
-    assert verify(tmp_path / "run") == []
+    assert find_damage(tmp_path / "run") == []
 
 
 def test_a_folder_that_could_not_be_finished_is_said_where_its_weights_are_there(

@@ -18,4 +18,4 @@ def frame(step: int, *probes: str, regime: str = "DL") -> Frame:
 
 def record(folder: Path, *steps: int) -> None:
     for serial, step in enumerate(steps):
-        frame_files.write(folder / "frames", frame(step), serial)
+        frame_files.write_frame(folder / "frames", frame(step), serial)

@@ -46,7 +46,10 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     user.key("Right")
     qtbot.waitUntil(lambda: cursor.step == recorded.steps[1])
     qtbot.waitUntil(lambda: not window.display.stale_panels())
-    shown, frame = window.docks.hosts["gate_maps"].shown_content(), recorded.at(recorded.steps[1])
+    shown, frame = (
+        window.docks.hosts["gate_maps"].shown_content(),
+        recorded.frame_at(recorded.steps[1]),
+    )
     assert isinstance(shown, Scene)
     assert frame is not None
     large = next(chart.matrix for chart in shown.charts if chart.key == "large")

@@ -190,7 +190,7 @@ def test_it_says_where_the_log_lies_and_that_there_is_none_yet(log_window: LogWi
     assert log_window.text.toPlainText()
     assert not log_window.folder.isEnabled()
     for text in ("10 steps, λ = 0.5", "10 steps, λ = 0.5\nmore"):
-        RotatingLog(log_path()).append(f"{text.splitlines()[-1]}\n".encode())
+        RotatingLog(log_path()).append_entry(f"{text.splitlines()[-1]}\n".encode())
         log_window.renew.click()
         assert log_window.text.toPlainText() == text
 
@@ -198,7 +198,7 @@ def test_it_says_where_the_log_lies_and_that_there_is_none_yet(log_window: LogWi
 def test_its_text_can_be_copied_and_its_folder_opened(
     log_window: LogWindow, browsed: list[QUrl]
 ) -> None:
-    RotatingLog(log_path()).append(b"one\ntwo\n")
+    RotatingLog(log_path()).append_entry(b"one\ntwo\n")
     log_window.open()
     log_window.copy.click()
     assert QGuiApplication.clipboard().text() == "one\ntwo"

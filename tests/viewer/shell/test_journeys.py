@@ -136,7 +136,7 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     for name in window.docks.visible_panels():
         assert hosts[name].panel_state() == "past"
         assert hosts[name].footer_text().startswith("looking back · step ")
-    frame, shown = recorded.at(step), hosts["gate_maps"].shown_content()
+    frame, shown = recorded.frame_at(step), hosts["gate_maps"].shown_content()
     assert frame is not None
     assert isinstance(shown, Scene)
     large = next(chart for chart in shown.charts if chart.key == "large")

@@ -53,7 +53,7 @@ def record(root: Path, config: RunConfig, stops: tuple[int, ...]) -> Path:
 
 
 def recorded(folder: Path, step: int) -> Gates:
-    frame = RecordedSteps(folder).at(step)
+    frame = RecordedSteps(folder).frame_at(step)
     assert frame is not None
     assert frame.step == step
     arrays = frame.readings["gates"].arrays

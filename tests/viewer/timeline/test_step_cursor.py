@@ -358,7 +358,7 @@ def test_steps_of_an_unrecorded_run_are_shown_as_b(
     assert run is not None
     held = HeldFrames()
     for step in (2, 5, 9):
-        held.add(frame(step))
+        held.pack_frame(frame(step))
     cursor = ComparedCursor(History(), ("gates",), lambda _: None, lambda: FrameSource(held=held))
     cursor.on_event(ComparedFrames("this run", "", run, (), 5), RunState())
     qtbot.waitUntil(lambda: cursor.steps == (2, 5, 9))

@@ -11,7 +11,7 @@ from dgn_engine.storage.runs.folder_layout import LIMITS
 from dgn_engine.storage.runs.storage_limits import (
     SMALLEST_RUN,
     StorageLimits,
-    limits_that_hold,
+    effective_limits,
     read_limits,
     write_limits,
 )
@@ -63,7 +63,7 @@ class StorageSection(Section):
 
     def _save_limits(self, **chosen: int) -> None:
         try:
-            write_limits(self._root, replace(limits_that_hold(self._root), **chosen))
+            write_limits(self._root, replace(effective_limits(self._root), **chosen))
         except UserError as refusal:
             self._show_limits()
             self.message.show_refusal(f"Nothing was changed: {refusal}")

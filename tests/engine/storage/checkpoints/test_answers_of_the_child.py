@@ -15,11 +15,11 @@ import safetensors.numpy
 
 from dgn_engine.storage.checkpoints import wire
 from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside, is_averaged
-from dgn_engine.storage.checkpoints.batch_child import answer as answer_of_batch
+from dgn_engine.storage.checkpoints.batch_child import answer_batch as answer_of_batch
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.stated_entries import LONGEST, MOST
 from dgn_engine.storage.checkpoints.stated_layers import CHILDREN
-from dgn_engine.storage.checkpoints.wire import receive
+from dgn_engine.storage.checkpoints.wire import receive_contents
 from tests.engine.storage.checkpoints.inert_trees import unreadable
 from tests.faults.answered import answered
 
@@ -42,7 +42,7 @@ def head(**changed: Any) -> dict[str, Any]:
 
 
 def received(line: dict[str, Any], numbers: bytes = ONE.tobytes()) -> CheckpointContents:
-    return wire.receive(io.BytesIO(json.dumps(line).encode() + b"\n" + numbers), 1 << 10)
+    return wire.receive_contents(io.BytesIO(json.dumps(line).encode() + b"\n" + numbers), 1 << 10)
 
 
 def test_a_sound_answer_is_taken() -> None:
@@ -84,7 +84,7 @@ def test_an_answer_that_is_cut_is_no_answer() -> None:
     with pytest.raises(EOFError):
         received(head(), ONE.tobytes()[:-1])
     with pytest.raises(EOFError):
-        wire.receive(io.BytesIO(b'{"tensors": []}'), 1 << 10)
+        wire.receive_contents(io.BytesIO(b'{"tensors": []}'), 1 << 10)
 
 
 def test_numbers_that_find_no_memory_are_refused_before_they_take_it(
@@ -106,11 +106,11 @@ def test_numbers_that_find_no_memory_are_refused_before_they_take_it(
 )
 def test_whatever_a_file_provokes_is_one_sentence(trouble: Exception, kind: str, said: str) -> None:
     pipe = io.BytesIO()
-    with wire.refusals(pipe):
+    with wire.refusals_to(pipe):
         raise trouble
     pipe.seek(0)
     with pytest.raises(UnreadableFile) as refused:
-        wire.receive(pipe, 1 << 10)
+        wire.receive_contents(pipe, 1 << 10)
     assert refused.value.kind == kind
     assert said in str(refused.value)
 
@@ -177,7 +177,7 @@ def read_batch(content: bytes, key: str = "labels", md5: str = "") -> Checkpoint
     pipe = io.BytesIO()
     answer_of_batch(content, pipe, md5 or hashlib.md5(content).hexdigest(), key)
     pipe.seek(0)
-    return receive(pipe, 1 << 20)
+    return receive_contents(pipe, 1 << 20)
 
 
 def batch(**parts: Any) -> bytes:

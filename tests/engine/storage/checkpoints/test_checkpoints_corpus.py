@@ -154,7 +154,7 @@ def test_every_tensor_of_a_large_state_dict_is_read(count: int, legacy: bool) ->
     file = io.BytesIO()
     tensors = {f"layers.{n}.weight": torch.full((1, 2), float(n)) for n in range(count)}
     torch.save(tensors, file, _use_new_zipfile_serialization=not legacy)
-    found = reader_child.read(file.getvalue()).arrays
+    found = reader_child.read_contents(file.getvalue()).arrays
     assert list(found) == list(tensors)
     assert all((array == float(n)).all() for n, array in enumerate(found.values()))
 
@@ -163,7 +163,7 @@ def test_every_tensor_of_a_large_state_dict_is_read(count: int, legacy: bool) ->
 def test_every_tensor_of_a_long_list_is_read(count: int) -> None:
     file = io.BytesIO()
     torch.save([torch.full((2, 1), float(n)) for n in range(count)], file)
-    found = reader_child.read(file.getvalue()).arrays
+    found = reader_child.read_contents(file.getvalue()).arrays
     assert sorted(float(array[0, 0]) for array in found.values()) == [
         float(n) for n in range(count)
     ]

@@ -24,7 +24,7 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.double_formats import check_not_pickle
 from dgn_engine.storage.checkpoints.pickle_file import NoCalls
-from dgn_engine.storage.checkpoints.reader_child import read
+from dgn_engine.storage.checkpoints.reader_child import read_contents
 from dgn_engine.storage.checkpoints.torch_files import MAGIC
 from tests.daily import nightly
 from tests.faults.ambiguous_files import Archive, Member, written
@@ -114,7 +114,7 @@ def test_no_number_of_any_notation_hides_a_name(name: bytes, hiding: str) -> Non
         Importing(io.BytesIO(content)).load()
     calls = CallRecorder()
     with pytest.raises(UnreadableFile, match="both safetensors and a pickle"):
-        read(content, "", calls)
+        read_contents(content, "", calls)
     assert "os.getpid" in (*calls.would_call, *calls.would_look_up)
 
 
@@ -136,7 +136,7 @@ def test_no_notation_of_the_first_number_of_an_old_torch_file_is_passed(number: 
     content = safe(number + b"." + NAME, b"V")
     assert Importing(io.BytesIO(content)).load() == MAGIC
     with pytest.raises(UnreadableFile, match="both safetensors and a pickle"):
-        read(content)
+        read_contents(content)
 
 
 def test_a_package_of_python_that_a_name_in_the_header_imports_is_seen() -> None:
@@ -175,7 +175,7 @@ def test_a_tuple_of_a_text_is_no_network() -> None:
     length = 0x065828
     content = one_number("net.0.weight", length)
     assert len(pickle.loads(content)) == 1
-    assert [*read(content).arrays] == ["net.0.weight"]
+    assert [*read_contents(content).arrays] == ["net.0.weight"]
 
 
 @pytest.mark.parametrize("value", ["1", "null", "[]", "1e999", '"\\ud800"', "[" * 300 + "]" * 300])
@@ -185,7 +185,7 @@ def test_an_entry_that_the_format_does_not_have_is_refused(value: str) -> None:
     with pytest.raises(
         UnreadableFile, match=r"more than the type, shape and position of a \(x\)|invalid"
     ):
-        read(struct.pack("<Q", len(header)) + header + bytes(4))
+        read_contents(struct.pack("<Q", len(header)) + header + bytes(4))
 
 
 EVIL = b"cos\nsystem\n(Vtrue\ntR."
@@ -209,11 +209,11 @@ def test_no_name_of_a_field_hides_objects_in_an_array(name: str) -> None:
     with zipfile.ZipFile(made, "a") as archive:
         archive.writestr("meta.npy", odd)
     calls = CallRecorder()
-    assert [*read(made.getvalue(), "", calls).arrays] == ["w"]
+    assert [*read_contents(made.getvalue(), "", calls).arrays] == ["w"]
     assert calls.would_call == ("os.system",)
     calls = CallRecorder()
     with pytest.raises(UnreadableFile):
-        read(odd, "", calls)
+        read_contents(odd, "", calls)
     assert calls.would_call == ("os.system",)
 
 
@@ -233,7 +233,7 @@ def test_fields_without_objects_are_no_pickle(fields: list[Any]) -> None:
     made = io.BytesIO()
     np.savez(made, w=np.ones(2), meta=np.zeros(2, fields))
     calls = CallRecorder()
-    found = read(made.getvalue(), "", calls)
+    found = read_contents(made.getvalue(), "", calls)
     assert ([*found.arrays], len(found.ignored), calls.would_call) == (["w"], 1, ())
 
 
@@ -247,7 +247,7 @@ def test_a_shape_of_a_field_is_a_shape(third: str) -> None:
         odd = b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + EVIL
         archive.writestr("meta.npy", odd)
     calls = CallRecorder()
-    read(made.getvalue(), "", calls)
+    read_contents(made.getvalue(), "", calls)
     assert calls.would_call == ("os.system",)
 
 
@@ -271,7 +271,7 @@ def test_the_folder_of_an_archive_is_one_in_its_bytes() -> None:
     utf_8, old = "é".encode(), b"\x82"
     ones = [[1, 1], [1, 1]]
     for folder in (utf_8, old):
-        assert read(of_torch(folder, folder)).arrays["w"].tolist() == ones
+        assert read_contents(of_torch(folder, folder)).arrays["w"].tolist() == ones
         assert loaded(of_torch(folder, folder)) == ones
         assert loaded(of_torch(folder, folder, BIG)) != ones
     for folder, other in ((utf_8, old), (old, utf_8)):
@@ -280,17 +280,17 @@ def test_the_folder_of_an_archive_is_one_in_its_bytes() -> None:
         with pytest.raises((UnicodeDecodeError, RuntimeError)):
             loaded(content)
         with pytest.raises(UnreadableFile, match="in two ways"):
-            read(content)
+            read_contents(content)
 
 
 def test_a_folder_is_no_longer_than_torch_reads() -> None:
     assert loaded(of_torch(b"a" * 510, b"a" * 510)) == [[1, 1], [1, 1]]
-    assert [*read(of_torch(b"a" * 510, b"a" * 510)).arrays] == ["w"]
+    assert [*read_contents(of_torch(b"a" * 510, b"a" * 510)).arrays] == ["w"]
     content = of_torch(b"a" * 511, b"a" * 511)
     with pytest.raises(RuntimeError):
         loaded(content)
     with pytest.raises(UnreadableFile, match="a folder name"):
-        read(content)
+        read_contents(content)
 
 
 def zip_names(content: bytes) -> list[str]:
@@ -343,11 +343,11 @@ def test_what_safetensors_refuses_is_refused(name: str) -> None:
     with pytest.raises(safetensors.SafetensorError):
         safetensors_of_torch.load(REFUSED[name])
     with pytest.raises(UnreadableFile):
-        read(REFUSED[name])
+        read_contents(REFUSED[name])
 
 
 def test_notes_may_be_null_and_types_that_are_not_read_are_ignored() -> None:
-    found = read(beside('"__metadata__":null,' + second("C64", "[1]", 8, 16), 8))
+    found = read_contents(beside('"__metadata__":null,' + second("C64", "[1]", 8, 16), 8))
     assert found.arrays["w"].tolist() == [1, 2]
     assert found.ignored == ("v (C64)",)
 
@@ -361,9 +361,9 @@ def test_an_archive_of_a_version_that_torch_does_not_read_is_refused(version: by
     with pytest.raises(RuntimeError, match="version"):
         torch.load(io.BytesIO(content))
     with pytest.raises(UnreadableFile, match="version"):
-        read(content)
+        read_contents(content)
     for known in (b"1", b"3\n", b"10\n"):
-        assert list(read(zipped({**members, "a/version": known})).arrays) == ["w"]
+        assert list(read_contents(zipped({**members, "a/version": known})).arrays) == ["w"]
 
 
 def test_a_shard_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -415,4 +415,4 @@ def test_safetensors_hide_no_pickle_behind_what_is_not_read_here(hidden: bytes) 
     content = in_safetensors(head, body)
     assert [op.name for op, _, _ in pickletools.genops(content)][-2:] == ["REDUCE", "STOP"]
     with pytest.raises(UnreadableFile, match="both safetensors"):
-        read(content)
+        read_contents(content)

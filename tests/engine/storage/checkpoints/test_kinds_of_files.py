@@ -11,23 +11,23 @@ import pytest
 from torch import nn
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import decoded, is_sound, natural
+from dgn_engine.storage.checkpoints.contents import decode_numbers, is_sound, natural_key
 from dgn_engine.storage.checkpoints.pickle_file import (
     GlobalName,
     InertDict,
     InertObject,
-    members,
+    members_of,
     read_pickle,
 )
 from dgn_engine.storage.checkpoints.pickled_tensors import (
     StridedTensor,
     TensorStorage,
     Unsupported,
-    build,
+    build_inert,
+    declared_storage,
     read_leaf,
-    storage,
 )
-from dgn_engine.storage.checkpoints.reader_child import tidy
+from dgn_engine.storage.checkpoints.reader_child import tidy_names
 from dgn_engine.storage.checkpoints.safetensors_file import read_safetensors
 from dgn_engine.storage.checkpoints.stated_layers import stated_layers
 from tests.engine.storage.checkpoints.inert_trees import (
@@ -95,7 +95,7 @@ def test_what_is_left_aside_is_cut_after_two_hundred_lines() -> None:
 def test_prefixes_come_off_where_all_tensors_have_them() -> None:
     def names(*given: str) -> list[str]:
         tree = InertDict([(name, tensor(1)) for name in given])
-        return list(tidy(tree_of(tree)).arrays)
+        return list(tidy_names(tree_of(tree)).arrays)
 
     assert names("module.a", "module.b") == ["a", "b"]
     assert names("module.a", "b") == ["module.a", "b"]
@@ -103,7 +103,7 @@ def test_prefixes_come_off_where_all_tensors_have_them() -> None:
     assert names("module.") == ["module."]
     twins = InertDict([("a\n", tensor(1)), ("a\\n", tensor(1))])
     with unreadable("named-twice"):
-        tidy(tree_of(twins))
+        tidy_names(tree_of(twins))
 
 
 # the layers that a module states
@@ -151,7 +151,7 @@ def test_a_layer_whose_numbers_make_no_sense_is_named() -> None:
 
 def test_names_are_sorted_as_people_count() -> None:
     names = ["w.10", "w.2", "a1b20", "a1b3", "10", "9", "x"]
-    assert sorted(names, key=natural) == ["9", "10", "a1b3", "a1b20", "w.2", "w.10", "x"]
+    assert sorted(names, key=natural_key) == ["9", "10", "a1b3", "a1b20", "w.2", "w.10", "x"]
 
 
 def test_a_shape_is_whole_and_bounded() -> None:
@@ -176,24 +176,30 @@ def test_every_small_type_is_decoded_as_torch_does() -> None:
         wanted = torch.from_numpy(bits.copy()).view(dtype).float().numpy()
         name = str(dtype).removeprefix("torch.")
         given = bits.view(np.float16) if name == "float16" else bits
-        found, number = decoded(given, name), ~np.isnan(wanted)
+        found, number = decode_numbers(given, name), ~np.isnan(wanted)
         np.testing.assert_array_equal(found, wanted)
         np.testing.assert_array_equal(np.signbit(found)[number], np.signbit(wanted)[number])  # −0
-    assert decoded(np.array([0, 1, 7], np.uint8).view(bool), "bool").tolist() == [False, True, True]
+    assert decode_numbers(np.array([0, 1, 7], np.uint8).view(bool), "bool").tolist() == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_what_a_set_holds_are_its_members() -> None:
     for made, kind in ((frozenset({"a"}), "frozenset"), ({"a"}, "set")):
-        thing, _ = read_pickle(pickle.dumps(made, 4), 0, build, storage)
-        assert (thing.callee, list(members(thing))) == (kind, [("0", "a")])
+        thing, _ = read_pickle(pickle.dumps(made, 4), 0, build_inert, declared_storage)
+        assert (thing.callee, list(members_of(thing))) == (kind, [("0", "a")])
 
 
 def test_what_an_object_is_made_with_is_no_member_of_it() -> None:
     made = b"\x80\x04ca\nThing\n(K\x01t}X\x01\0\0\0kK\x02s\x92."  # a.Thing(1, k=2)
-    thing, end = read_pickle(made, 0, build, storage)
-    assert (thing.callee, list(members(thing)), end) == ("a.Thing", [], len(made))
+    thing, end = read_pickle(made, 0, build_inert, declared_storage)
+    assert (thing.callee, list(members_of(thing)), end) == ("a.Thing", [], len(made))
     ordered = made.replace(b"ca\nThing\n(K\x01t", b"ccollections\nOrderedDict\n(t")
-    assert read_pickle(ordered, 0, build, storage)[0].pairs == []  # those are its own
+    assert (
+        read_pickle(ordered, 0, build_inert, declared_storage)[0].pairs == []
+    )  # those are its own
 
 
 # What is made of the tree of a pickle: tensors, containers, words for everything else.
@@ -299,11 +305,11 @@ def test_the_parts_of_a_saved_module_have_the_names_of_its_state_dict() -> None:
     model = InertObject(
         "a.Net", (), state=table(_parameters=table(), _modules=table(fc=linear), _buffers=3)
     )
-    assert [name for name, _ in members(linear)] == ["training", "weight", "n"]
+    assert [name for name, _ in members_of(linear)] == ["training", "weight", "n"]
     assert list(tree_of(model).arrays) == ["fc.weight", "fc.n"]
     # without parameters of its own it is no module, and nothing is taken apart
     other = InertObject("a.Thing", (), state=table(_modules=table(fc=table(w=tensor(1))), x=1))
-    assert [name for name, _ in members(other)] == ["_modules", "x"]
+    assert [name for name, _ in members_of(other)] == ["_modules", "x"]
 
 
 # one tensor
@@ -358,15 +364,15 @@ def array_call(
     module, _, name = callee.rpartition(".")
     kind = numpy_type(code, order)
     if "frombuffer" in callee:
-        return build(GlobalName(module, name), (raw, kind, shape, "F" if fortran else "C"))
-    call = build(GlobalName(module, name), (GlobalName("numpy", "ndarray"), (0,), b"b"))
+        return build_inert(GlobalName(module, name), (raw, kind, shape, "F" if fortran else "C"))
+    call = build_inert(GlobalName(module, name), (GlobalName("numpy", "ndarray"), (0,), b"b"))
     call.set_state((1, shape, kind, fortran, raw))
     return call
 
 
 def numpy_type(code: Any, order: str = "<") -> InertObject:
     """As numpy pickles it, or a type of another library."""
-    kind = build(GlobalName("numpy", "dtype"), (code, False, True))
+    kind = build_inert(GlobalName("numpy", "dtype"), (code, False, True))
     odd = not isinstance(code, str)
     kind.set_state(() if odd else np.dtype(f"{order}{code}").__reduce__()[2])
     return kind
@@ -402,7 +408,7 @@ def test_a_pickled_array_is_read_in_its_order(callee: str, fortran: bool, order:
         (array_call(code=GlobalName("ml_dtypes", "bfloat16")), "an array of objects"),
         (array_call(content=[1, 2]), "an array of f4"),
         (
-            build(
+            build_inert(
                 GlobalName("numpy._core.multiarray", "_reconstruct"),
                 (GlobalName("numpy", "ndarray"), (0,), b"b"),
             ),
@@ -421,7 +427,7 @@ V2, V3 = "_rebuild_tensor_v2", "_rebuild_tensor_v3"
 
 
 def rebuilt(name: str, *arguments: Any, module: str = "torch._utils") -> Any:
-    return build(GlobalName(module, name), arguments)
+    return build_inert(GlobalName(module, name), arguments)
 
 
 def test_a_tensor_of_bytes_has_the_type_that_is_named() -> None:

@@ -21,7 +21,7 @@ from torch import nn
 
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
-from dgn_engine.storage.checkpoints.reader_child import read
+from dgn_engine.storage.checkpoints.reader_child import read_contents
 from tests.faults.odd_calls import misread
 from tests.faults.pickle_assembly import Call, Name, Raw, coded, pickled, storage, tensor, torch_zip
 from tests.faults.reference_readers import ReferenceReaders
@@ -34,7 +34,7 @@ ADDRESSES = b"A" * 8  # that a forged type takes for those of objects
 
 def warned(content: bytes) -> tuple[list[str], tuple[str, ...]]:
     calls = CallRecorder()
-    found = read(content, "", calls)
+    found = read_contents(content, "", calls)
     return [*found.arrays], calls.would_call
 
 
@@ -132,7 +132,7 @@ def test_a_call_that_no_library_writes_is_named_and_nothing_of_it_is_read(way: s
 def test_a_type_of_a_class_that_makes_none_is_refused(kind: tuple[str, str]) -> None:
     calls = CallRecorder()
     with pytest.raises(UnreadableFile):
-        read(pickled({"w": ARRAY, "x": reconstructed(of_class(*kind))}), "", calls)
+        read_contents(pickled({"w": ARRAY, "x": reconstructed(of_class(*kind))}), "", calls)
     assert calls.would_call == ("numpy.dtype.__setstate__",)
 
 
@@ -153,9 +153,11 @@ def test_text_for_bytes_is_that_of_bytes(protocol: int) -> None:
     for text, sound in ((numbers, True), (numbers[:-1] + "\u1234", False)):
         content = pickled(Raw(made + coded((1, (3,), kind, False, text)) + b"b"), protocol)
         if sound:
-            assert read(content).arrays["tensor"].tolist() == pickle.loads(content).tolist()
+            assert (
+                read_contents(content).arrays["tensor"].tolist() == pickle.loads(content).tolist()
+            )
             continue
-        for act in (read, pickle.loads):
+        for act in (read_contents, pickle.loads):
             with pytest.raises((UnreadableFile, ValueError)):
                 act(content)
 
@@ -169,7 +171,7 @@ def test_a_start_that_pickle_refuses_is_refused(start: bytes) -> None:
     with pytest.raises((ValueError, pickle.UnpicklingError, OverflowError)):
         pickle.loads(content)
     with pytest.raises(UnreadableFile):
-        read(content)
+        read_contents(content)
 
 
 @pytest.mark.parametrize("module", ["torch", "numpy"])
@@ -191,7 +193,7 @@ def test_whole_numbers_have_no_gradient() -> None:
         with pytest.raises(RuntimeError):
             torch.load(io.BytesIO(content))
         with pytest.raises(UnreadableFile):
-            read(content)
+            read_contents(content)
 
 
 def test_no_random_call_is_read_otherwise_than_pickle_and_torch_read_it(tmp_path: Path) -> None:
@@ -256,5 +258,5 @@ def test_the_hooks_of_a_spectral_norm_are_those_of_torch() -> None:
     hook = coded(Name(nn.Module.__module__, "_WrappedHook")) + b")\x81"
     held = Raw(hook + coded({"hook": Name("os", "getpid"), "with_module": False}) + b"b")
     recorder = CallRecorder()
-    read(torch_zip({"w": tensor(), "x": held}), "", recorder)
+    read_contents(torch_zip({"w": tensor(), "x": held}), "", recorder)
     assert recorder.would_look_up == ("os.getpid",)

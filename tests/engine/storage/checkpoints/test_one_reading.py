@@ -16,7 +16,7 @@ import torch
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile
-from dgn_engine.storage.checkpoints.reader_child import read
+from dgn_engine.storage.checkpoints.reader_child import read_contents
 from tests.faults import ambiguous_files
 from tests.faults.ambiguous_files import EVIL, Archive, Member, written
 from tests.faults.differential import compare, read_inertly, table
@@ -239,7 +239,7 @@ TREES: dict[str, Any] = {
 @pytest.mark.parametrize("name", TREES)
 def test_a_pickle_that_torch_does_not_write_is_refused(name: str) -> None:
     with pytest.raises(UnreadableFile):
-        read(torch_zip(TREES[name], OTHERS))
+        read_contents(torch_zip(TREES[name], OTHERS))
 
 
 def test_the_type_of_a_tensor_of_another_device_is_its_own() -> None:
@@ -247,7 +247,10 @@ def test_the_type_of_a_tensor_of_another_device_is_its_own() -> None:
         made = rebuilt(
             "device_tensor_from_cpu_tensor", tensor(), Name("torch", dtype), "cpu", False
         )
-        assert [*read(torch_zip({"w": made, "v": other()}, OTHERS)).arrays] == [*arrays, "v"]
+        assert [*read_contents(torch_zip({"w": made, "v": other()}, OTHERS)).arrays] == [
+            *arrays,
+            "v",
+        ]
 
 
 def pickled_array(kind: Any, *after: Any, code: bytes = b"b") -> bytes:
@@ -280,69 +283,69 @@ TYPES: dict[str, Any] = {
 def test_a_type_that_numpy_does_not_write_is_refused(name: str) -> None:
     calls = CallRecorder()
     with pytest.raises(UnreadableFile):
-        read(pickled_array(TYPES[name]), "", calls)
+        read_contents(pickled_array(TYPES[name]), "", calls)
     shared = ("numpy.dtype",) if name == "a shared type" else ()
     wanted = () if name == "no state" else (*shared, "numpy.dtype.__setstate__")
     assert calls.would_call == wanted
 
 
 def test_an_array_that_is_changed_after_it_was_made_is_refused() -> None:
-    assert read(pickled_array(f4())).arrays["w"].tolist() == [1, 1, 1, 1]
+    assert read_contents(pickled_array(f4())).arrays["w"].tolist() == [1, 1, 1, 1]
     again = (1, (1,), f4(), False, b"\0\0\x80?")
     for content in (pickled_array(f4(), 0, 7, code=b"s"), pickled_array(f4(), again)):
         with pytest.raises(UnreadableFile):
-            read(content)
+            read_contents(content)
     for order in "faK":
         made = Call("numpy._core.numeric", "_frombuffer", (ONES, f4(), (2, 2), order))
         with pytest.raises(UnreadableFile):
-            read(pickled({"w": made}, 3))
+            read_contents(pickled({"w": made}, 3))
 
 
 def test_a_tensor_beyond_its_view_is_refused_and_a_view_begins_at_its_byte() -> None:
     with pytest.raises(UnreadableFile):
-        read(legacy({"w": tensor((3,), (1,), 0, view("7", 1, 1))}))
+        read_contents(legacy({"w": tensor((3,), (1,), 0, view("7", 1, 1))}))
     numbers = np.arange(1, 4, dtype="<f4").tobytes()
     kept = Reference((*storage("0", 16, "ByteStorage").what, ("7", 2, 12)))
     made = rebuilt("tensor_v3", kept, 0, (3,), (1,), False, HOOKS, F32)
     content = legacy({"w": made}, {"0": (16, b"xx" + numbers + b"xx")})
-    assert read(content).arrays["w"].tolist() == loaded(content)["w"].tolist() == [1, 2, 3]
+    assert read_contents(content).arrays["w"].tolist() == loaded(content)["w"].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["UntypedStorage", "Tensor", "FloatTensor"])
 def test_names_that_are_given_to_a_storage_are_warned_of(name: str) -> None:
     calls = CallRecorder()
     made = Raw(coded(Name("torch", name)) + b")" + coded({"allocator": 1}) + b"\x92")
-    read(torch_zip({"w": tensor(), "x": made}), "", calls)
+    read_contents(torch_zip({"w": tensor(), "x": made}), "", calls)
     assert calls.would_call == (f"torch.{name}",)
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_file_of_two_readings_is_refused(name: str) -> None:
     with pytest.raises(UnreadableFile):
-        read(REFUSED[name])
+        read_contents(REFUSED[name])
 
 
 def test_what_these_files_are_made_of_is_read() -> None:
     for content in (archive(), archive(end_64={}), changed(1, listed={"extra": SIZE_64})):
-        assert read(content).arrays["w"].tolist() == [[1, 1], [1, 1]]
+        assert read_contents(content).arrays["w"].tolist() == [[1, 1], [1, 1]]
     for content in (torch_zip(two_of_one_key()), legacy(two_of_one_key())):
-        assert [*read(content).arrays] == ["w", "v"]
+        assert [*read_contents(content).arrays] == ["w", "v"]
     views = {
         "a": tensor((2,), (1,), 0, view("7", 0, 2)),
         "b": tensor((2,), (1,), 0, view("8", 2, 2)),
     }
-    assert [*read(legacy(views)).arrays] == ["a", "b"]
-    assert read(safetensors(bytes(2000), 400)).arrays["w"].size == 2000
-    assert read(npy()).arrays["array"].tolist() == [1, 1, 1, 1]
+    assert [*read_contents(legacy(views)).arrays] == ["a", "b"]
+    assert read_contents(safetensors(bytes(2000), 400)).arrays["w"].size == 2000
+    assert read_contents(npy()).arrays["array"].tolist() == [1, 1, 1, 1]
 
 
 def test_arrays_whose_names_differ_in_their_case_are_two() -> None:
-    found = read(arrays(("W.npy", npy()), ("w.npy", npy(body=OTHER))))
+    found = read_contents(arrays(("W.npy", npy()), ("w.npy", npy(body=OTHER))))
     assert (found.arrays["W"][0], found.arrays["w"][0]) == (1, 666)
 
 
 def test_an_array_is_one_by_its_first_bytes() -> None:
-    assert [*read(arrays(("x", npy()))).arrays] == ["x"]
+    assert [*read_contents(arrays(("x", npy()))).arrays] == ["x"]
 
 
 def loaded(content: bytes) -> dict[str, torch.Tensor]:
@@ -362,14 +365,18 @@ def untyped(dtype: str) -> Call:
 def test_bytes_are_turned_by_the_type_of_the_storage_as_in_torch(dtype: str) -> None:
     numbers = np.arange(1, 5, dtype="<i4").tobytes()
     content = torch_zip({"w": untyped(dtype)}, {"0": numbers}, byteorder=b"big")
-    assert read(content).arrays["w"].tolist() == loaded(content)["w"].tolist()
+    assert read_contents(content).arrays["w"].tolist() == loaded(content)["w"].tolist()
     content = torch_zip({"w": tensor()}, {"0": numbers}, byteorder=b"big")
-    assert read(content).arrays["w"].tolist() == loaded(content)["w"].tolist()
+    assert read_contents(content).arrays["w"].tolist() == loaded(content)["w"].tolist()
 
 
 def test_an_old_file_of_the_other_byte_order_is_read_as_in_torch() -> None:
     content = legacy({"w": tensor(store=view_of_all())}, little=False)
-    assert read(content).arrays["w"].tolist() == loaded(content)["w"].tolist() == [[1, 1], [1, 1]]
+    assert (
+        read_contents(content).arrays["w"].tolist()
+        == loaded(content)["w"].tolist()
+        == [[1, 1], [1, 1]]
+    )
 
 
 def pickle_in_safetensors(body: bytes) -> bytes:
@@ -394,7 +401,7 @@ def test_safetensors_that_are_a_pickle_are_refused(body: bytes) -> None:
     content = pickle_in_safetensors(body)
     calls = CallRecorder()
     with pytest.raises(UnreadableFile):
-        read(content, "", calls)
+        read_contents(content, "", calls)
     assert calls.would_call == (("os.system",) if body == EVIL else ())
 
 
@@ -403,16 +410,16 @@ def test_a_text_of_any_length_hides_no_pickle(monkeypatch: pytest.MonkeyPatch) -
     calls = CallRecorder()
     monkeypatch.setattr(limits, "PICKLE", 1000)
     with pytest.raises(UnreadableFile):
-        read(pickle_in_safetensors(text + EVIL), "", calls)
+        read_contents(pickle_in_safetensors(text + EVIL), "", calls)
     assert calls.would_call == ("os.system",)
     monkeypatch.setattr(limits, "OPERATIONS", 500)
     with pytest.raises(UnreadableFile, match="endless"):
-        read(pickle_in_safetensors(b"N" * 600 + EVIL))
+        read_contents(pickle_in_safetensors(b"N" * 600 + EVIL))
 
 
 @pytest.mark.parametrize("size", [0x2E88, 0x2E4E, 0x2E29, 0x2E5D, 0x2E7D, 0x1258, 0x1255])
 def test_headers_whose_length_is_a_short_pickle_are_read(size: int) -> None:
-    assert read(safetensors(size=size)).arrays["w"].size == len(ONES)
+    assert read_contents(safetensors(size=size)).arrays["w"].size == len(ONES)
 
 
 # many files, held against the readers themselves

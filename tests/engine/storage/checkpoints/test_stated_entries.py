@@ -21,14 +21,14 @@ from dgn_engine.storage.checkpoints.stated_entries import (
     LONGEST,
     MOST,
     bears_on_reading,
-    hints,
+    reading_hints,
     stated_entries,
 )
 from dgn_engine.storage.checkpoints.stated_layers import (
     CHILDREN,
     KINDS,
+    check_stated_layers,
     in_words,
-    received,
     saved_children,
     stated_layers,
 )
@@ -153,10 +153,11 @@ def test_other_entries_are_not_taken_for_them(key: str) -> None:
 def test_a_notes_of_safetensors_is_a_hint_but_none_of_our_own_files(tmp_path: Path) -> None:
     save_file(STATE, tmp_path / "a.safetensors", {"activation": "gelu", "format": "pt"})
     assert any(
-        "activation = gelu" in each for each in hints(read_tensors(tmp_path / "a.safetensors"))
+        "activation = gelu" in each
+        for each in reading_hints(read_tensors(tmp_path / "a.safetensors"))
     )
     save_file(STATE, tmp_path / "b.safetensors", {"activation": "gelu", "format": "dgn-viewer 1"})
-    assert hints(read_tensors(tmp_path / "b.safetensors")) == ()
+    assert reading_hints(read_tensors(tmp_path / "b.safetensors")) == ()
 
 
 def counted(**norms: tuple[int, float]) -> CheckpointContents:
@@ -169,10 +170,10 @@ def counted(**norms: tuple[int, float]) -> CheckpointContents:
 
 
 def test_what_batchnorms_counted_is_a_hint() -> None:
-    assert hints(counted(a=(5, 0.1), b=(5, 0.2))) == ()
-    (never,) = hints(counted(a=(5, 0.1), b=(0, 0.0)))
+    assert reading_hints(counted(a=(5, 0.1), b=(5, 0.2))) == ()
+    (never,) = reading_hints(counted(a=(5, 0.1), b=(0, 0.0)))
     assert "'b' never saw a batch" in never
-    (different,) = hints(counted(a=(5, 0.1), b=(10, 0.2)))
+    (different,) = reading_hints(counted(a=(5, 0.1), b=(10, 0.2)))
     assert "'a' 5, 'b' 10" in different
 
 
@@ -388,8 +389,8 @@ def test_a_thousand_layers_are_listed_and_no_more() -> None:
         many = sequence(*((str(n), relu) for n in range(count)))
         assert len(stated_layers(many)) == listed
     with pytest.raises(ValueError, match="not layers"):
-        received([{"name": "x", "kind": "ReLU", "numbers": {}}] * 1001)
-    assert len(received([{"name": "x", "kind": "ReLU", "numbers": {}}] * 1000)) == 1000
+        check_stated_layers([{"name": "x", "kind": "ReLU", "numbers": {}}] * 1001)
+    assert len(check_stated_layers([{"name": "x", "kind": "ReLU", "numbers": {}}] * 1000)) == 1000
 
 
 def test_a_layer_is_said_in_words() -> None:

@@ -20,7 +20,7 @@ CONFINED = (
 def unpacked(content: bytes) -> tuple[dict[str, bytes], str]:
     """Images by name, and the end of the sentence where the archive is refused."""
     pipe = io.BytesIO()
-    archive_child.send(io.BytesIO(content), len(content), pipe)
+    archive_child.send_images(io.BytesIO(content), len(content), pipe)
     pipe.seek(0)
     found: dict[str, bytes] = {}
     while True:

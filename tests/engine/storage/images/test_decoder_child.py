@@ -22,13 +22,13 @@ SHAPE = (3, 4, 6)
 
 def asked(task: bytes, content: bytes, shape: tuple[int, int, int] = SHAPE) -> tuple[bytes, str]:
     """The answer for one image, and the verdict where there is none."""
-    reply = io.BytesIO(decoder_child.answer(task, shape, [content]))
+    reply = io.BytesIO(decoder_child.answer_images(task, shape, [content]))
     (count,) = image_records.COUNT.unpack(reply.read(4))
     if count:
         found = reply.read()
         assert len(found) == image_records.answer_size(task, shape)
         return found, ""
-    return b"", image_records.refusal(reply.read)
+    return b"", image_records.read_refusal(reply.read)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -127,7 +127,7 @@ def test_colours_of_cielab_are_refused() -> None:
 
 def test_the_answer_ends_with_the_first_image_that_cannot_be_taken() -> None:
     sound = hostile_pixels.saved("PNG", Image.new("RGB", (6, 4)))
-    reply = bytes(decoder_child.answer(image_records.MEASURE, SHAPE, [sound, b"?", sound]))
+    reply = bytes(decoder_child.answer_images(image_records.MEASURE, SHAPE, [sound, b"?", sound]))
     size = image_records.SIZE.size
     assert struct.unpack("<I", reply[:4]) == (1,)
     assert "its format is not supported" in reply[4 + size :].decode("utf-8", "replace")

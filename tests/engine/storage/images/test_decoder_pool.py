@@ -76,7 +76,7 @@ def odd_child(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ended(children: list[ChildProcess]) -> bool:
-    return all(child.code is not None for child in children)
+    return all(child.exit_code is not None for child in children)
 
 
 def quiet() -> None:
@@ -88,11 +88,11 @@ def test_answers_come_in_the_order_of_files_however_many_decode(
     side_by_side: int, children: list[ChildProcess]
 ) -> None:
     with DecoderPool(Path("x"), quiet, side_by_side) as pool:
-        sizes = [(file.name, size) for file, size in pool.measured(files(900))]
+        sizes = [(file.name, size) for file, size in pool.measure_files(files(900))]
         assert sizes == [(f"a/{i}.png", ImageSize(6, 4, False)) for i in range(900)]
         names: list[str] = []
         levels: list[int] = []
-        for batch, found in pool.decoded(files(900), SHAPE, 24):
+        for batch, found in pool.decode_files(files(900), SHAPE, 24):
             assert found.shape == (len(batch), *SHAPE)
             names += [file.name for file in batch]
             levels += found[:, 0, 0, 0].tolist()
@@ -105,15 +105,15 @@ def test_answers_come_in_the_order_of_files_however_many_decode(
 def test_the_first_bad_image_is_named_whichever_was_read_first() -> None:
     bad = {f"at{number}": b"bad" for number in (150, 400, 401, 700)}
     with DecoderPool(Path("x"), quiet, 3) as pool:
-        found = pool.measured(files(900, **bad))
+        found = pool.measure_files(files(900, **bad))
         with pytest.raises(UserError, match=r"^x: a/150\.png is damaged"):
             list(found)
 
 
 def test_a_few_images_need_one_child(children: list[ChildProcess]) -> None:
     with DecoderPool(Path("x"), quiet, 8) as pool:
-        assert len(list(pool.measured(files(100)))) == 100
-        list(pool.decoded(files(100), SHAPE, 24))
+        assert len(list(pool.measure_files(files(100)))) == 100
+        list(pool.decode_files(files(100), SHAPE, 24))
     assert len(children) == 1
 
 
@@ -124,7 +124,7 @@ def test_an_image_that_its_reader_dies_of_is_named(
     content: bytes, reason: str, odd_child: None, children: list[ChildProcess]
 ) -> None:
     with DecoderPool(Path("x"), quiet, 2) as pool:
-        found = pool.measured(files(200, at137=content))
+        found = pool.measure_files(files(200, at137=content))
         with pytest.raises(UserError, match=rf"^x: a/137\.png .*({reason})"):
             list(found)
     assert ended(children)
@@ -135,7 +135,7 @@ def test_an_image_that_takes_for_ever_is_named(
 ) -> None:
     monkeypatch.setattr(image_limits, "PATIENCE", 0.5)
     with DecoderPool(Path("x"), quiet, 1) as pool:
-        found = pool.measured(files(1, at0=b"sleep"))
+        found = pool.measure_files(files(1, at0=b"sleep"))
         with pytest.raises(UserError, match=r"a/0\.png .* 0\.5 s"):
             list(found)
 
@@ -148,14 +148,14 @@ def test_a_tick_that_raises_ends_all_of_it_at_once(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), DecoderPool(Path("x"), tick, 2) as pool:
-        list(pool.measured(files(300, at0=b"sleep", at299=b"sleep")))
+        list(pool.measure_files(files(300, at0=b"sleep", at299=b"sleep")))
     assert ended(children)
     assert not [one for one in threading.enumerate() if one.name.startswith("dgn-")]
 
 
 def test_answers_that_nobody_takes_end_with_the_pool(children: list[ChildProcess]) -> None:
     with DecoderPool(Path("x"), quiet, 2) as pool:
-        next(pool.measured(files(5000)))
+        next(pool.measure_files(files(5000)))
     assert ended(children)
     assert not [one for one in threading.enumerate() if one.name.startswith("dgn-")]
 
@@ -163,10 +163,10 @@ def test_answers_that_nobody_takes_end_with_the_pool(children: list[ChildProcess
 def test_levels_of_a_large_image_are_whole() -> None:
     content = png(9, (1500, 1000))
     with DecoderPool(Path("x"), quiet, 1) as pool:
-        ((_, levels),) = pool.decoded(files(1, at0=content), (3, 1000, 1500), 1_500_000)
+        ((_, levels),) = pool.decode_files(files(1, at0=content), (3, 1000, 1500), 1_500_000)
     assert np.array_equal(levels[0, 0], np.full((1000, 1500), 9))
 
 
 def test_an_archive_has_half_a_minute_and_what_its_bytes_take() -> None:
-    least = image_limits.unpacked(0) // (20 << 20)
+    least = image_limits.unpacked_limit(0) // (20 << 20)
     assert image_limits.unpacking_seconds(0) == 30 + least

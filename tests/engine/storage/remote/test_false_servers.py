@@ -15,7 +15,7 @@ import pytest
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.remote import LOCAL, LineLimits, run_mirror, served_run
-from dgn_engine.storage.remote.run_mirror import RunMirror, follow
+from dgn_engine.storage.remote.run_mirror import RunMirror, mirror_until_end
 from dgn_engine.storage.remote.served_run import LineDroppedError, ServedRun, SlowReplyError
 from dgn_engine.storage.runs import folder_layout as layout
 from dgn_engine.storage.runs.storage_limits import StorageLimits, write_limits
@@ -148,7 +148,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 )
 def test_replies_that_dgn_serve_never_sends_end_a_mirror(answer: Answer, tmp_path: Path) -> None:
     with false_server(answer) as port, pytest.raises(UserError):
-        follow(RunMirror(port, "t", tmp_path / "here"), unexpected, lambda _: True)
+        mirror_until_end(RunMirror(port, "t", tmp_path / "here"), unexpected, lambda _: True)
     assert not (tmp_path / "here").exists()
 
 
@@ -171,7 +171,7 @@ def test_a_reply_that_drips_is_ended_and_a_few_of_them_a_mirror(where: str, tmp_
         with pytest.raises(SlowReplyError):
             mirror.sync()
         with refused("too-slow"):
-            follow(mirror, lambda _, dropped: lost.append(dropped), lambda _: True)
+            mirror_until_end(mirror, lambda _, dropped: lost.append(dropped), lambda _: True)
     assert lost == [True]
 
 
@@ -209,7 +209,7 @@ def test_a_log_that_is_replaced_for_ever_ends_a_mirror(tmp_path: Path) -> None:
         closing(RunMirror(port, "t", tmp_path)) as mirror,
         refused("replaced", value=run_mirror.REPLACED),
     ):
-        follow(mirror, unexpected, lambda _: True)
+        mirror_until_end(mirror, unexpected, lambda _: True)
     assert lists == run_mirror.REPLACED + 2
 
 
@@ -223,7 +223,7 @@ def test_files_that_are_listed_and_never_there_end_a_mirror(given: bytes, tmp_pa
         closing(RunMirror(port, "t", tmp_path)) as mirror,
         refused("no-file"),
     ):
-        follow(mirror, unexpected, lambda _: True)
+        mirror_until_end(mirror, unexpected, lambda _: True)
 
 
 def test_a_reply_that_is_cut_off_is_a_dropped_line(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_mirror_that_was_interrupted_asks_nothing_more() -> None:
         run = ServedRun(port, "t")
         run.interrupt()
         with pytest.raises(LineDroppedError):
-            run.listing()
+            run.fetch_listing()
     assert asked == []
 
 

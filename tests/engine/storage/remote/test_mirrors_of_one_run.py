@@ -14,16 +14,16 @@ import pytest
 import dgn_engine as dgn
 from dgn_engine.cli import main
 from dgn_engine.storage.remote import LineLimits
-from dgn_engine.storage.remote.run_mirror import RunMirror, follow
+from dgn_engine.storage.remote.run_mirror import RunMirror, mirror_until_end
 from dgn_engine.storage.remote.served_run import LineDroppedError
 from dgn_engine.storage.runs import folder_layout as layout
 from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.log import LogWriter
-from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.manifest import find_damage
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.run_removal import delete_run
-from dgn_engine.storage.session_file.session_reader import unpack
+from dgn_engine.storage.session_file.session_reader import unpack_session
 from dgn_engine.storage.session_file.session_writer import export_run
 from tests.engine.attachment.loops import examples, mlp, train
 from tests.engine.conftest import SMALL
@@ -97,7 +97,7 @@ def test_a_run_that_is_written_is_followed_and_ends(tmp_path: Path, here: Path) 
         train(network, 3, w.step)
         w.test(0.5, 0.5)
         w.close()
-        follow(mirror, lambda words, lost: pytest.fail(words), lambda seconds: True)
+        mirror_until_end(mirror, lambda words, lost: pytest.fail(words), lambda seconds: True)
     assert contents(here) == contents(source)
     assert RunReader(here).status == "finished"
 
@@ -160,7 +160,7 @@ def test_a_log_that_is_replaced_between_its_pieces_is_not_left_in_parts_of_both(
     with false_server(answer) as port:
         mirror = RunMirror(port, "t", here, limits=SHORT_PIECES)
         with closing(mirror):
-            follow(mirror, lambda words, lost: pytest.fail(words), lambda _: True)
+            mirror_until_end(mirror, lambda words, lost: pytest.fail(words), lambda _: True)
     assert (here / layout.LOG).read_bytes() == b"b" * 350
 
 
@@ -171,7 +171,7 @@ def test_a_log_whose_end_was_written_anew_in_place_comes_anew(served: Path, here
         mirror.sync()
         writer = LogWriter(log)  # cuts the torn line off
         for _ in range(9):
-            writer.append("Note", {"text": "goes on"})
+            writer.append_line("Note", {"text": "goes on"})
         writer.close()
         mirror.sync()
     assert (here / layout.LOG).read_bytes() == log.read_bytes()
@@ -226,7 +226,7 @@ def test_the_log_is_looked_at_between_frames_and_an_ended_run_is_live_until_it_i
         assert not mirror.complete
         assert RunReader(here).status == "running"
     with mirroring(recorded, here) as mirror:
-        follow(mirror, lambda words, lost: pytest.fail(words), lambda seconds: False)
+        mirror_until_end(mirror, lambda words, lost: pytest.fail(words), lambda seconds: False)
         assert mirror.complete
         assert RunReader(here).status == "finished"
     assert contents(here) == contents(recorded)
@@ -255,7 +255,7 @@ def test_a_dropped_line_is_said_once_and_tried_less_and_less_often_each_time_it_
         return True
 
     with false_server(answer) as port, closing(RunMirror(port, "t", here)) as mirror:
-        follow(mirror, lambda words, lost: told.append(lost), wait)
+        mirror_until_end(mirror, lambda words, lost: told.append(lost), wait)
     assert told == [True, False, True, False]
     assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 0.5, 0.5, 1.0, 0.5]
 
@@ -290,7 +290,7 @@ def test_a_run_in_the_place_of_the_one_that_is_mirrored_is_refused(
         with refused("other-run"):
             mirror.sync()
     assert contents(here) == before
-    assert verify(here) == []
+    assert find_damage(here) == []
 
 
 def test_lines_that_came_before_the_change_was_seen_are_cut_off(
@@ -313,8 +313,8 @@ def test_a_run_without_an_id_is_known_by_when_it_was_begun(
 ) -> None:
     runs = [Path(shutil.copytree(run, tmp_path / run.name)) for run in both]
     for date, run in zip(("2024-01-01", "2024-01-02"), runs, strict=True):
-        info = {key: value for key, value in run_info.read(run).items() if key != "id"}
-        run_info.write(run, {**info, "created": f"{date}T00:00:00+00:00"})
+        info = {key: value for key, value in run_info.read_run_info(run).items() if key != "id"}
+        run_info.write_run_info(run, {**info, "created": f"{date}T00:00:00+00:00"})
     mirror_once(runs[0], here)
     with refused("other-run"):
         mirror_once(runs[1], here)
@@ -351,17 +351,17 @@ def test_an_honest_mirror_is_sound_exported_and_deleted(
     trained: Path, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mirror_once(trained, here)
-    assert verify(here) == []
+    assert find_damage(here) == []
     assert main(["runs", "verify", str(here)]) == 0
     assert "mirror" in capsys.readouterr().out
     before = contents(here)
-    assert repair(here) == []
+    assert repair_run_folder(here) == []
     assert contents(here) == before
     (tmp_path / "unpacked").mkdir()
     export_run(here, tmp_path / "run.dgn")
-    assert verify(unpack(tmp_path / "run.dgn", tmp_path / "unpacked").folder) == []
+    assert find_damage(unpack_session(tmp_path / "run.dgn", tmp_path / "unpacked").folder) == []
     frame = next((here / layout.FRAMES).iterdir())
     frame.write_bytes(frame.read_bytes()[:-1])
-    assert [one.path for one in verify(here)] == [f"{layout.FRAMES}/{frame.name}"]
+    assert [one.path for one in find_damage(here)] == [f"{layout.FRAMES}/{frame.name}"]
     delete_run(here)
     assert not here.exists()

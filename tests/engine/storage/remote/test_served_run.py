@@ -137,7 +137,7 @@ def test_a_list_reads_no_file_so_that_it_is_quick_and_a_damaged_one_is_listed(se
         (served / layout.LOG).write_bytes(b"no line\n" * 3)
         (served / layout.RUN).write_text("{")
         assert ask(server)[0] == 200
-        listed = server.listing()
+        listed = server.list_run()
         assert listed["running"] is False
         names = {one[0] for one in listed["files"]}  # type: ignore[attr-defined]
         assert {layout.LOG, layout.RUN, layout.CONFIG} <= names
@@ -148,17 +148,17 @@ def test_a_run_that_ends_while_it_is_listed_is_listed_whole(
     served: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its lock is looked at before its files: what is said to have ended is all of it."""
-    folder, ask_lock = RunFolder(served), lock.holder
+    folder, ask_lock = RunFolder(served), lock.find_lock_holder
 
     def end_before(path: FilePath) -> lock.LockHolder | None:
-        folder.note("Closed", {"step": 3})
+        folder.write_note("Closed", {"step": 3})
         folder.close()
         return ask_lock(path)
 
     with serving(served) as server:
-        assert server.listing()["running"] is True
-        monkeypatch.setattr(lock, "holder", end_before)
-        listed = server.listing()
+        assert server.list_run()["running"] is True
+        monkeypatch.setattr(lock, "find_lock_holder", end_before)
+        listed = server.list_run()
     assert listed["running"] is False
     sizes = {one[0]: one[1] for one in listed["files"]}  # type: ignore[attr-defined]
     assert sizes[layout.LOG] == (served / layout.LOG).stat().st_size

@@ -16,7 +16,7 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import frame_files
-from dgn_engine.storage.runs.manifest import Damage, verify
+from dgn_engine.storage.runs.manifest import Damage, find_damage
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -48,7 +48,7 @@ class Promise:
 class SteppedRecorder(Recorder):
     """Does its jobs when it is told, in the thread of the test."""
 
-    def _serve(self) -> None:
+    def _run_thread(self) -> None:
         pass
 
     def work(self, tries: int = 0) -> None:
@@ -56,7 +56,7 @@ class SteppedRecorder(Recorder):
         while not self._jobs.empty():
             job = self._jobs.get()
             assert job is not None
-            self._do(job)
+            self._handle_job(job)
         for _ in range(tries):
             if not self.paused:
                 return
@@ -88,13 +88,13 @@ def frame(step: int, value: float = math.nan) -> Frame:
 
 
 def score(folder: RunFolder, step: int, loss: float = math.nan) -> None:
-    folder.note("Measured", to_plain(Measured(step, 0.0, loss, 0.5)))
+    folder.write_note("Measured", to_plain(Measured(step, 0.0, loss, 0.5)))
 
 
 def promised(folder: RunFolder, lines: int) -> Promise:
     return Promise(
         lines,
-        frozenset(one.order for one in folder.checkpoints if one.sound),
+        frozenset(one.order for one in folder.checkpoints if one.is_intact),
         frozenset(one.serial for one in folder._frames),
     )
 
@@ -108,18 +108,18 @@ def record(disk: RecordedDisk, until: Callable[[RunFolder], bool] = lambda _: Fa
     disk.promise(promised(folder, 0))
     folder = first_part(disk, folder)
     folder.close()
-    disk.promise(promised(folder, folder.log.lines))
+    disk.promise(promised(folder, folder.log.line_count))
     folder = RunFolder(path, frames_cap=CAP)
-    folder.go_on({"step": 6})
+    folder.resume_from_newest({"step": 6})
     disk.promise(promised(folder, 7))
     for step in (7, 8, 9):
         score(folder, step)
         folder.add_frame(frame(step))
         disk.promise(promised(folder, 7))
-    folder.checkpoint(snapshot(9), "final")
-    disk.promise(promised(folder, folder.log.lines))
+    folder.add_checkpoint(snapshot(9), "final")
+    disk.promise(promised(folder, folder.log.line_count))
     folder.close()
-    disk.promise(promised(folder, folder.log.lines))
+    disk.promise(promised(folder, folder.log.line_count))
     return path
 
 
@@ -128,29 +128,29 @@ def first_part(disk: RecordedDisk, folder: RunFolder) -> RunFolder:
         score(folder, step)
     folder.add_frame(frame(2))
     disk.promise(promised(folder, 0))
-    folder.checkpoint(snapshot(2), "before FL")
-    disk.promise(promised(folder, folder.log.lines))
+    folder.add_checkpoint(snapshot(2), "before FL")
+    disk.promise(promised(folder, folder.log.line_count))
     for step in (3, 4):
         score(folder, step)
-        folder.checkpoint(snapshot(step), "")
-        disk.promise(promised(folder, folder.log.lines))
+        folder.add_checkpoint(snapshot(step), "")
+        disk.promise(promised(folder, folder.log.line_count))
     score(folder, 5)
     folder.add_frame(frame(5))
     folder.sync()
-    disk.promise(promised(folder, folder.log.lines))
+    disk.promise(promised(folder, folder.log.line_count))
     score(folder, 6)
-    folder.checkpoint(snapshot(6), "")
-    disk.promise(promised(folder, folder.log.lines))
+    folder.add_checkpoint(snapshot(6), "")
+    disk.promise(promised(folder, folder.log.line_count))
     score(folder, 7)
     folder.add_frame(frame(7))
     folder.sync()
-    disk.promise(promised(folder, folder.log.lines))
+    disk.promise(promised(folder, folder.log.line_count))
     return folder
 
 
 def harm(path: Path, ordered: bool = True) -> Iterator[Damage]:
     """What `verify` names that is lost; `ordered`: else unsynced lines of the log may be."""
-    for damage in verify(path):
+    for damage in find_damage(path):
         if not damage.harmless and (ordered or damage.path != "log.jsonl"):
             yield damage
 
@@ -159,15 +159,15 @@ def assert_kept(path: Path, promise: Promise, ordered: bool) -> None:
     """Everything that was promised is there and sound, and each checkpoint has its lines."""
     assert list(harm(path, ordered)) == []
     reader = RunReader(path)
-    seqs = {line.seq for line in reader.log.contents.lines}
+    seqs = {line.seq for line in reader.log.all_contents.lines}
     assert seqs.issuperset(range(promise.lines))
     assert {one.order for one in reader.checkpoints} >= promise.checkpoints
     assert {one.serial for one in reader.frames} >= promise.frames
     for one in reader.checkpoints:
         assert seqs.issuperset(range(one.lines)), f"{one.path.name} without its log"
     for stored in reader.frames:
-        assert frame_files.check(stored) == ""
-        step = frame_files.read(stored).readings["gates"].arrays["layer_0"][0, 0]
+        assert frame_files.check_frame(stored) == ""
+        step = frame_files.read_frame(stored).readings["gates"].arrays["layer_0"][0, 0]
         assert step == stored.step
 
 
@@ -175,7 +175,7 @@ def assert_goes_on(path: Path, promise: Promise, ordered: bool) -> None:
     """The run opens, goes on from its newest checkpoint, and is whole afterwards."""
     folder = RunFolder(path, frames_cap=CAP)
     try:
-        newest, held = folder.newest, folder.newest_snapshot()
+        newest, held = folder.newest_checkpoint, folder.newest_snapshot()
         if promise.checkpoints:
             assert newest is not None
             assert newest.order >= max(promise.checkpoints)
@@ -184,19 +184,19 @@ def assert_goes_on(path: Path, promise: Promise, ordered: bool) -> None:
             step = held.step
             assert torch.equal(held.tensors["value.weights.0"], torch.full((2, 2), float(step)))
         orders = {one.order for one in folder.checkpoints}
-        serials = {one.serial for one in frame_files.scan(path / "frames")}
-        folder.go_on({"step": step})
+        serials = {one.serial for one in frame_files.scan_frames(path / "frames")}
+        folder.resume_from_newest({"step": step})
         score(folder, step + 1)
         folder.add_frame(frame(step + 1))
-        folder.checkpoint(snapshot(step + 1), "")
-        assert folder.newest is not None
-        assert folder.newest.order not in orders
+        folder.add_checkpoint(snapshot(step + 1), "")
+        assert folder.newest_checkpoint is not None
+        assert folder.newest_checkpoint.order not in orders
         assert folder._frames[-1].serial not in serials
     finally:
         folder.close()
     assert list(harm(path, ordered)) == []
     reader = RunReader(path)
-    steps = [event.step for event in reader.measured]
+    steps = [event.step for event in reader.measured_events]
     assert steps == sorted(set(steps)), "a score of a part that was done again counts twice"
     assert steps[-1] == step + 1
     assert [one.step for one in reader.frames] == sorted({one.step for one in reader.frames})

@@ -18,11 +18,11 @@ from dgn_engine.protocol.runs import RecordingMended, RecordingPaused
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage import lock
 from dgn_engine.storage.atomic_write import save_file
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.log import LogWriter
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.storage.runs.short_run import SteppedRecorder, frame, snapshot
@@ -42,10 +42,10 @@ class Recorded:
         """A score, a frame and a checkpoint of one more step."""
         self.step += 1
         step, recorder = self.step, self.recorder
-        recorder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
+        recorder.write_note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
         recorder.add_frame(frame(step))
-        recorder.checkpoint(snapshot(step))
-        recorder.mark()
+        recorder.save_checkpoint(snapshot(step))
+        recorder.mark_written()
         recorder.work()
         self.events += recorder.take_events()
 
@@ -67,9 +67,9 @@ def run(tmp_path: Path) -> Recorded:
 
 
 def assert_whole(path: Path, steps: int) -> None:
-    assert [one.step for one in RunReader(path).measured] == list(range(1, steps + 1))
+    assert [one.step for one in RunReader(path).measured_events] == list(range(1, steps + 1))
     assert RunReader(path).checkpoints[-1].step == steps
-    assert [one for one in verify(path) if not one.harmless] == []
+    assert [one for one in find_damage(path) if not one.harmless] == []
 
 
 @pytest.mark.parametrize("name", MENDED)
@@ -83,7 +83,7 @@ def test_a_file_that_is_deleted_in_mid_run_is_made_anew_and_said(
     (remark,) = run.remarks()
     assert name in remark
     assert "was missing" in remark
-    assert lock.holder(tmp_path / "run" / folder_layout.LOCK) is not None
+    assert lock.find_lock_holder(tmp_path / "run" / folder_layout.LOCK) is not None
     assert run.close()
     assert_whole(tmp_path / "run", 3)
     assert "RecordingMended" in [line.name for line in RunReader(tmp_path / "run").log.lines]
@@ -123,16 +123,16 @@ def test_a_log_that_is_cut_goes_on_and_the_gap_is_named(run: Recorded, tmp_path:
     assert "was cut" in run.remarks()[0]
     assert run.close()
     reader = RunReader(tmp_path / "run")
-    assert [one.step for one in reader.measured] == [1, 3]
-    assert reader.log.contents.missing == ((1, 1),)
-    assert reader.log.contents.damaged == ()
+    assert [one.step for one in reader.measured_events] == [1, 3]
+    assert reader.log.all_contents.missing == ((1, 1),)
+    assert reader.log.all_contents.damaged == ()
 
 
 def test_a_lock_that_another_took_is_not_taken_back(run: Recorded, tmp_path: Path) -> None:
     path = tmp_path / "run" / folder_layout.LOCK
     path.unlink()
     other = lock.Lock(path)
-    other.take()
+    other.acquire()
     run.go_on()
     assert "written by process" in run.pauses()[0]
     other.release()
@@ -162,7 +162,7 @@ def test_a_run_whose_folder_is_renamed_is_recorded_under_the_new_name(
 def stranger(place: Path) -> dict[str, bytes]:
     """Another run at a place; what is in it."""
     other = RunFolder.create(place, RunConfig())
-    other.note("Measured", to_plain(Measured(7, 0.0, 0.5, 0.5)))
+    other.write_note("Measured", to_plain(Measured(7, 0.0, 0.5, 0.5)))
     other.close()
     return contents(place)
 
@@ -244,8 +244,8 @@ def test_what_is_in_memory_of_a_removed_run_goes_into_a_folder_beside_it(
     assert_whole(tmp_path / "run-recovered-2", 3)
     assert run.recorder.folder.path == tmp_path / "run-recovered-2"
     again = RunFolder(tmp_path / "run-recovered-2")
-    assert again.newest is not None
-    assert again.newest.step == 3
+    assert again.newest_checkpoint is not None
+    assert again.newest_checkpoint.step == 3
     again.close()
 
 
@@ -253,7 +253,7 @@ def test_a_folder_that_is_gone_is_not_made_again_for_its_weights(
     run: Recorded, tmp_path: Path
 ) -> None:
     shutil.rmtree(tmp_path / "run")
-    for root in (run.recorder.folder.root, inside(tmp_path / "run")):
+    for root in (run.recorder.folder.root, inner_folder(tmp_path / "run")):
         with pytest.raises(UserError, match="No such file or directory"):
             save_file(root / folder_layout.WEIGHTS, b"")
         with pytest.raises(UserError, match="No such file or directory"):
@@ -289,8 +289,8 @@ def test_a_run_that_never_began_is_discarded_and_nothing_in_its_place(tmp_path: 
     folder = RunFolder.create(tmp_path / "run", RunConfig())
     (tmp_path / "run").rename(tmp_path / "moved")
     before = stranger(tmp_path / "run")
-    folder.discard()
+    folder.discard_folder()
     assert contents(tmp_path / "run") == before
     folder = RunFolder.create(tmp_path / "new", RunConfig())
-    folder.discard()
+    folder.discard_folder()
     assert not (tmp_path / "new").exists()

@@ -15,8 +15,8 @@ from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, log
 from dgn_engine.storage.runs.log import decode_line
-from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.manifest import find_damage
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training import recording
@@ -89,16 +89,16 @@ DAMAGES = {
     "description": lambda path: zeroed(path / folder_layout.RUN),
     "configuration": lambda path: zeroed(path / folder_layout.CONFIG),
     "checkpoint": lambda path: zeroed(
-        RunReader(path).checkpoints[-1].path.whole / folder_layout.TENSORS
+        RunReader(path).checkpoints[-1].path.full_path / folder_layout.TENSORS
     ),
-    "frame": lambda path: zeroed(RunReader(path).frames[-1].path.whole),
+    "frame": lambda path: zeroed(RunReader(path).frames[-1].path.full_path),
 }
 
 
 def whats_sound(path):
     """Lines, checkpoints and frames by their numbers."""
     reader = RunReader(path)
-    lines = {line.seq for line in reader.log.contents.lines}
+    lines = {line.seq for line in reader.log.all_contents.lines}
     return lines, {one.order for one in reader.checkpoints}, {one.serial for one in reader.frames}
 
 
@@ -112,16 +112,16 @@ def test_a_repair_that_crashes_anywhere_loses_nothing_that_the_next_one_saves(
         path = short_run.record(disk)
     DAMAGES[damaged](path)
     whole = shutil.copytree(disk.root, tmp_path / "whole")
-    repair(whole / "runs" / short_run.NAME)
+    repair_run_folder(whole / "runs" / short_run.NAME)
     expected = whats_sound(whole / "runs" / short_run.NAME)
     again = RecordedDisk(disk.root)
     with again:
-        repair(path)
+        repair_run_folder(path)
     count = 0
     for crash in crashes(again.before, again.operations, every=every):
         place = write_tree(crash.tree, tmp_path / "crashed")
         try:
-            repair(place / "runs" / short_run.NAME)
+            repair_run_folder(place / "runs" / short_run.NAME)
             assert list(short_run.harm(place / "runs" / short_run.NAME)) == []
             assert whats_sound(place / "runs" / short_run.NAME) == expected
         except BaseException as error:
@@ -169,8 +169,8 @@ def result(path):
     weights = safetensors.numpy.load((path / folder_layout.WEIGHTS).read_bytes())
     reader = RunReader(path)
     assert reader.status == "finished"
-    assert verify(path) == []
-    return reader.measured, {name: array.tobytes() for name, array in weights.items()}
+    assert find_damage(path) == []
+    return reader.measured_events, {name: array.tobytes() for name, array in weights.items()}
 
 
 @pytest.mark.parametrize("every", [13, *nightly(1)])
@@ -202,10 +202,10 @@ def lived_through(disk):
     path = disk.root / short_run.NAME
     recorder = short_run.SteppedRecorder(opened(path))
     for step in range(1, LAST + 1):
-        recorder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
+        recorder.write_note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
         recorder.add_frame(short_run.frame(step))
-        recorder.checkpoint(short_run.snapshot(step), "before FL" if step == 1 else "")
-        recorder.mark()
+        recorder.save_checkpoint(short_run.snapshot(step), "before FL" if step == 1 else "")
+        recorder.mark_written()
         recorder.work(tries=20)
         disk.promise(step)
     recorder.folder.close()
@@ -231,7 +231,7 @@ def disk_below(root, name):
 
 def assert_nothing_lost(path):
     reader = RunReader(path)
-    assert [event.step for event in reader.measured] == list(range(1, LAST + 1))
+    assert [event.step for event in reader.measured_events] == list(range(1, LAST + 1))
     names = [line.name for line in reader.log.lines]
     assert names.count("RecordingPaused") == names.count("RecordingResumed")
     assert list(short_run.harm(path)) == []

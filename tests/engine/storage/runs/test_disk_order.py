@@ -10,7 +10,7 @@ import pytest
 from dgn_engine.storage.atomic_write import save_file
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import KEY
-from dgn_engine.storage.session_file.session_reader import adopt
+from dgn_engine.storage.session_file.session_reader import adopt_run
 from tests.engine.storage.crashed_disk import unsynced
 from tests.engine.storage.recorded_disk import DATA, RecordedDisk, replay
 from tests.engine.storage.runs import short_run
@@ -150,7 +150,7 @@ def test_a_session_that_is_adopted_is_synced_before_it_gets_its_name(disk, tmp_p
     (tmp_path / "runs").mkdir()
     copied = RecordedDisk(tmp_path / "runs")
     with copied:
-        adopt(path, tmp_path / "runs" / "mine", "opened")
+        adopt_run(path, tmp_path / "runs" / "mine", "opened")
         copied.promise("adopted")
     assert_renamed_when_synced(copied)
     assert_named_when_promised(copied)

@@ -41,7 +41,7 @@ def test_a_run_of_0_1_is_shown_with_its_frame(
     reader = RunReader(run)
     config = reader.config
     assert (config.gating.regime, config.net.name, config.data.train_limit) == ("DL", "fc", 100)
-    kernel = reader.frame(1).readings["npk"].arrays["npk"]
+    kernel = reader.frame_of_step(1).readings["npk"].arrays["npk"]
     assert kernel.shape == (64, 64)
     assert kernel == pytest.approx(kernel.T)
     assert sorted(c.step for c in reader.checkpoints) == [102, 127]
@@ -53,7 +53,7 @@ def test_a_run_of_0_1_goes_on_to_where_0_1_took_it(
     """The same command without an interruption ended at 64.72 % after 400 steps, by that code."""
     assert main(["train", "--resume", str(run), "--quiet"]) == 0
     assert "400 steps" in capsys.readouterr().out
-    last = RunReader(run).measured[-1]
+    last = RunReader(run).measured_events[-1]
     assert last.step == 400
     assert last.test_accuracy == pytest.approx(0.6472, abs=0.02)
 
@@ -70,6 +70,6 @@ def test_a_session_of_0_1_is_imported_and_opened(
 
 
 def test_a_run_of_a_later_version_is_refused_in_one_sentence(run: Path) -> None:
-    later = run_info.read(run) | {"format": "dgn-viewer run 2"}
-    (run / "run.json").write_bytes(run_info.encode(later))
+    later = run_info.read_run_info(run) | {"format": "dgn-viewer run 2"}
+    (run / "run.json").write_bytes(run_info.encode_info(later))
     assert refused_command("train", "--resume", run).kind == "later-version"

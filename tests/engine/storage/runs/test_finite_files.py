@@ -31,10 +31,10 @@ def test_every_json_file_of_a_run_is_json(tmp_path, make_run):
     run = make_run("DL")
     run.evaluation.resume(WAITING, (0.0, 0))
     folder = RunFolder.create(tmp_path / "run", run.config)
-    folder.info.begin(run.started(paused=False), "0", 1)
+    folder.info.record_start(run.started(paused=False), "0", 1)
     for value in (math.nan, math.inf, -math.inf):
-        folder.note("Measured", to_plain(Measured(1, 0.0, value, value, value, value)))
-    folder.checkpoint(capture_run(run), "final")
+        folder.write_note("Measured", to_plain(Measured(1, 0.0, value, value, value, value)))
+    folder.add_checkpoint(capture_run(run), "final")
     folder.close()
     files = [path for path in folder.path.rglob("*.json*") if path.is_file()]
     assert {path.name for path in files} >= {
@@ -47,17 +47,17 @@ def test_every_json_file_of_a_run_is_json(tmp_path, make_run):
         text = path.read_text("utf-8")
         for part in text.splitlines() if path.name == folder_layout.LOG else [text]:
             strictly(part)
-    scores = RunReader(folder.path).measured
+    scores = RunReader(folder.path).measured_events
     assert repr([one.train_loss for one in scores]) == "[nan, inf, -inf]"
 
 
 def test_a_score_without_a_number_that_waits_for_its_test_comes_back(tmp_path, make_run):
     run, again = make_run("DL"), make_run("DL")
     run.evaluation.resume(WAITING, (0.0, 0))
-    written = run_checkpoints.write(
+    written = run_checkpoints.write_step_folder(
         tmp_path, capture_run(run), 0, {"kept": "", "lines": 0, "frames": 0}
     )
-    restore_run(again, run_checkpoints.load(written))
+    restore_run(again, run_checkpoints.load_checkpoint(written))
     assert repr(again.evaluation.awaited) == repr(run.evaluation.awaited)
 
 
@@ -74,10 +74,10 @@ def test_a_score_that_an_older_version_wrote_as_a_bare_word_is_read(make_run):
 def test_a_frame_without_numbers_has_a_head_that_is_json():
     reading = Reading("gates", 3, math.nan, math.inf, {}, {"nu": -math.inf}, {"a": "b"})
     frame = Frame(0, 3, math.nan, 0.0, None, {"gates": reading})
-    content = frame_content.encode(frame)
+    content = frame_content.encode_frame(frame)
     size = int.from_bytes(content[:8], "little")
     strictly(strictly(content[8 : 8 + size])["__metadata__"]["frame"])
-    assert repr(frame_content.decode(content)) == repr(frame)
+    assert repr(frame_content.decode_frame(content)) == repr(frame)
 
 
 def test_what_a_session_says_of_its_window_is_json(tmp_path):

@@ -77,7 +77,7 @@ def test_a_folder_of_any_name_is_listed(name: str, root: Path) -> None:
     for _ in range(2):
         found = {run.name: run.status for run in index.list_runs(str(root)).runs}
         assert found == {name: "finished", "b": "finished"}
-    assert index_database.recall(root).keys() == {name, "b"}
+    assert index_database.recall_entries(root).keys() == {name, "b"}
 
 
 def test_a_link_to_a_run_is_listed_as_the_run_it_leads_to(root: Path, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def changed(root: Path, change: Callable[[dict[str, Any]], object]) -> None:
         tree = json.loads(facts)
         change(tree)
         content = json.dumps(tree).encode()
-        crc = index_database._checksum(key, name, content)
+        crc = index_database._entry_checksum(key, name, content)
         database.execute("UPDATE runs SET facts = ?, crc = ? WHERE name = ?", (content, crc, name))
 
 

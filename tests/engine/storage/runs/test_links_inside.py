@@ -12,8 +12,8 @@ import pytest
 from dgn_engine.cli import main
 from dgn_engine.storage.inner_path import LinkInside
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.manifest import find_damage
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_answers import read_answers
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import read_notes
@@ -78,10 +78,10 @@ def test_a_link_is_named_and_put_aside_and_what_it_names_stays(
     pattern: str, run: Path, elsewhere: Path
 ) -> None:
     path = linked(run, pattern, elsewhere)
-    named = {one.path for one in verify(run)}
+    named = {one.path for one in find_damage(run)}
     assert path.relative_to(run).as_posix() in named
-    repair(run)
-    assert verify(run) == []
+    repair_run_folder(run)
+    assert find_damage(run) == []
     assert not path.is_symlink()
     links = [one for one in run.rglob("*") if one.is_symlink()]
     whole = pattern.count("/") == 2  # the checkpoint went aside with it
@@ -120,7 +120,7 @@ def test_nothing_deeper_is_read_or_exported_through_a_link(
         assert not [name for name in zipfile.ZipFile(out).namelist() if "checkpoints" in name]
     folder = RunFolder(run)
     assert folder.newest_snapshot() is None or "frames" in pattern
-    folder.go_on({"step": 0})
+    folder.resume_from_newest({"step": 0})
     folder.close()
     assert path.is_symlink() or "frames" in pattern
 
@@ -144,10 +144,10 @@ def test_notes_and_answers_are_not_read_through_a_link(run: Path, tmp_path: Path
     answers = tmp_path / "answers.json"
     answers.write_text('{"examples": 8, "best": {"1": "/w=="}, "last": {"1": "/w=="}}')
     shutil.copy(answers, run / folder_layout.ANSWERS)
-    assert read_answers(run).examples == 8
+    assert read_answers(run).example_count == 8
     (run / folder_layout.ANSWERS).unlink()
     (run / folder_layout.ANSWERS).symlink_to(answers)
-    assert read_answers(run).examples == 0
+    assert read_answers(run).example_count == 0
 
 
 @pytest.mark.parametrize("step", ["note", "add_frame", "checkpoint"])
@@ -161,7 +161,7 @@ def test_a_folder_that_becomes_a_link_in_mid_run_is_not_written_through(
     acts: dict[str, Callable[[], None]] = {
         "note": lambda: score(folder, 3),
         "add_frame": lambda: folder.add_frame(frame(3)),
-        "checkpoint": lambda: folder.checkpoint(snapshot(3), ""),
+        "checkpoint": lambda: folder.add_checkpoint(snapshot(3), ""),
     }
     for name in (folder_layout.FRAMES, folder_layout.CHECKPOINTS):
         (run / name).rename(run / f"{name}-before")
@@ -175,8 +175,8 @@ def test_a_folder_that_becomes_a_link_in_mid_run_is_not_written_through(
     for name in (folder_layout.FRAMES, folder_layout.CHECKPOINTS):
         (run / name).unlink()
         (run / f"{name}-before").rename(run / name)
-    folder.recover()
+    folder.recover_folder()
     for act in acts.values():
         act()
     folder.close()
-    assert verify(run) == []
+    assert find_damage(run) == []

@@ -17,9 +17,9 @@ from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.index_entry import UNKNOWN, read_entry
 from dgn_engine.storage.runs.log import LogContents, LogLine, decode_line
 from dgn_engine.storage.runs.log_gaps import LogFact, read_gaps
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.recorded_log import LogTail
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.storage.runs.short_run import CONFIG, frame, snapshot
@@ -30,11 +30,11 @@ OTHER = "FR-II"
 
 
 def score(run: RunFolder, step: int, accuracy: float) -> None:
-    run.note("Measured", to_plain(Measured(step, step / 10, 0.5, accuracy, 0.5, accuracy)))
+    run.write_note("Measured", to_plain(Measured(step, step / 10, 0.5, accuracy, 0.5, accuracy)))
 
 
 def save(run: RunFolder, step: int, regime: str, kept: str = "") -> None:
-    run.checkpoint(snapshot(step, regime=regime), kept)
+    run.add_checkpoint(snapshot(step, regime=regime), kept)
 
 
 def continued(folder: Path, last_checkpoint: bool = True, closed: bool = True) -> Path:
@@ -45,7 +45,7 @@ def continued(folder: Path, last_checkpoint: bool = True, closed: bool = True) -
     save(run, 20, FIRST)
     for step in (30, 40, 50):
         score(run, step, 0.9)
-    run.go_on({"step": 20, "remark": "", "folder": str(folder)})
+    run.resume_from_newest({"step": 20, "remark": "", "folder": str(folder)})
     for step in (30, 40, 50, 60):
         score(run, step, 0.6)
     if last_checkpoint:
@@ -61,7 +61,7 @@ def swapped(folder: Path, last_checkpoint: bool = True, closed: bool = True) -> 
         score(run, step, 0.9)
     save(run, 20, FIRST, f"before {OTHER}")
     swap = RegimeSwapped(20, FIRST, OTHER, (), (), (), ())
-    run.note("RegimeSwapped", to_plain(swap))
+    run.write_note("RegimeSwapped", to_plain(swap))
     for step in (30, 40):
         score(run, step, 0.6)
     if last_checkpoint:
@@ -93,12 +93,12 @@ def lose(run: Path, word: str, more: int = 0) -> None:
 
 def without_facts(run: Path) -> None:
     """As versions before wrote it: nothing but `RunContinued` says where the run went on."""
-    info = run_info.read(run)
-    run_info.write(run, {key: value for key, value in info.items() if key != "digests"})
+    info = run_info.read_run_info(run)
+    run_info.write_run_info(run, {key: value for key, value in info.items() if key != "digests"})
 
 
 def steps_and_scores(run: Path) -> list[tuple[int, float]]:
-    return [(one.step, one.train_accuracy) for one in RunReader(run).measured]
+    return [(one.step, one.train_accuracy) for one in RunReader(run).measured_events]
 
 
 @pytest.mark.wide
@@ -111,15 +111,15 @@ def test_scores_that_a_lost_line_discarded_do_not_come_back(
     run = continued(tmp_path / "run", last_checkpoint, closed)
     before = steps_and_scores(run)
     lose(run, "RunContinued", more)
-    assert any(not one.harmless for one in verify(run))
+    assert any(not one.harmless for one in find_damage(run))
     for _ in range(2):  # damaged, then made whole
         assert steps_and_scores(run) == before
         reader = RunReader(run)
-        reader.log.contents  # noqa: B018 - the lines are held: another way to the same numbers
-        assert [(one.step, one.train_accuracy) for one in reader.measured] == before
+        reader.log.all_contents  # noqa: B018 - the lines are held: another way to the same numbers
+        assert [(one.step, one.train_accuracy) for one in reader.measured_events] == before
         assert RunReader(run).log.summary.best.accuracy == 0.6
-        repair(run)
-    assert [one for one in verify(run) if not one.harmless] == []
+        repair_run_folder(run)
+    assert [one for one in find_damage(run) if not one.harmless] == []
 
 
 def test_steps_that_go_back_say_that_the_run_went_on_where_nothing_else_does(
@@ -130,7 +130,7 @@ def test_steps_that_go_back_say_that_the_run_went_on_where_nothing_else_does(
     before = steps_and_scores(run)
     lose(run, "RunContinued")
     assert steps_and_scores(run) == before
-    repair(run)
+    repair_run_folder(run)
     assert steps_and_scores(run) == before
     lines = (run / "log.jsonl").read_bytes().splitlines()
     (made,) = (one for one in map(decode_line, lines) if one and one.name == "RunContinued")
@@ -161,8 +161,8 @@ def test_the_best_of_another_regime_is_not_given_where_the_change_is_lost(
         assert entry is not None
         assert (entry.regime, entry.best, entry.best_step) == (OTHER, 0.6, 30)
         assert entry.status != "damaged"
-        repair(run)
-    assert verify(run) == []
+        repair_run_folder(run)
+    assert find_damage(run) == []
     assert len(RunReader(run).checkpoints) == 2  # that before the change is still of this log
 
 
@@ -175,7 +175,7 @@ def test_where_nothing_says_the_regime_no_best_of_before_is_given(tmp_path: Path
         assert (entry.regime, entry.best) == (UNKNOWN, 0.6)
         assert entry.trouble
         assert not RunReader(run).log.summary.regime_known
-        repair(run)
+        repair_run_folder(run)
 
 
 def test_the_next_change_says_the_regime_before_it() -> None:
@@ -227,7 +227,7 @@ def test_an_honest_log_has_no_gaps(tmp_path: Path) -> None:
     for make in (continued, swapped):
         for closed in (True, False):
             run = make(tmp_path / f"{make.__name__}-{closed}", closed=closed)
-            assert verify(run) == []
+            assert find_damage(run) == []
             assert RunReader(run).log.lost_in_words == ""
             assert not math.isnan(RunReader(run).log.summary.best.accuracy)
 
@@ -241,7 +241,7 @@ def record(folder: Path, loss: float, closed: bool = True, lines: Sequence[int] 
     """A run whose training loss is `loss` in each line; `closed`: its writer was not killed."""
     run = RunFolder(folder) if folder.exists() else RunFolder.create(folder, RunConfig())
     for step in lines or range(LINES):
-        run.note("Measured", to_plain(Measured(step, 0.5, loss, 0.5)))
+        run.write_note("Measured", to_plain(Measured(step, 0.5, loss, 0.5)))
     run.sync()
     if closed:
         run.close()
@@ -257,7 +257,7 @@ def raw_lines(run: Path) -> list[bytes]:
 
 
 def losses(run: Path) -> set[float]:
-    return {one.train_loss for one in RunReader(run).measured}
+    return {one.train_loss for one in RunReader(run).measured_events}
 
 
 @pytest.fixture(params=[True, False], ids=["closed", "killed"])
@@ -272,20 +272,20 @@ def mixed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_lines_of_another_run_are_named_and_count_nowhere(mixed: Path) -> None:
-    (damage,) = [one for one in verify(mixed) if "another run" in one.trouble]
+    (damage,) = [one for one in find_damage(mixed) if "another run" in one.trouble]
     assert damage.path == "log.jsonl"
     assert "6–15" in damage.trouble
     assert losses(mixed) == {0.25}
     log = LogContents(mixed / "log.jsonl")
     assert (log.foreign, log.damaged, log.missing) == (((6, 15),), ((6, 15),), ((5, 14),))
-    assert len(LogTail(mixed / "log.jsonl").take()) == LINES - 10
+    assert len(LogTail(mixed / "log.jsonl").read_new_events()) == LINES - 10
 
 
 def test_a_repair_keeps_the_lines_that_are_the_run_s_own(mixed: Path) -> None:
-    repair(mixed)
-    assert verify(mixed) == []
+    repair_run_folder(mixed)
+    assert find_damage(mixed) == []
     assert losses(mixed) == {0.25}
-    assert len(RunReader(mixed).measured) == LINES - 10
+    assert len(RunReader(mixed).measured_events) == LINES - 10
     assert (mixed / "damaged" / "log.jsonl").is_file()
 
 
@@ -293,11 +293,11 @@ def test_a_repair_keeps_the_lines_that_are_the_run_s_own(mixed: Path) -> None:
 def test_a_log_of_which_no_line_is_the_run_s_own_is_refused(closed: bool, tmp_path: Path) -> None:
     run, other = (record(tmp_path / name, 0.5, closed) for name in ("run", "other"))
     shutil.copy(other / "log.jsonl", run / "log.jsonl")
-    assert any("another run" in one.trouble for one in verify(run))
+    assert any("another run" in one.trouble for one in find_damage(run))
     with pytest.raises(Exception, match="another run"):
         RunReader(run).events  # noqa: B018 - read for its refusal
-    repair(run)
-    assert RunReader(run).measured == ()
+    repair_run_folder(run)
+    assert RunReader(run).measured_events == ()
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -305,21 +305,21 @@ def test_a_run_json_that_is_made_anew_keeps_the_lines_of_the_log(
     closed: bool, tmp_path: Path
 ) -> None:
     run = record(tmp_path / "run", 0.25, closed)
-    before = str(run_info.read(run)["id"])
+    before = str(run_info.read_run_info(run)["id"])
     (run / "run.json").unlink()
-    repair(run)
-    assert len(RunReader(run).measured) == LINES
+    repair_run_folder(run)
+    assert len(RunReader(run).measured_events) == LINES
     record(run, 0.75, lines=range(LINES, 2 * LINES))
     assert losses(run) == {0.25, 0.75}
-    assert [one for one in verify(run) if not one.harmless] == []
+    assert [one for one in find_damage(run) if not one.harmless] == []
     assert before[:8] in {line.run for raw in raw_lines(run) if (line := decode_line(raw[:-1]))}
 
 
 def test_a_run_that_states_no_id_has_every_line(tmp_path: Path) -> None:
     run = record(tmp_path / "run", 0.25)
-    info = run_info.read(run)
-    run_info.write(run, {key: value for key, value in info.items() if key != "id"})
-    assert len(RunReader(run).measured) == LINES
+    info = run_info.read_run_info(run)
+    run_info.write_run_info(run, {key: value for key, value in info.items() if key != "id"})
+    assert len(RunReader(run).measured_events) == LINES
     record(run, 0.75, lines=range(LINES, 2 * LINES))
     assert losses(run) == {0.25, 0.75}
 
@@ -331,7 +331,7 @@ def test_a_run_json_of_a_twin_is_put_aside_and_the_run_stays(closed: bool, tmp_p
     for folder in (run, twin):
         opened = RunFolder.create(folder, CONFIG)
         scored_line(opened, 10)
-        opened.checkpoint(snapshot(10), "")
+        opened.add_checkpoint(snapshot(10), "")
         opened.add_frame(frame(10))
         opened.sync()
         copy = Path(shutil.copytree(folder, folder.with_name(f"{folder.name}-killed")))
@@ -339,10 +339,10 @@ def test_a_run_json_of_a_twin_is_put_aside_and_the_run_stays(closed: bool, tmp_p
         if not closed:
             shutil.rmtree(folder)
             copy.rename(folder)
-    own = str(run_info.read(run)["id"])
+    own = str(run_info.read_run_info(run)["id"])
     shutil.copy(twin / "run.json", run / "run.json")
-    assert [one.path for one in verify(run)] == ["run.json"]
-    repair(run)
-    assert run_info.read(run)["id"] == own
+    assert [one.path for one in find_damage(run)] == ["run.json"]
+    repair_run_folder(run)
+    assert run_info.read_run_info(run)["id"] == own
     reader = RunReader(run)
-    assert (len(reader.checkpoints), len(reader.frames), len(reader.measured)) == (1, 1, 1)
+    assert (len(reader.checkpoints), len(reader.frames), len(reader.measured_events)) == (1, 1, 1)

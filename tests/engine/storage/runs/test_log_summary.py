@@ -18,7 +18,7 @@ from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.log import LogContents, LogLine, LogScan, encode_line, event_of
-from dgn_engine.storage.runs.log_summary import ENDS, GOES_ON, summarise, summary_scan
+from dgn_engine.storage.runs.log_summary import ENDS, GOES_ON, summarise_log, summary_scan
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.storage.runs.drawn_logs import counting, drawn, lines_of, measured, swapped
@@ -40,7 +40,7 @@ def test_a_summary_says_what_the_lines_that_count_say(seed: int, tmp_path: Path)
     swaps = [place for place, e in enumerate(told) if isinstance(e, RegimeSwapped)]
     since = told[swaps[-1] :] if swaps else told
     last = [line.name for line in kept if line.name in (*ENDS, *GOES_ON)][-1:]
-    for found in (summarise(lines), summarise(summary_scan(tmp_path / "log"))):
+    for found in (summarise_log(lines), summarise_log(summary_scan(tmp_path / "log"))):
         assert found.outcome == (ENDS[last[0]] if last and last[0] in ENDS else "interrupted")
         assert found.regime == (told[swaps[-1]].after if swaps else "")
         for score, among in ((found.best_of_all, told), (found.best, since)):
@@ -74,13 +74,13 @@ def test_lines_that_are_passed_over_are_checked_all_the_same(tmp_path: Path) -> 
 
 def test_a_run_that_goes_on_ten_thousand_times_is_read_in_one_go() -> None:
     parts = [("RunContinued", {"step": 1, "lines": seq}) for seq in range(10_000)]
-    assert len(summarise(lines_of(*parts)).changes) == 10_000
+    assert len(summarise_log(lines_of(*parts)).changes) == 10_000
 
 
 def test_more_changes_than_any_run_has_are_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dgn_engine.storage.runs.log_summary._MOST", 9)
     with pytest.raises(ValueError, match="more than 9 changes"):
-        summarise(lines_of(*(swapped(step, "FL") for step in range(10))))
+        summarise_log(lines_of(*(swapped(step, "FL") for step in range(10))))
 
 
 SPELLINGS = (
@@ -98,7 +98,7 @@ def test_a_score_is_read_alike_however_it_is_spelt(spelling: str, tmp_path: Path
     raw = odd.encode() + b',"crc":"%08x"}\n' % zlib.crc32(odd.encode())
     (tmp_path / "log").write_bytes(sound + raw)
     whole = LogContents(tmp_path / "log")
-    assert repr(summarise(summary_scan(tmp_path / "log"))) == repr(summarise(whole.lines))
+    assert repr(summarise_log(summary_scan(tmp_path / "log"))) == repr(summarise_log(whole.lines))
 
 
 @pytest.mark.parametrize("loss", [0.1, -0.0, 1e-300, 1e22, 123456789.0, 5, math.nan, math.inf])

@@ -27,7 +27,7 @@ def _frame(step: int, values: float) -> Frame:
 
 def _recorded(folder: Path, *steps: int) -> list[frame_files.StoredFrame]:
     return [
-        frame_files.write(folder / "frames", _frame(step, float(place)), place)
+        frame_files.write_frame(folder / "frames", _frame(step, float(place)), place)
         for place, step in enumerate(steps)
     ]
 
@@ -41,13 +41,20 @@ def test_a_step_shows_the_last_frame_at_or_before_it(tmp_path: Path) -> None:
     _recorded(tmp_path, 0, 10, 10, 30)
     steps = RecordedSteps(tmp_path)
     assert steps.steps == (0, 10, 30)
-    assert [_value(steps.at(step)) for step in (0, 9, 10, 29, 30, 10**9)] == [0, 0, 2, 2, 3, 3]
-    assert (steps.nearest(29), steps.at(-1)) == (10, None)
+    assert [_value(steps.frame_at(step)) for step in (0, 9, 10, 29, 30, 10**9)] == [
+        0,
+        0,
+        2,
+        2,
+        3,
+        3,
+    ]
+    assert (steps.nearest_step(29), steps.frame_at(-1)) == (10, None)
 
 
 def test_what_came_and_went_since_is_seen_when_it_is_asked_for(tmp_path: Path) -> None:
     steps = RecordedSteps(tmp_path)
-    assert (steps.steps, steps.at(5)) == ((), None)
+    assert (steps.steps, steps.frame_at(5)) == ((), None)
     stored = _recorded(tmp_path, 0, 10, 20)
     assert steps.renew()
     assert not steps.renew()
@@ -56,7 +63,7 @@ def test_what_came_and_went_since_is_seen_when_it_is_asked_for(tmp_path: Path) -
         steps.renew()
         stored[number].path.unlink()  # thinned out, and not yet looked at again
         os.utime(tmp_path / "frames", (1000, 1000))
-        assert _value(steps.at(10 * number + 5)) == 0.0
+        assert _value(steps.frame_at(10 * number + 5)) == 0.0
         assert steps.steps == left
 
 
@@ -65,9 +72,9 @@ def test_a_folder_that_was_removed_is_not_one_in_which_nothing_was_recorded(tmp_
     folder.mkdir()
     _recorded(folder, 0, 10)
     steps = RecordedSteps(folder)
-    steps.at(10)
+    steps.frame_at(10)
     rmtree(folder)
-    for look in (lambda: steps.at(5), steps.renew, lambda: RecordedSteps(folder)):
+    for look in (lambda: steps.frame_at(5), steps.renew, lambda: RecordedSteps(folder)):
         with refused("no-folder"):
             look()
     assert steps.steps == (0, 10)  # one can go on where it is, and the slider keeps its marks
@@ -76,19 +83,19 @@ def test_a_folder_that_was_removed_is_not_one_in_which_nothing_was_recorded(tmp_
 def test_few_bytes_of_frames_are_held_and_the_newest_read_ones(tmp_path: Path) -> None:
     _recorded(tmp_path, *range(6))
     steps = RecordedSteps(tmp_path, held=2 * size_of(_frame(0, 0.0)))
-    frames = [steps.at(step) for step in range(6)]
-    assert steps.at(5) is frames[5]
-    assert steps.at(4) is frames[4]
-    assert steps.at(0) is not frames[0]
-    assert steps.at(4) is frames[4]  # it was read after the other one
-    assert steps.at(5) is not frames[5]
+    frames = [steps.frame_at(step) for step in range(6)]
+    assert steps.frame_at(5) is frames[5]
+    assert steps.frame_at(4) is frames[4]
+    assert steps.frame_at(0) is not frames[0]
+    assert steps.frame_at(4) is frames[4]  # it was read after the other one
+    assert steps.frame_at(5) is not frames[5]
 
 
 def test_a_damaged_frame_is_refused_in_a_sentence(tmp_path: Path) -> None:
     stored = _recorded(tmp_path, 3)[0]
     Path(str(stored.path)).write_bytes(b"no tensors")
     with refused("damaged"):
-        RecordedSteps(tmp_path).at(3)
+        RecordedSteps(tmp_path).frame_at(3)
 
 
 def test_what_was_not_recorded_says_so_and_is_not_taken_from_another_step() -> None:
@@ -102,8 +109,8 @@ def test_what_was_not_recorded_says_so_and_is_not_taken_from_another_step() -> N
 
 def test_a_frame_says_which_network_it_is_of(tmp_path: Path) -> None:
     written = replace(_frame(7, 1.0), regime="DLN", wiring=(1, 0))
-    frame_files.write(tmp_path / "frames", written, 0)
-    read = RecordedSteps(tmp_path).at(7)
+    frame_files.write_frame(tmp_path / "frames", written, 0)
+    read = RecordedSteps(tmp_path).frame_at(7)
     assert read is not None
     assert (read.regime, read.wiring) == ("DLN", (1, 0))
 
@@ -127,12 +134,12 @@ def drawn_frame(step: int) -> Frame:
 def test_a_frame_in_memory_is_the_frame_that_a_folder_gives_back(tmp_path: Path) -> None:
     held = HeldFrames()
     for serial, step in enumerate((0, 10, 25)):
-        frame_files.write(tmp_path / "frames", drawn_frame(step), serial)
-        held.add(drawn_frame(step))
+        frame_files.write_frame(tmp_path / "frames", drawn_frame(step), serial)
+        held.pack_frame(drawn_frame(step))
     recorded = RecordedSteps(tmp_path)
     assert held.steps == recorded.steps == (0, 10, 25)
     for step in (0, 9, 10, 24, 25, 99):
-        found, twin = held.at(step), recorded.at(step)
+        found, twin = held.frame_at(step), recorded.frame_at(step)
         assert found is not None
         assert twin is not None
         assert (found.step, found.regime, found.wiring) == (twin.step, "FR-II", (1, 0))
@@ -146,38 +153,38 @@ def test_a_frame_in_memory_is_the_frame_that_a_folder_gives_back(tmp_path: Path)
 def test_of_one_step_the_newest_is_held_and_none_before_the_first() -> None:
     held = HeldFrames()
     for step in (10, 20, 20):
-        held.add(drawn_frame(step))
+        held.pack_frame(drawn_frame(step))
     assert held.steps == (10, 20)
-    assert held.at(9) is None
-    held.add(drawn_frame(15))  # the run has gone back
+    assert held.frame_at(9) is None
+    held.pack_frame(drawn_frame(15))  # the run has gone back
     assert held.steps == (10, 15)
 
 
 def test_a_copy_is_of_its_moment_and_both_go_on() -> None:
     """As it is sent to another process."""
     held = HeldFrames()
-    held.add(drawn_frame(10))
+    held.pack_frame(drawn_frame(10))
     for give in (copy.copy, lambda one: pickle.loads(pickle.dumps(one))):
         other = give(held)
-        other.add(drawn_frame(20))
+        other.pack_frame(drawn_frame(20))
         other.note_event(20)
         assert (held.steps, other.steps) == ((10,), (10, 20))
         assert (held._events, other._events) == ([], [20])
-        held.add(drawn_frame(15))
+        held.pack_frame(drawn_frame(15))
         assert (held.steps, other.steps) == ((10, 15), (10, 20))
-        held.add(drawn_frame(10))
+        held.pack_frame(drawn_frame(10))
         assert held.steps == (10,)
 
 
 @pytest.mark.parametrize("events", [(), (300, 710)])
 def test_the_cap_is_kept_by_the_rule_of_a_folder(events: tuple[int, ...]) -> None:
     one = HeldFrames()
-    one.add(drawn_frame(0))
+    one.pack_frame(drawn_frame(0))
     held = HeldFrames(most=50 * one.bytes)
     for step in events:
         held.note_event(step)
     for step in range(0, 1000, 10):
-        held.add(drawn_frame(step))
+        held.pack_frame(drawn_frame(step))
         assert held.bytes <= held.most
     assert held.left_out == 100 - len(held.steps) > 0
     assert (held.steps[0], held.steps[-frame_files.NEWEST :]) == (
@@ -195,10 +202,10 @@ _random = np.random.default_rng(0)
 
 
 def _back(array: Array) -> tuple[Array, str]:
-    small = packed_arrays.shrink(array)
+    small = packed_arrays.shrink_array(array)
     assert small is not None
     assert small[0].nbytes < array.nbytes
-    return packed_arrays.restore(*small), small[1]["as"]
+    return packed_arrays.restore_array(*small), small[1]["as"]
 
 
 def _kernel(n: int, dtype: type) -> Array:
@@ -253,7 +260,7 @@ def test_other_numbers_come_back_within_half_precision() -> None:
     ],
 )
 def test_few_numbers_vectors_infinities_and_integers_stay_as_they_are(array: Array) -> None:
-    assert packed_arrays.shrink(array) is None
+    assert packed_arrays.shrink_array(array) is None
 
 
 def test_a_frame_says_how_exactly_it_was_stored_and_takes_a_fifth() -> None:
@@ -269,9 +276,9 @@ def test_a_frame_says_how_exactly_it_was_stored_and_takes_a_fifth() -> None:
         "gates": Reading("gates", 7, arrays=gates),
     }
     before = sum(a.nbytes for r in readings.values() for a in r.arrays.values())
-    content = frame_content.encode(Frame(1, 7, 0.0, 0.0, None, readings))
+    content = frame_content.encode_frame(Frame(1, 7, 0.0, 0.0, None, readings))
     assert 4 * len(content) < before
-    found = frame_content.decode(content).readings
+    found = frame_content.decode_frame(content).readings
     assert found["overlap"].remark == "exact · matrices stored to 0.05 %"
     assert found["gates"].remark == "stored to 0.002"
     assert np.array_equal(found["overlap"].arrays["eigenvalues"], values)
@@ -281,7 +288,7 @@ def test_a_frame_says_how_exactly_it_was_stored_and_takes_a_fifth() -> None:
 def test_hard_gates_come_back_exactly_and_without_a_word() -> None:
     gates = (_random.random((64, 128)) < 0.5).astype(np.uint8)
     frame = Frame(1, 7, 0.0, 0.0, None, {"gates": Reading("gates", 7, arrays={"layer_0": gates})})
-    found = frame_content.decode(frame_content.encode(frame)).readings["gates"]
+    found = frame_content.decode_frame(frame_content.encode_frame(frame)).readings["gates"]
     assert np.array_equal(found.arrays["layer_0"], gates)
     assert found.remark == ""
 
@@ -300,7 +307,7 @@ def test_hard_gates_come_back_exactly_and_without_a_word() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
-    small = packed_arrays.shrink(_kernel(64, np.float32))
+    small = packed_arrays.shrink_array(_kernel(64, np.float32))
     assert small is not None
     with pytest.raises((ValueError, KeyError, TypeError)):
-        packed_arrays.restore(small[0], small[1] | change)
+        packed_arrays.restore_array(small[0], small[1] | change)

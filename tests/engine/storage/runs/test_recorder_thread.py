@@ -118,21 +118,21 @@ def test_all_is_written_in_order_and_a_mark_says_when(
     folder: Folder, begin: Callable[..., Recorder]
 ) -> None:
     recorder = begin()
-    recorder.note("Measured", {"step": 3})
+    recorder.write_note("Measured", {"step": 3})
     assert recorder.add_frame(frame(3))
-    recorder.checkpoint(snapshot(3), "before FL")
-    recorder.checkpoint(snapshot(4, float("nan")))  # not finite: the last finite one stays
-    mark = recorder.mark()
+    recorder.save_checkpoint(snapshot(3), "before FL")
+    recorder.save_checkpoint(snapshot(4, float("nan")))  # not finite: the last finite one stays
+    mark = recorder.mark_written()
     assert mark.done.wait(60)
     assert mark.lines == 7
     assert folder.written == [("Measured", 3), ("frame", 3), ("before FL", 3)]
     assert folder.done[-1] == "sync"
-    assert not recorder.saving
+    assert not recorder.is_saving
     assert recorder.flush()
     assert recorder.take_events() == []
     assert recorder.close()
     assert not recorder.flush(0.01)
-    recorder.note("Measured", {"step": 9})  # too late, and no harm
+    recorder.write_note("Measured", {"step": 9})  # too late, and no harm
     assert len(folder.written) == 3
     assert recorder._thread.daemon
 
@@ -142,11 +142,11 @@ def test_a_checkpoint_is_being_saved_until_it_is_on_disk(
 ) -> None:
     recorder = begin()
     folder.may.clear()
-    recorder.checkpoint(snapshot(3))
-    assert recorder.saving
+    recorder.save_checkpoint(snapshot(3))
+    assert recorder.is_saving
     folder.may.set()
     assert recorder.flush()
-    assert not recorder.saving
+    assert not recorder.is_saving
 
 
 def test_frames_that_the_disk_cannot_follow_are_dropped(
@@ -154,7 +154,7 @@ def test_frames_that_the_disk_cannot_follow_are_dropped(
 ) -> None:
     recorder = begin()
     folder.may.clear()
-    recorder.note("Measured", {"step": 1})  # the disk is busy with it
+    recorder.write_note("Measured", {"step": 1})  # the disk is busy with it
     taken = [recorder.add_frame(frame(step)) for step in range(6)]
     assert taken == [True] * 4 + [False] * 2
     folder.may.set()
@@ -168,21 +168,21 @@ def test_what_comes_while_the_disk_is_full_is_held_and_written_when_it_is_not(
 ) -> None:
     recorder = begin(0.001)
     folder.trouble = FULL
-    recorder.note("Measured", {"step": 5})
+    recorder.write_note("Measured", {"step": 5})
     until(lambda: recorder.paused)
     assert recorder.paused == PAUSED
     assert recorder.take_events() == [RecordingPaused(PAUSED, 5)]
     assert not recorder.add_frame(frame(6))
     assert not recorder.flush(1.0)
-    mark = recorder.mark()
+    mark = recorder.mark_written()
     assert mark.done.wait(60)
     assert mark.lines == -1
     for step in (6, 7):
-        recorder.note("Measured", {"step": step})
-        recorder.checkpoint(snapshot(step), f"at {step}")
-    assert not recorder.saving  # nobody waits for it
-    recorder.note("Other", {})
-    assert recorder.mark().done.wait(60)
+        recorder.write_note("Measured", {"step": step})
+        recorder.save_checkpoint(snapshot(step), f"at {step}")
+    assert not recorder.is_saving  # nobody waits for it
+    recorder.write_note("Other", {})
+    assert recorder.mark_written().done.wait(60)
     folder.trouble = None
     until(lambda: not recorder.paused)
     assert folder.written == [
@@ -195,7 +195,7 @@ def test_what_comes_while_the_disk_is_full_is_held_and_written_when_it_is_not(
         ("RecordingResumed", 7),
     ]
     assert recorder.take_events() == [RecordingResumed(7, 0)]
-    recorder.note("Measured", {"step": 8})
+    recorder.write_note("Measured", {"step": 8})
     assert recorder.flush()
     assert folder.written[-1] == ("Measured", 8)
 
@@ -207,10 +207,10 @@ def test_the_oldest_lines_go_where_too_many_are_held_and_they_are_counted(
     recorder = begin(0.001, held_lines=3)
     folder.trouble = FULL
     for step in range(1, 6):
-        recorder.note("Measured", {"step": step})
-    recorder.checkpoint(snapshot(6), "kept")
-    recorder.note("Measured", {"step": 7})
-    assert recorder.mark().done.wait(60)
+        recorder.write_note("Measured", {"step": step})
+    recorder.save_checkpoint(snapshot(6), "kept")
+    recorder.write_note("Measured", {"step": 7})
+    assert recorder.mark_written().done.wait(60)
     folder.trouble = None
     until(lambda: not recorder.paused)
     assert folder.written == [
@@ -221,8 +221,8 @@ def test_the_oldest_lines_go_where_too_many_are_held_and_they_are_counted(
         ("RecordingResumed", 7),
     ]
     folder.trouble = FULL
-    recorder.note("Measured", {"step": 9})
-    assert recorder.mark().done.wait(60)
+    recorder.write_note("Measured", {"step": 9})
+    assert recorder.mark_written().done.wait(60)
     folder.trouble = None
     assert recorder.close()
     lost = [one.lost for one in recorder.take_events() if isinstance(one, RecordingResumed)]
@@ -234,14 +234,14 @@ def test_a_fault_of_ours_ends_the_record_and_is_told(
 ) -> None:
     recorder = begin()
     folder.trouble = ValueError("a fault made for the test")
-    recorder.checkpoint(snapshot(3))
+    recorder.save_checkpoint(snapshot(3))
     until(lambda: folder.closed)
     until(lambda: recorder._ended.is_set())
     events: list[Event] = recorder.take_events()
     assert isinstance(events[0], Failed)
     assert events[0].what == "The recorder failed: a fault made for the test."
     assert "Traceback" in events[0].traceback
-    assert not recorder.saving
+    assert not recorder.is_saving
     assert not recorder.close()
 
 

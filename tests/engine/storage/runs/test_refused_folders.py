@@ -20,7 +20,7 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.runs import RunsListed
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage import lock
-from dgn_engine.storage.inner_path import inner, inside
+from dgn_engine.storage.inner_path import as_inner_path, inner_folder
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import (
     folder_layout,
@@ -32,9 +32,9 @@ from dgn_engine.storage.runs import (
 )
 from dgn_engine.storage.runs.branch_origin import BranchOrigin, branch_info, log_before, origin_of
 from dgn_engine.storage.runs.log import LogLine, decode_line, encode_line
-from dgn_engine.storage.runs.manifest import Manifest, find_ranges, verify
+from dgn_engine.storage.runs.manifest import Manifest, find_damage, find_ranges
 from dgn_engine.storage.runs.recorded_log import LogTail
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.run_removal import delete_run
@@ -56,7 +56,7 @@ def run(tmp_path: Path) -> Path:
     for step in (1000, 2000):
         folder.add_frame(frame(step))
     for step in (10, 20, 30, 30):
-        folder.checkpoint(snapshot(step), "before FL")  # one that is kept
+        folder.add_checkpoint(snapshot(step), "before FL")  # one that is kept
     folder.close()
     return folder.path
 
@@ -91,13 +91,13 @@ def test_damaged_lines_are_named_and_counted(
     for number in damaged:
         lines[number - 1] = lines[number - 1].replace(b'"seq"', b'"sea"')
     (run / LOG).write_bytes(b"".join(lines))
-    found = verify(run)
+    found = find_damage(run)
     assert [one.path for one in found] == [LOG, LOG]
     assert all(words in one.trouble for words, one in zip(said, found, strict=True))
-    (repaired,) = repair(run)
+    (repaired,) = repair_run_folder(run)
     assert f"{len(lines) - len(damaged)} intact" in repaired
     assert f"{len(damaged)} are" in repaired
-    assert repair(run) == []
+    assert repair_run_folder(run) == []
 
 
 def test_ranges_are_stretches_without_a_gap() -> None:
@@ -110,13 +110,13 @@ def test_what_was_missing_is_made_anew_and_what_lies_in_its_place_is_put_aside_e
     config = run / folder_layout.CONFIG
     whole = config.read_bytes()
     config.unlink()
-    assert len(repair(run)) == 1
+    assert len(repair_run_folder(run)) == 1
     assert not (run / "damaged").exists()
     for number in range(2):
         config.write_text(f"seed = 'x{number}'")
-        assert len(repair(run)) == 1
+        assert len(repair_run_folder(run)) == 1
         assert config.read_bytes() == whole
-        assert repair(run) == verify(run) == []
+        assert repair_run_folder(run) == find_damage(run) == []
     aside = sorted((run / "damaged").iterdir())
     assert [path.read_text() for path in aside] == ["seed = 'x0'", "seed = 'x1'"]
 
@@ -133,18 +133,20 @@ def test_a_file_stays_in_its_place_and_in_damaged_until_it_is_written_anew(
 
     monkeypatch.setattr("dgn_engine.storage.runs.repair.write_file", full_disk)
     with pytest.raises(UserError, match="no room"):
-        repair(run)
+        repair_run_folder(run)
     assert config.samefile(run / "damaged" / folder_layout.CONFIG)
     assert config.read_text() == "seed = 'x0'"
 
 
 def test_a_run_of_a_later_version_is_not_repaired_and_not_changed(run: Path) -> None:
-    (run / RUN).write_bytes(run_info.encode({**run_info.read(run), "format": "dgn-viewer run 2"}))
+    (run / RUN).write_bytes(
+        run_info.encode_info({**run_info.read_run_info(run), "format": "dgn-viewer run 2"})
+    )
     later = (run / RUN).read_bytes()
-    assert [one.path for one in verify(run)] == [RUN]
+    assert [one.path for one in find_damage(run)] == [RUN]
     for _ in range(2):
         with refused("later-version"):
-            repair(run)
+            repair_run_folder(run)
         assert (run / RUN).read_bytes() == later
         assert not (run / "damaged").exists()
 
@@ -154,11 +156,11 @@ def test_what_was_trained_is_found_in_the_newest_sound_checkpoint(run: Path) -> 
     (run / folder_layout.CONFIG).unlink()
     newest, *_ = sorted(run.glob("checkpoints/000000030*/state.json"), reverse=True)
     newest.write_text("{}")
-    done = repair(run)
+    done = repair_run_folder(run)
     assert "checkpoints/000000030" in done[0]
     assert newest.parent.name not in done[0]
-    assert run_info.config_of(run_info.read(run)) == CONFIG
-    assert verify(run) == []
+    assert run_info.config_of(run_info.read_run_info(run)) == CONFIG
+    assert find_damage(run) == []
 
 
 def test_a_run_of_which_nothing_says_what_was_trained_is_not_repaired(run: Path) -> None:
@@ -168,16 +170,16 @@ def test_a_run_of_which_nothing_says_what_was_trained_is_not_repaired(run: Path)
         state.write_text("{}")
     for _ in range(2):
         with refused("no-configuration"):
-            repair(run)
+            repair_run_folder(run)
     RunFolder.create(run.parent / "other", CONFIG).close()  # nothing is held any more
     (run / RUN).write_bytes((run.parent / "other" / RUN).read_bytes())
-    repair(run)
+    repair_run_folder(run)
 
 
 def test_what_a_writer_changes_between_two_looks_is_no_damage(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, ask = RunFolder(run), lock.holder
+    folder, ask = RunFolder(run), lock.find_lock_holder
     (run / folder_layout.CONFIG).unlink()
     frames = sorted((run / folder_layout.FRAMES).iterdir())
     frames[0].rename(run / "away")
@@ -187,8 +189,8 @@ def test_what_a_writer_changes_between_two_looks_is_no_damage(
             (run / "away").rename(frames[0])
         return ask(path)
 
-    monkeypatch.setattr(lock, "holder", meanwhile)
-    assert [one.path for one in verify(run)] == [folder_layout.CONFIG]
+    monkeypatch.setattr(lock, "find_lock_holder", meanwhile)
+    assert [one.path for one in find_damage(run)] == [folder_layout.CONFIG]
     folder.close()
 
 
@@ -196,7 +198,7 @@ def test_a_folder_of_something_else_holds_no_run(tmp_path: Path) -> None:
     (tmp_path / "x.txt").touch()
     for folder in (tmp_path, tmp_path / "nowhere"):
         with refused("no-run", value=folder):
-            verify(folder)
+            find_damage(folder)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +209,10 @@ def test_a_folder_of_something_else_holds_no_run(tmp_path: Path) -> None:
     ],
 )
 def test_a_manifest_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
-    sound = Manifest.of(3, [0, 1, 5], ["000000010"], {})
+    sound = Manifest.from_parts(3, [0, 1, 5], ["000000010"], {})
     assert sound.frames == ((0, 1), (5, 5))
-    assert sound.serials == {0, 1, 5}
-    assert replace(sound, frames=((0, 999_999),)).serials
+    assert sound.frame_serials == {0, 1, 5}
+    assert replace(sound, frames=((0, 999_999),)).frame_serials
     with pytest.raises(ValueError, match=r"a |too many"):
         replace(sound, **change)
 
@@ -222,7 +224,7 @@ def test_states_that_cannot_be_read_hide_no_others(tmp_path: Path) -> None:
         (places / f"{n:09}").mkdir(parents=True)
         text = json.dumps(sound[n]) if n in sound else "["
         (places / f"{n:09}" / "state.json").write_text(text)
-    found = serial_numbers.find_next_numbers(tmp_path, Manifest.of(0, [], [], {}), [])
+    found = serial_numbers.find_next_numbers(tmp_path, Manifest.from_parts(0, [], [], {}), [])
     assert (found.lines, found.frames, found.checkpoints) == (50, 60, 71)
 
 
@@ -232,9 +234,9 @@ def test_states_that_cannot_be_read_hide_no_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("read", "steps", "there"),
     [
-        (RunReader.scores, {25: (20, 30), 99: (30,), 1: (10,)}, 20),
-        (RunReader.checkpoint, {15: (10, 20), 99: (30,), 1: (10,)}, 20),
-        (RunReader.frame, {1500: (1000, 2000), 9000: (2000,), 5: (1000,)}, 1000),
+        (RunReader.scores_at, {25: (20, 30), 99: (30,), 1: (10,)}, 20),
+        (RunReader.find_checkpoint, {15: (10, 20), 99: (30,), 1: (10,)}, 20),
+        (RunReader.frame_of_step, {1500: (1000, 2000), 9000: (2000,), 5: (1000,)}, 1000),
     ],
 )
 def test_a_step_that_is_not_there_names_the_nearest(
@@ -250,8 +252,14 @@ def test_a_step_that_is_not_there_names_the_nearest(
 def test_a_run_without_anything_says_so(empty: Path) -> None:
     reader = RunReader(empty)
     for act, kind in (
-        *((reader.checkpoint, "no-checkpoint"), (lambda: reader.checkpoint(5), "no-checkpoint")),
-        *((lambda: reader.frame(5), "no-frames"), (lambda: reader.scores(5), "no-scores")),
+        *(
+            (reader.find_checkpoint, "no-checkpoint"),
+            (lambda: reader.find_checkpoint(5), "no-checkpoint"),
+        ),
+        *(
+            (lambda: reader.frame_of_step(5), "no-frames"),
+            (lambda: reader.scores_at(5), "no-scores"),
+        ),
     ):
         with refused(kind):
             act()
@@ -268,17 +276,17 @@ def test_an_older_checkpoint_is_not_taken_for_the_newest(run: Path) -> None:
     newest = max(run.glob("checkpoints/000000030*"))
     (newest / folder_layout.STATE).write_text("[]")
     with refused("damaged", value=f"checkpoints/{newest.name}/state.json") as told:
-        RunReader(run).checkpoint()
+        RunReader(run).find_checkpoint()
     assert told.error.way_out == "run@30"
     with refused("damaged", value=f"checkpoints/{newest.name}/state.json"):
-        RunReader(run).checkpoint(30)
-    assert RunReader(run).checkpoint(20).step == 20
+        RunReader(run).find_checkpoint(30)
+    assert RunReader(run).find_checkpoint(20).step == 20
 
 
 def test_a_state_that_is_no_table_is_none(tmp_path: Path) -> None:
     (tmp_path / folder_layout.STATE).write_text("[1, 2]")
     with pytest.raises(ValueError, match="not a table"):
-        run_checkpoints.read_state(inside(tmp_path))
+        run_checkpoints.read_state(inner_folder(tmp_path))
 
 
 # Listed, exported, deleted
@@ -288,7 +296,7 @@ def test_runs_are_listed_with_the_last_written_to_first(tmp_path: Path) -> None:
     for place, name in enumerate(("a", "b", "c")):
         folder = RunFolder.create(tmp_path / name, replace(CONFIG, seed=place))
         if name == "b":
-            folder.checkpoint(snapshot(3), "")
+            folder.add_checkpoint(snapshot(3), "")
         folder.close()
         os.utime(tmp_path / name / LOG, (100 + 10 * (place == 1), 100 + 10 * (place == 1) + place))
     (tmp_path / "c" / LOG).unlink()
@@ -310,7 +318,7 @@ def test_the_run_to_go_on_with_is_the_last_one_that_nobody_writes(tmp_path: Path
     for place, name in enumerate(("old", "new", "written", "without")):
         folder = RunFolder.create(tmp_path / name, CONFIG)
         if name != "without":
-            folder.checkpoint(snapshot(1), "")
+            folder.add_checkpoint(snapshot(1), "")
         held.append(folder)
         if name != "written":
             folder.close()
@@ -352,7 +360,7 @@ def encoded(**changed: Any) -> bytes:
         "gates": Reading("gates", 7, arrays={"layer_0": np.eye(8, dtype=np.uint8)}),
         "npk": Reading("npk", 7, arrays={"kernel": np.eye(64)}),
     }
-    content = frame_content.encode(Frame(1, 7, 0.5, 0.0, None, readings))
+    content = frame_content.encode_frame(Frame(1, 7, 0.5, 0.0, None, readings))
     size = int.from_bytes(content[:8], "little")
     head = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["frame"])
     arrays = safetensors.numpy.load(content)
@@ -360,7 +368,7 @@ def encoded(**changed: Any) -> bytes:
 
 
 def test_a_frame_comes_back_as_it_was_written() -> None:
-    found = frame_content.decode(encoded())
+    found = frame_content.decode_frame(encoded())
     assert np.array_equal(found.readings["gates"].arrays["layer_0"], np.eye(8))
     assert np.allclose(found.readings["npk"].arrays["kernel"], np.eye(64), atol=1e-6)
 
@@ -378,7 +386,7 @@ def test_a_frame_comes_back_as_it_was_written() -> None:
 )
 def test_a_frame_that_makes_no_sense_is_unsound(changed: dict[str, Any]) -> None:
     with pytest.raises(frame_content.UNSOUND):
-        frame_content.decode(encoded(**changed))
+        frame_content.decode_frame(encoded(**changed))
 
 
 def test_a_frame_that_would_fill_the_memory_or_has_no_head_is_unsound(
@@ -387,17 +395,17 @@ def test_a_frame_that_would_fill_the_memory_or_has_no_head_is_unsound(
     whole = encoded()
     for content in (whole[:20], b"", whole[:9]):
         with pytest.raises(frame_content.UNSOUND):
-            frame_content.decode(content)
+            frame_content.decode_frame(content)
     monkeypatch.setattr(frame_content, "UNPACKED", 70)  # the gates alone
     with pytest.raises(ValueError, match="npk/kernel"):
-        frame_content.decode(whole)
+        frame_content.decode_frame(whole)
 
 
 # Branches
 
 
 def test_a_branch_says_where_it_comes_from_and_what_it_took(run: Path) -> None:
-    parent = run_info.read(run)
+    parent = run_info.read_run_info(run)
     origin = BranchOrigin("run", str(parent["id"]), 20, BranchChanges(regime="FR"))
     branch = branch_info(CONFIG, parent, origin)
     assert origin_of(branch) == origin
@@ -409,7 +417,7 @@ def test_a_branch_says_where_it_comes_from_and_what_it_took(run: Path) -> None:
 
 def test_a_branch_begins_with_the_lines_before_it(run: Path) -> None:
     whole = (run / LOG).read_bytes().splitlines(keepends=True)
-    path, own = inner(run / LOG), str(run_info.read(run)["id"])
+    path, own = as_inner_path(run / LOG), str(run_info.read_run_info(run)["id"])
     assert log_before(path, 2, own) == b"".join(whole[:2])
     assert log_before(path, 10**6, own) == b"".join(whole)
     (run / LOG).write_bytes(b"".join(whole)[:-3])  # its last line is not finished
@@ -423,7 +431,7 @@ def test_a_branch_begins_with_the_lines_before_it(run: Path) -> None:
 
 
 def told(tail: LogTail) -> list[int]:
-    return [event.step for event in tail.take() if isinstance(event, Measured)]
+    return [event.step for event in tail.read_new_events() if isinstance(event, Measured)]
 
 
 def test_a_tail_tells_each_line_once_and_begins_anew_with_another_file(run: Path) -> None:
@@ -469,16 +477,18 @@ def test_runs_that_take_too_much_say_how_much_and_what_can_be_done() -> None:
     over = ThinningPlan(30 * MIB, 20 * MIB, (Path("a"), Path("b")), 12 * MIB)
     one, none = replace(over, folders=(Path("a"),)), replace(over, folders=(), freed=0)
     under = ThinningPlan(MIB, 20 * MIB, (), 0)
-    assert (over.over, under.over) == (True, False)
+    assert (over.is_over_limit, under.is_over_limit) == (True, False)
     for words in ("30 MiB", "20 MiB", "12 MiB", "2 oldest runs"):
         assert words in over.sentence
     assert "oldest run would" in one.sentence
-    assert none.outcome(0) == none.sentence
+    assert none.describe_outcome(0) == none.sentence
     assert "12 MiB" not in none.sentence
     for words in ("2 runs", "12 MiB freed", "18 MiB of 20 MiB"):
-        assert words in over.outcome(12 * MIB)
-    assert len(one.outcome(MIB)) > len(one.outcome(12 * MIB))  # it is still too much
-    assert "1 MiB of 20 MiB" in under.outcome(0)
+        assert words in over.describe_outcome(12 * MIB)
+    assert len(one.describe_outcome(MIB)) > len(
+        one.describe_outcome(12 * MIB)
+    )  # it is still too much
+    assert "1 MiB of 20 MiB" in under.describe_outcome(0)
 
 
 def test_a_deletion_and_its_refusal_hold_nothing(run: Path) -> None:

@@ -21,7 +21,7 @@ from dgn_engine.protocol.runs import RecordThinned
 from dgn_engine.storage.runs import folder_layout, storage_limits, thin_runs
 from dgn_engine.storage.runs.folder_layout import bytes_of
 from dgn_engine.storage.runs.frame_files import choose_thinned
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
@@ -112,10 +112,10 @@ def recorded(path: Path, frames: int = 30, changes: tuple[int, ...] = ()) -> lis
     folder.tell = told.append
     for step in range(frames):
         if step in changes:
-            folder.checkpoint(snapshot(step, MIB), "before FL")
-            folder.note("SettingChanged", {"step": step})
+            folder.add_checkpoint(snapshot(step, MIB), "before FL")
+            folder.write_note("SettingChanged", {"step": step})
         folder.add_frame(frame(step))
-    folder.checkpoint(snapshot(frames), "")
+    folder.add_checkpoint(snapshot(frames), "")
     folder.close()
     return told
 
@@ -125,7 +125,7 @@ def test_a_folder_stays_under_its_limit_and_says_once_that_it_thins_out(root: Pa
     assert bytes_of(root / "run") <= 16 * MIB
     assert [type(event) for event in told] == [RecordThinned]
     assert "limit of 16 MiB" in told[0].sentence  # type: ignore[attr-defined]
-    assert verify(root / "run") == []
+    assert find_damage(root / "run") == []
 
 
 def test_what_was_thinned_out_is_in_the_log_and_the_rest_is_there(root: Path) -> None:
@@ -136,9 +136,9 @@ def test_what_was_thinned_out_is_in_the_log_and_the_rest_is_there(root: Path) ->
     assert limit == 16 * MIB
     steps = [one.step for one in reader.frames]
     assert (steps[0], steps[-1]) == (0, 59)
-    assert reader.frame(59).readings["npk"].arrays["x"][0] == 59
+    assert reader.frame_of_step(59).readings["npk"].arrays["x"][0] == 59
     with pytest.raises(UserError, match="has no frame at step"):
-        reader.frame(next(step for step in range(60) if step not in steps))
+        reader.frame_of_step(next(step for step in range(60) if step not in steps))
 
 
 def test_checkpoints_before_changes_thin_out_too_and_a_kept_one_stays(root: Path) -> None:
@@ -147,10 +147,10 @@ def test_checkpoints_before_changes_thin_out_too_and_a_kept_one_stays(root: Path
     assert {1, 14} <= names
     assert len(names) < 14
     assert RunReader(root / "run").log.summary.thinned[1] > 0
-    assert verify(root / "run") == []
+    assert find_damage(root / "run") == []
     again = RunFolder(root / "run")
-    assert again.newest is not None
-    assert again.newest.step == 14
+    assert again.newest_checkpoint is not None
+    assert again.newest_checkpoint.step == 14
     again.close()
 
 
@@ -159,18 +159,18 @@ def test_a_run_that_was_thinned_out_is_exported_and_gone_on_with(root: Path) -> 
     left = [one.serial for one in RunReader(root / "run").frames]
     export_run(root / "run", root / "run.dgn")
     again = RunFolder(root / "run")
-    again.go_on({"step": 40})
+    again.resume_from_newest({"step": 40})
     again.add_frame(frame(41))
     again.close()
     assert [one.serial for one in RunReader(root / "run").frames] == [*left, 40]
-    assert verify(root / "run") == []
+    assert find_damage(root / "run") == []
 
 
 def test_a_missing_frame_is_still_missed_beside_those_that_were_thinned_out(root: Path) -> None:
     recorded(root / "run", frames=40)
     frames = RunReader(root / "run").frames
     Path(str(frames[3].path)).unlink()
-    assert len(verify(root / "run")) == 1
+    assert len(find_damage(root / "run")) == 1
 
 
 def test_another_limit_holds_from_the_next_checkpoint_on(root: Path) -> None:
@@ -178,7 +178,7 @@ def test_another_limit_holds_from_the_next_checkpoint_on(root: Path) -> None:
     for step in range(10):
         folder.add_frame(frame(step))
     storage_limits.write_limits(root, StorageLimits(run=64 * MIB, all=64 * MIB))
-    folder.checkpoint(snapshot(10), "")
+    folder.add_checkpoint(snapshot(10), "")
     for step in range(11, 31):
         folder.add_frame(frame(step))
     folder.close()
@@ -188,7 +188,7 @@ def test_another_limit_holds_from_the_next_checkpoint_on(root: Path) -> None:
 def test_nonsense_in_the_log_is_nothing_that_was_thinned_out(root: Path) -> None:
     folder = RunFolder.create(root / "run", RunConfig())
     for fields in ({}, {"frames": [["a", 2]], "checkpoints": [], "limit": 1}, {"frames": 3}):
-        folder.note("Thinned", fields)  # type: ignore[arg-type]
+        folder.write_note("Thinned", fields)  # type: ignore[arg-type]
         assert RunReader(root / "run").log.summary.thinned == (0, 0, 0)
     folder.close()
     assert main(["runs", "show", str(root / "run")]) == 0
@@ -210,8 +210,8 @@ def test_the_oldest_runs_are_thinned_out_after_asking_and_pinned_ones_are_not(
     write_notes(root / "first", RunNotes("the one of the paper"))
     storage_limits.write_limits(root, StorageLimits(run=16 * MIB, all=24 * MIB))
     touched = (root / "second" / folder_layout.LOG).stat().st_mtime_ns
-    found = thin_runs.plan(root)
-    assert found.over
+    found = thin_runs.plan_thinning(root)
+    assert found.is_over_limit
     assert found.folders[0].name == "second"
     assert main(["runs", "list"]) == 0
     assert "'dgn runs thin'" in capsys.readouterr().err
@@ -224,14 +224,14 @@ def test_the_oldest_runs_are_thinned_out_after_asking_and_pinned_ones_are_not(
     assert (root / "second" / folder_layout.LOG).stat().st_mtime_ns == touched
     assert RunReader(root / "second").outcome == RunReader(root / "first").outcome
     for name in ("first", "second", "third"):
-        assert verify(root / name) == []
+        assert find_damage(root / name) == []
 
 
 def test_a_run_that_is_written_is_left_alone(root: Path) -> None:
     recorded(root / "run", frames=4)
     folder = RunFolder(root / "run")
     said: list[str] = []
-    assert thin_runs.thin([root / "run"], said.append) == 0
+    assert thin_runs.thin_folders([root / "run"], said.append) == 0
     assert len(said) == 1
     folder.close()
 
@@ -260,7 +260,7 @@ def test_a_damaged_file_of_limits_is_named_and_a_run_is_recorded_all_the_same(
     (root / folder_layout.LIMITS).write_text(text)
     with pytest.raises(UserError, match="is damaged"):
         storage_limits.read_limits(root)
-    assert storage_limits.limits_that_hold(root) == StorageLimits()
+    assert storage_limits.effective_limits(root) == StorageLimits()
     recorded(root / "run", frames=2)
     assert main(["runs", "limits"]) == 2
     assert main(["runs", "limits", "--run", "1GiB"]) == 0

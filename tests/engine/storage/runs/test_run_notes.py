@@ -16,8 +16,8 @@ from dgn_engine.protocol.training import Measured
 from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.storage.runs import folder_layout, index
 from dgn_engine.storage.runs.log import LogLine
-from dgn_engine.storage.runs.log_summary import summarise
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.log_summary import summarise_log
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.recorded_curves import ScalarCurves, read_curves
 from dgn_engine.storage.runs.run_answers import NONE, RunAnswers, read_answers, write_answers
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -40,7 +40,7 @@ def test_a_name_and_notes_lie_in_the_folder_which_keeps_its_own_name(run: Path) 
     assert read_notes(run) == RunNotes()
     write_notes(run, RunNotes("  wide\nbatch ", "Two lines\nof notes: γ"))
     assert read_notes(run) == RunNotes("wide batch", "Two lines\nof notes: γ")
-    assert verify(run) == []
+    assert find_damage(run) == []
     (row,) = index.list_runs(str(run.parent)).runs
     assert (row.name, row.given_name, row.shown_name) == ("first", "wide batch", "wide batch")
     assert row.notes == "Two lines\nof notes: γ"
@@ -72,7 +72,7 @@ def test_the_list_as_json_has_the_rows_of_the_window(
     folder = RunFolder(run)
     for step, accuracy in ((40, 0.5), (50, 0.75), (60, 0.75), (70, 0.25)):
         score = Measured(step, 1.0, 0.5, 0.5, 0.5, accuracy)
-        folder.note("Measured", vars(score))
+        folder.write_note("Measured", vars(score))
     folder.close()
     RunFolder.create(run.parent / "second", CONFIG).close()
     assert main(["runs", "list", str(run.parent), "--json"]) == 0
@@ -98,7 +98,7 @@ def test_the_time_of_a_run_leaves_out_what_lies_before_it_goes_on() -> None:
         LogLine(3, 9003.0, "Measured", {}),
         LogLine(4, 9001.0, "Measured", {}),  # the clock was set back
     ]
-    assert summarise(lines).seconds == 7.0
+    assert summarise_log(lines).seconds == 7.0
 
 
 def test_curves_are_of_the_examples_that_were_read_last() -> None:
@@ -112,8 +112,8 @@ def test_curves_are_of_the_examples_that_were_read_last() -> None:
     )
     taken = ScalarCurves()
     for event in events:
-        taken.take(event)
-    curves = taken.points()
+        taken.collect_event(event)
+    curves = taken.curve_points()
     steps, values = curves["ntk", "trace_value"]
     assert (steps.tolist(), values.tolist()) == ([6, 7], [30.0, 31.0])
     assert curves["training", "train_loss"][1].tolist() == [2.0, 1.0]
@@ -173,7 +173,7 @@ def answered(tmp_path: Path) -> Path:
 
 def test_what_was_written_is_read_an_eighth_of_a_byte_for_each_example(answered: Path) -> None:
     found = read_answers(answered)
-    assert (list(found.best), list(found.last), found.examples) == ([10, 20], [30], 10_003)
+    assert (list(found.best), list(found.last), found.example_count) == ([10, 20], [30], 10_003)
     masks = (*found.best.values(), *found.last.values())
     assert all(np.array_equal(mask, right) for mask, right in zip(masks, RIGHT, strict=True))
     assert (answered / folder_layout.ANSWERS).stat().st_size < 3 * 10_003 / 5
@@ -188,10 +188,10 @@ def test_a_folder_without_the_file_holds_no_answers(tmp_path: Path) -> None:
 def test_the_file_is_no_part_of_the_inventory_nor_of_a_session_file(
     answered: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert verify(answered) == []
+    assert find_damage(answered) == []
     assert folder_layout.kind_of(folder_layout.ANSWERS) is None
     (answered / folder_layout.ANSWERS).unlink()
-    assert verify(answered) == []
+    assert find_damage(answered) == []
     assert main(["runs", "verify", str(answered)]) == 0
     capsys.readouterr()
 
@@ -242,9 +242,9 @@ def test_a_single_flipped_bit_anywhere_is_seen(answered: Path) -> None:
             path.write_bytes(whole[:place] + bytes([changed]) + whole[place + 1 :])
             same = json.loads(whole) == _json(path.read_bytes())  # a blank for another, say
             assert (read_answers(answered) == NONE) != same, (place, bit)
-            assert bool(verify(answered)) != same
+            assert bool(find_damage(answered)) != same
     path.write_bytes(whole)
-    assert read_answers(answered).examples == told.examples
+    assert read_answers(answered).example_count == told.example_count
 
 
 def test_a_file_of_before_has_no_digest(answered: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_file_of_before_has_no_digest(answered: Path) -> None:
     tree = {key: value for key, value in json.loads(path.read_bytes()).items() if key != "sha256"}
     path.write_text(json.dumps(tree))
     assert list(read_answers(answered).best) == [10, 20]
-    assert verify(answered) == []
+    assert find_damage(answered) == []
 
 
 def _json(content: bytes) -> object:

@@ -46,7 +46,7 @@ from dgn_engine.storage.runs.log import (
     log_word,
 )
 from dgn_engine.storage.runs.log_gaps import read_gaps
-from dgn_engine.storage.runs.manifest import KEY, verify
+from dgn_engine.storage.runs.manifest import KEY, find_damage
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint, choose_superfluous
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -66,7 +66,7 @@ EVENTS = (
 def write_log(path: Path, count: int, first: int = 0, **given: Any) -> None:
     writer = LogWriter(path, **given)
     for number in range(first, first + count):
-        writer.append("Measured", to_plain(Measured(number, 0.0, 0.5, 0.5)))
+        writer.append_line("Measured", to_plain(Measured(number, 0.0, 0.5, 0.5)))
     writer.close()
 
 
@@ -139,7 +139,7 @@ def test_zeros_at_the_end_of_a_log_are_cut_off_and_in_it_are_named(tmp_path: Pat
     path.write_bytes(b"\n".join(lines))
     read = LogContents(path)
     assert (read.damaged, read.missing) == (((2, 2),), ((1, 1),))
-    filled = read_gaps(read.lines, read.end, "DL", ()).fill(read.lines)
+    filled = read_gaps(read.lines, read.end, "DL", ()).fill_gaps(read.lines)
     path.write_bytes(b"".join(map(encode_line, filled)))
     again = LogContents(path)
     assert (again.damaged, again.missing) == ((), ())
@@ -163,9 +163,9 @@ def test_lines_have_their_time_in_thousandths_and_a_clock_that_goes_back_no_othe
 
 def test_a_frame_comes_back_as_it_was_with_its_gates_packed(tmp_path: Path) -> None:
     whole = frame(120, layers=30)
-    stored = frame_files.write(tmp_path, whole, 4)
+    stored = frame_files.write_frame(tmp_path, whole, 4)
     assert stored.path.name.startswith("000000120-000004-")
-    back = frame_files.read(frame_files.scan(tmp_path)[0])
+    back = frame_files.read_frame(frame_files.scan_frames(tmp_path)[0])
     reading, other = whole.readings["gates"], back.readings["gates"]
     assert repr((reading.scalars, reading.facts)) == repr((other.scalars, other.facts))
     assert reading.arrays.keys() == other.arrays.keys()
@@ -173,7 +173,7 @@ def test_a_frame_comes_back_as_it_was_with_its_gates_packed(tmp_path: Path) -> N
         assert np.array_equal(array, other.arrays[name])
         assert array.dtype == other.arrays[name].dtype
         assert not other.arrays[name].flags.writeable
-    assert frame_content.encode(whole).count(b"\x01") < 30 * 65  # not a byte for each gate
+    assert frame_content.encode_frame(whole).count(b"\x01") < 30 * 65  # not a byte for each gate
 
 
 def test_a_frame_keeps_the_error_of_an_estimate_and_leaves_out_what_is_still_to_come(
@@ -181,21 +181,23 @@ def test_a_frame_keeps_the_error_of_an_estimate_and_leaves_out_what_is_still_to_
 ) -> None:
     estimate = Reading("npk", 120, error=0.05, remark="± 5 %", progress=0.4)
     pending = Reading("ntk", 120, absent="soon", progress=0.0)
-    frame_files.write(tmp_path, replace(frame(120), readings={"npk": estimate, "ntk": pending}), 4)
-    back = frame_files.read(frame_files.scan(tmp_path)[0]).readings
+    frame_files.write_frame(
+        tmp_path, replace(frame(120), readings={"npk": estimate, "ntk": pending}), 4
+    )
+    back = frame_files.read_frame(frame_files.scan_frames(tmp_path)[0]).readings
     assert set(back) == {"npk"}
     assert (back["npk"].error, back["npk"].remark) == (0.05, estimate.remark)
     assert back["npk"].progress == 1.0, "nothing is under way in a file"
 
 
 def test_a_damaged_frame_is_refused_and_named(tmp_path: Path) -> None:
-    stored = frame_files.write(tmp_path, frame(1), 0)
-    content = stored.path.whole.read_bytes()
+    stored = frame_files.write_frame(tmp_path, frame(1), 0)
+    content = stored.path.full_path.read_bytes()
     for damaged in (content[:50], bytes(len(content)), b""):
-        stored.path.whole.write_bytes(damaged)
-        assert "sha256" in frame_files.check(stored)
+        stored.path.full_path.write_bytes(damaged)
+        assert "sha256" in frame_files.check_frame(stored)
         with refused("damaged", value=stored.path.name):
-            frame_files.read(stored)
+            frame_files.read_frame(stored)
 
 
 def test_frames_are_dropped_to_nine_tenths_and_never_the_first_or_the_newest() -> None:
@@ -222,7 +224,7 @@ def test_frames_are_dropped_to_nine_tenths_and_never_the_first_or_the_newest() -
 
 def write_checkpoint(folder: Path, order: int, step: int = 7, kept: str = "") -> StoredCheckpoint:
     marks = {"kept": kept, "lines": 0, "frames": 0}
-    return run_checkpoints.write(folder, snapshot(step), order, marks)
+    return run_checkpoints.write_step_folder(folder, snapshot(step), order, marks)
 
 
 def test_checkpoints_come_back_as_they_were_those_of_one_step_in_folders_of_their_own(
@@ -230,18 +232,18 @@ def test_checkpoints_come_back_as_they_were_those_of_one_step_in_folders_of_thei
 ) -> None:
     for order in (0, 1):
         write_checkpoint(tmp_path, order)
-    found = run_checkpoints.scan(tmp_path)
+    found = run_checkpoints.scan_checkpoints(tmp_path)
     assert [one.path.name for one in found] == ["000000007", "000000007-1"]
     for one in found:
-        assert (one.step, one.sound) == (7, True)
-        loaded = run_checkpoints.load(one)
+        assert (one.step, one.is_intact) == (7, True)
+        loaded = run_checkpoints.load_checkpoint(one)
         assert loaded.step == 7
         assert torch.equal(loaded.tensors["value.weights.0"], torch.full((2, 2), 7.0))
     write_checkpoint(tmp_path, 2, step=3)  # the run has gone back: it is the newest
-    assert [one.step for one in run_checkpoints.scan(tmp_path)] == [7, 7, 3]
-    found[0].path.whole.joinpath(folder_layout.TENSORS).write_bytes(b"spoilt since")
+    assert [one.step for one in run_checkpoints.scan_checkpoints(tmp_path)] == [7, 7, 3]
+    found[0].path.full_path.joinpath(folder_layout.TENSORS).write_bytes(b"spoilt since")
     with refused("damaged"):
-        run_checkpoints.load(found[0])
+        run_checkpoints.load_checkpoint(found[0])
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_checkpoints_come_back_as_they_were_those_of_one_step_in_folders_of_thei
 def test_a_damaged_checkpoint_is_known_and_its_file_named(
     tmp_path: Path, name: str, damage: str
 ) -> None:
-    path = write_checkpoint(tmp_path, 0).path.whole / name
+    path = write_checkpoint(tmp_path, 0).path.full_path / name
     content = path.read_bytes()
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
@@ -259,13 +261,13 @@ def test_a_damaged_checkpoint_is_known_and_its_file_named(
     path.unlink()
     if damage in hurt:
         path.write_bytes(hurt[damage])
-    (found,) = run_checkpoints.scan(tmp_path)
+    (found,) = run_checkpoints.scan_checkpoints(tmp_path)
     if (name, damage) == (folder_layout.MANIFEST, "flipped"):
         return  # it may be a blank of its layout
-    assert not found.sound
+    assert not found.is_intact
     assert found.culprit == name
     with refused("damaged"):
-        run_checkpoints.load(found)
+        run_checkpoints.load_checkpoint(found)
 
 
 def test_checkpoints_that_need_not_stay(tmp_path: Path) -> None:
@@ -283,7 +285,7 @@ def test_checkpoints_that_need_not_stay(tmp_path: Path) -> None:
     for order in range(3):
         write_checkpoint(tmp_path, order, step=order)
     (tmp_path / "000000000" / folder_layout.KEEP).touch()
-    assert choose_superfluous(run_checkpoints.scan(tmp_path)) == []
+    assert choose_superfluous(run_checkpoints.scan_checkpoints(tmp_path)) == []
 
 
 @pytest.mark.parametrize("name", ["value.weights.0", "optimiser.0"])
@@ -304,11 +306,11 @@ def test_two_writers_are_kept_apart_and_the_second_is_told_of_the_first(tmp_path
             with refused("in-use") as told:
                 RunFolder(path)
             assert f"process {os.getpid()}" in str(told.error)
-        holder = lock.holder(path / folder_layout.LOCK)
+        holder = lock.find_lock_holder(path / folder_layout.LOCK)
         assert holder is not None
         assert holder.pid == os.getpid()
         first.close()
-        assert lock.holder(path / folder_layout.LOCK) is None
+        assert lock.find_lock_holder(path / folder_layout.LOCK) is None
 
 
 def test_two_runs_are_recorded_one_after_another_and_each_is_opened_twice(tmp_path: Path) -> None:
@@ -320,15 +322,15 @@ def test_two_runs_are_recorded_one_after_another_and_each_is_opened_twice(tmp_pa
         for step in steps:
             score(folder, step)
             folder.add_frame(frame(step))
-            folder.checkpoint(snapshot(step), "by the user")
+            folder.add_checkpoint(snapshot(step), "by the user")
         assert folder.info.is_changed
         folder.close()
         folder.close()
-        assert verify(path) == []
+        assert find_damage(path) == []
     for name, steps in (("one", (1, 2, 3)), ("two", (5, 6, 7))):
         reader = RunReader(tmp_path / name)
-        assert [line.seq for line in reader.log.contents.lines] == list(range(len(steps)))
-        for found in (reader.measured, reader.frames, reader.checkpoints):
+        assert [line.seq for line in reader.log.all_contents.lines] == list(range(len(steps)))
+        for found in (reader.measured_events, reader.frames, reader.checkpoints):
             assert [one.step for one in found] == list(steps)
         assert [one.serial for one in reader.frames] == list(range(len(steps)))
         assert [one.order for one in reader.checkpoints] == list(range(len(steps)))
@@ -341,10 +343,10 @@ def test_a_second_close_changes_nothing_of_who_writes_now(tmp_path: Path) -> Non
     second = RunFolder(tmp_path / "run")
     score(second, 2)
     first.close()
-    assert lock.holder(tmp_path / "run" / folder_layout.LOCK) is not None
-    assert KEY not in run_info.read(tmp_path / "run")
+    assert lock.find_lock_holder(tmp_path / "run" / folder_layout.LOCK) is not None
+    assert KEY not in run_info.read_run_info(tmp_path / "run")
     second.close()
-    assert verify(tmp_path / "run") == []
+    assert find_damage(tmp_path / "run") == []
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
@@ -359,9 +361,9 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", program, str(path)], env=environment, check=False)
     assert path.stat().st_size > 0
-    assert lock.holder(path) is None
+    assert lock.find_lock_holder(path) is None
     taken = lock.Lock(path)
-    taken.take()
+    taken.acquire()
     taken.release()
 
 
@@ -403,23 +405,23 @@ def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path: Path) -> N
     for step in (1, 2):
         score(folder, step)
         folder.add_frame(frame(step))
-    folder.checkpoint(snapshot(2), "")
+    folder.add_checkpoint(snapshot(2), "")
     for _ in range(2):
         for step in (3, 4):
-            folder.note("Measured", to_plain(Measured(step, 0.0, 9.0, 0.5)))
+            folder.write_note("Measured", to_plain(Measured(step, 0.0, 9.0, 0.5)))
             folder.add_frame(frame(step))
         folder.close()
         folder = RunFolder(tmp_path / "run")
-        folder.go_on({"step": 2, "remark": "", "folder": ""})
+        folder.resume_from_newest({"step": 2, "remark": "", "folder": ""})
         assert folder.last_frame_step == 2
-    folder.note("Measured", to_plain(replace(EVENTS[0], step=3)))
+    folder.write_note("Measured", to_plain(replace(EVENTS[0], step=3)))
     folder.close()
     reader = RunReader(tmp_path / "run")
-    assert [event.step for event in reader.measured] == [1, 2, 3]
-    assert math.isnan(reader.measured[-1].train_loss)
-    assert len(reader.log.contents.lines) == 9  # nothing was taken out of the log
+    assert [event.step for event in reader.measured_events] == [1, 2, 3]
+    assert math.isnan(reader.measured_events[-1].train_loss)
+    assert len(reader.log.all_contents.lines) == 9  # nothing was taken out of the log
     assert [one.step for one in reader.frames] == [1, 2]
-    assert verify(tmp_path / "run") == []
+    assert find_damage(tmp_path / "run") == []
 
 
 @pytest.mark.parametrize(
@@ -438,7 +440,7 @@ def test_how_a_run_ended_is_what_it_wrote_last(
 ) -> None:
     folder = RunFolder.create(tmp_path / "run", CONFIG)
     for name in names:
-        folder.note(name, {"step": 3, "lines": 1000})
+        folder.write_note(name, {"step": 3, "lines": 1000})
     reader = RunReader(folder.path)
     assert (reader.outcome, reader.status) == (outcome, "running")
     folder.close()
@@ -449,7 +451,7 @@ def test_a_run_that_ends_while_it_is_read_is_not_said_to_be_interrupted(tmp_path
     folder = RunFolder.create(tmp_path / "run", CONFIG)
     reader = RunReader(folder.path)
     assert reader.events == ()  # its log is read
-    folder.note("Finished", {"step": 3})
+    folder.write_note("Finished", {"step": 3})
     folder.close()
     assert reader.status == "finished"
 
@@ -460,14 +462,14 @@ def test_a_run_that_ends_while_it_is_read_is_not_said_to_be_interrupted(tmp_path
 def test_a_run_json_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", RunConfig()).close()
     path = tmp_path / "run" / folder_layout.RUN
-    whole, tree = path.read_text(), run_info.read(tmp_path / "run")
+    whole, tree = path.read_text(), run_info.read_run_info(tmp_path / "run")
     changed = whole.replace('"seed": 0', '"seed": 1')
     assert changed != whole
     for text in (changed, "", "[]", "null", "{}", '{"sha256": 3}', "[" * 10_000):
         path.write_text(text)
         with refused("damaged"):
             RunReader(tmp_path / "run")
-    path.write_bytes(run_info.encode({**tree, "format": "other"}))
+    path.write_bytes(run_info.encode_info({**tree, "format": "other"}))
     with refused("later-version"):
         RunReader(tmp_path / "run")
     path.unlink()
@@ -478,7 +480,7 @@ def test_a_run_json_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
 def test_words_of_any_language_have_one_checksum() -> None:
     """Runs of earlier versions are read by it."""
     info = {"format": run_info.FORMAT, "id": "größe β", "n": [1, 2.5, None]}
-    text = run_info.encode(info).decode()
+    text = run_info.encode_info(info).decode()
     assert '"id": "größe β"' in text
     compact = '{"format":"dgn-viewer run 1","id":"größe β","n":[1,2.5,null]}'
     assert json.loads(text)["sha256"] == hashlib.sha256(compact.encode()).hexdigest()
@@ -491,7 +493,7 @@ def test_words_of_any_language_have_one_checksum() -> None:
         ({}, "cpu", 3, ("2", "3")),
         ({}, "mps", 2, ("cpu", "mps")),
         ({"device": "NVIDIA H100"}, "NVIDIA H100", 2, ("NVIDIA H100",)),
-        ({"versions": {**run_info.versions(), "torch": "1.0"}}, "cpu", 2, ("torch", "1.0")),
+        ({"versions": {**run_info.package_versions(), "torch": "1.0"}}, "cpu", 2, ("torch", "1.0")),
         ({"processor": "another"}, "cpu", 2, ("processor",)),
         ({"versions": {}, "threads": None}, "cpu", 2, ("dgn-viewer", "unknown", "torch", "2")),
     ],
@@ -499,9 +501,9 @@ def test_words_of_any_language_have_one_checksum() -> None:
 def test_why_a_run_may_differ_is_told_reason_by_reason(
     change: dict[str, Any], device: str, threads: int, said: tuple[str, ...]
 ) -> None:
-    here = {"versions": run_info.versions(), "processor": run_info.processor()}
+    here = {"versions": run_info.package_versions(), "processor": run_info.processor_name()}
     info = {**here, "device": "cpu", "threads": 2, **change}
-    told = run_info.why_not_exact(info, device, threads)
+    told = run_info.reason_not_exact(info, device, threads)
     assert bool(told) == bool(said)
     assert all(word in told for word in said)
 

@@ -12,11 +12,11 @@ import pytest
 
 from dgn_engine.cli import main
 from dgn_engine.storage.runs import folder_layout, manifest, run_info
-from dgn_engine.storage.runs.manifest import verify, why_uncertain
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.manifest import find_damage, reason_uncertain
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.session_file.session_reader import adopt, unpack
+from dgn_engine.storage.session_file.session_reader import adopt_run, unpack_session
 from dgn_engine.storage.session_file.session_writer import export_run
 from tests.engine.conftest import SMALL
 from tests.engine.storage.runs.short_run import CONFIG, frame, score, snapshot
@@ -28,8 +28,8 @@ KEEPING = replace(SMALL, training=replace(SMALL.training, keep_epochs=(0, 1)))
 @pytest.fixture(scope="module")
 def finished(module_path: Path) -> Path:
     begun(module_path / "run", KEEPING, None, ("gates",), 0.0)
-    assert verify(module_path / "run") == []
-    assert not why_uncertain(module_path / "run")
+    assert find_damage(module_path / "run") == []
+    assert not reason_uncertain(module_path / "run")
     return module_path / "run"
 
 
@@ -52,13 +52,16 @@ def cut(path: Path, lines: int) -> None:
 def hurt(run: Path, how: str) -> str:
     """What must be named for it."""
     weights, kept = run / folder_layout.WEIGHTS, run / folder_layout.KEPT / "epoch-0001.safetensors"
-    frame, last = RunReader(run).frames[0].path.whole, RunReader(run).checkpoints[-1].path.whole
+    frame, last = (
+        RunReader(run).frames[0].path.full_path,
+        RunReader(run).checkpoints[-1].path.full_path,
+    )
     if how == "log cut":
         cut(run / folder_layout.LOG, 10)
     elif how == "log emptied":
         cut(run / folder_layout.LOG, 0)
     elif how == "last line of the log":
-        cut(run / folder_layout.LOG, len(RunReader(run).log.contents.lines) - 1)
+        cut(run / folder_layout.LOG, len(RunReader(run).log.all_contents.lines) - 1)
     elif how == "checkpoints":
         shutil.rmtree(run / folder_layout.CHECKPOINTS)
     elif how == "a checkpoint":
@@ -94,18 +97,18 @@ def test_what_is_gone_or_changed_is_named_and_the_rest_is_kept(
     how: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = hurt(run, how)
-    named = {one.path for one in verify(run) if not one.harmless}
+    named = {one.path for one in find_damage(run) if not one.harmless}
     assert name in named
     assert {one.split("/")[0] for one in named} == {name.split("/")[0]}
     assert main(["runs", "verify", str(run)]) == 1
     left = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    assert repair(run)
-    assert verify(run) == []
+    assert repair_run_folder(run)
+    assert find_damage(run) == []
     if how.endswith("flipped"):  # no reader takes them any more, and nothing is lost
         assert not (run / name).exists()
         assert (run / folder_layout.DAMAGED / name).read_bytes() == left[run / name]
     whole = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    assert repair(run) == []  # a second time there is nothing to do
+    assert repair_run_folder(run) == []  # a second time there is nothing to do
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == whole
     touched = {
         run / folder_layout.RUN,
@@ -116,7 +119,7 @@ def test_what_is_gone_or_changed_is_named_and_the_rest_is_kept(
     for path, content in left.items():
         if path not in touched:
             assert path.read_bytes() == content
-    numbers = [line.seq for line in RunReader(run).log.contents.lines]
+    numbers = [line.seq for line in RunReader(run).log.all_contents.lines]
     assert numbers == sorted(set(numbers))
     capsys.readouterr()
 
@@ -124,51 +127,51 @@ def test_what_is_gone_or_changed_is_named_and_the_rest_is_kept(
 def test_a_folder_of_an_older_version_is_sound_as_far_as_can_be_told(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_info.write(run, manifest.put_manifest(run_info.read(run), None))
+    run_info.write_run_info(run, manifest.with_manifest(run_info.read_run_info(run), None))
     (run / folder_layout.WEIGHTS).unlink()
-    assert verify(run) == []
+    assert find_damage(run) == []
     assert main(["runs", "verify", str(run)]) == 0
-    assert why_uncertain(run)
+    assert reason_uncertain(run)
     cut(run / folder_layout.LOG, 10)  # its checkpoints say how long it was
-    assert [one.path for one in verify(run)] == [folder_layout.LOG]
+    assert [one.path for one in find_damage(run)] == [folder_layout.LOG]
 
 
 def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) -> None:
     path = tmp_path / "run"
     begun(path, KEEPING, Stops(21), ("gates",), 0.0)
-    assert verify(path) == []
+    assert find_damage(path) == []
     assert RunReader(path).status == "stopped"
-    RunReader(path).frames[0].path.whole.unlink()
+    RunReader(path).frames[0].path.full_path.unlink()
     flip(path / folder_layout.KEPT / "epoch-0000.safetensors")
-    gone = [one.path for one in verify(path)]
+    gone = [one.path for one in find_damage(path)]
     assert gone == [
         f"{folder_layout.FRAMES}/*-000000-*.safetensors",
         f"{folder_layout.KEPT}/epoch-0000.safetensors",
     ]
     assert gone_on(path).step == 45
-    assert [one.path for one in verify(path)] == gone
+    assert [one.path for one in find_damage(path)] == gone
 
 
 def test_a_frame_that_was_gone_and_is_superseded_is_missed_no_more(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", CONFIG)
-    folder.checkpoint(snapshot(1), "")
+    folder.add_checkpoint(snapshot(1), "")
     for step in (2, 3):
         folder.add_frame(frame(step))
     folder.close()
-    RunReader(folder.path).frames[-1].path.whole.unlink()
-    assert len(verify(folder.path)) == 1
+    RunReader(folder.path).frames[-1].path.full_path.unlink()
+    assert len(find_damage(folder.path)) == 1
     again = RunFolder(folder.path)
-    again.go_on({"step": 1})
+    again.resume_from_newest({"step": 1})
     again.close()
-    assert verify(folder.path) == []
+    assert find_damage(folder.path) == []
 
 
 @pytest.mark.parametrize("text", ["colour = 1", "seed = 'one'", "[training]\nbatch = -1"])
 def test_a_refused_configuration_is_named_and_made_anew(text: str, run: Path) -> None:
     (run / folder_layout.CONFIG).write_text(text)
-    assert [str(one) for one in verify(run)] == [f"{folder_layout.CONFIG} is damaged"]
-    assert repair(run)
-    assert verify(run) == []
+    assert [str(one) for one in find_damage(run)] == [f"{folder_layout.CONFIG} is damaged"]
+    assert repair_run_folder(run)
+    assert find_damage(run) == []
 
 
 def claims(path: Path) -> Any:
@@ -182,12 +185,12 @@ def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(run
     folder = RunFolder(run)
     score(folder, 46)
     assert claims(run) is None  # a kill now leaves no claim that may be wrong
-    assert verify(run) == []
-    assert "written" in why_uncertain(run)
-    folder.checkpoint(snapshot(46), "")
+    assert find_damage(run) == []
+    assert "written" in reason_uncertain(run)
+    folder.add_checkpoint(snapshot(46), "")
     folder.close()
-    assert claims(run)["lines"] == len(RunReader(run).log.contents.lines)
-    assert verify(run) == []
+    assert claims(run)["lines"] == len(RunReader(run).log.all_contents.lines)
+    assert find_damage(run) == []
 
 
 @pytest.mark.parametrize(
@@ -208,19 +211,19 @@ def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(run
     ],
 )
 def test_an_inventory_that_makes_no_sense_is_named_and_taken_out(nonsense: Any, run: Path) -> None:
-    run_info.write(run, {**run_info.read(run), manifest.KEY: nonsense})
-    assert [one.path for one in verify(run)] == [folder_layout.RUN]
+    run_info.write_run_info(run, {**run_info.read_run_info(run), manifest.KEY: nonsense})
+    assert [one.path for one in find_damage(run)] == [folder_layout.RUN]
     RunFolder(run).close()
-    assert repair(run)
-    assert verify(run) == []
+    assert repair_run_folder(run)
+    assert find_damage(run) == []
 
 
 def test_a_session_claims_what_it_holds(run: Path, tmp_path: Path) -> None:
-    flip(RunReader(run).checkpoints[-1].path.whole / folder_layout.STATE)
+    flip(RunReader(run).checkpoints[-1].path.full_path / folder_layout.STATE)
     export_run(run, tmp_path / "a.dgn")
     (tmp_path / "place").mkdir()
-    session = unpack(tmp_path / "a.dgn", tmp_path / "place")
-    path = adopt(session.folder, tmp_path / "root", "a")
-    assert [one.path for one in verify(path)] == []
+    session = unpack_session(tmp_path / "a.dgn", tmp_path / "place")
+    path = adopt_run(session.folder, tmp_path / "root", "a")
+    assert [one.path for one in find_damage(path)] == []
     (path / folder_layout.WEIGHTS).unlink()
-    assert [one.path for one in verify(path)] == [folder_layout.WEIGHTS]
+    assert [one.path for one in find_damage(path)] == [folder_layout.WEIGHTS]

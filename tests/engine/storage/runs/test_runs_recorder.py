@@ -25,7 +25,7 @@ from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun, planned_steps
@@ -113,7 +113,7 @@ def timeless(monkeypatch):
 def steps_of_frames(path):
     reader = RunReader(path)
     for stored in reader.frames:
-        seen = reader.frame(stored.step)
+        seen = reader.frame_of_step(stored.step)
         assert {probe: one.step for probe, one in seen.readings.items()} == {"npk": stored.step}
     return [frame.step for frame in reader.frames]
 
@@ -194,9 +194,9 @@ def test_an_interrupted_run_has_a_frame_of_its_last_step_and_can_be_recorded_oth
     out = tmp_path / "run"
     begun(out, TEN_STEPS, Stops(3), NPK, record_every=9)
     assert steps_of_frames(out) == [0, 3]
-    assert repr(RunReader(out).frame(3)) == "<frame of step 3, epoch 0.3: npk of step 3>"
+    assert repr(RunReader(out).frame_of_step(3)) == "<frame of step 3, epoch 0.3: npk of step 3>"
     assert main(["train", "--resume", str(out), "--record", "npk, gates"]) == 0
-    assert set(RunReader(out).frame(10).readings) == {"npk", "gates"}
+    assert set(RunReader(out).frame_of_step(10).readings) == {"npk", "gates"}
     begun(tmp_path / "without", TEN_STEPS, Stops(3))
     refused_command("train", "--resume", tmp_path / "without", "--record-every", "2")
 
@@ -216,7 +216,7 @@ def test_a_frame_of_a_step_holds_nothing_that_was_read_before(tmp_path):
     folder.add_frame(Frame(1, 50, 5.0, 0.0, None, readings))
     folder.close()
     reader = RunReader(tmp_path / "run")
-    assert list(reader.frame(50).readings) == ["gates"]
+    assert list(reader.frame_of_step(50).readings) == ["gates"]
     assert reader.latest_frame(60).readings["npk"].step == 30
 
 
@@ -250,7 +250,7 @@ def test_resume_writes_what_the_disk_did_not_take_of_a_finished_run(tmp_path, fi
         assert RunReader(out).status == "interrupted"
     for _ in range(2):
         assert main(["train", "--resume", str(out)]) == 0
-        assert RunReader(out).measured == RunReader(finished).measured
+        assert RunReader(out).measured_events == RunReader(finished).measured_events
         assert RunReader(out).status == "finished"
         assert weights.read_bytes() == (finished / folder_layout.WEIGHTS).read_bytes()
 
@@ -269,7 +269,7 @@ def test_a_run_is_shown_kept_exported_and_deleted(tmp_path, finished, capsys):
         assert archive.testzip() is None
         assert {"run/run.json", "run/log.jsonl"} <= set(archive.namelist())
         archive.extractall(tmp_path / "elsewhere")
-    assert verify(tmp_path / "elsewhere" / "run") == []
+    assert find_damage(tmp_path / "elsewhere" / "run") == []
     assert main(["runs", "export", str(out), str(tmp_path / "x.csv")]) == 0
     assert (tmp_path / "x.csv").read_text().startswith("step,epoch,train_loss")
     assert main(["runs", "export", str(out), str(tmp_path / "x.doc")]) == 2
@@ -375,7 +375,7 @@ def test_a_run_that_was_interrupted_ends_like_one_that_was_not(tmp_path, regime)
     continued = [event for event in last.events if isinstance(event, RunContinued)]
     assert [event.remark for event in continued] == [""]
     one, other = (RunReader(tmp_path / name) for name in ("whole", "parts"))
-    assert one.measured == other.measured
+    assert one.measured_events == other.measured_events
     assert [e for e in one.events if isinstance(e, RegimeSwapped)] == [
         e for e in other.events if isinstance(e, RegimeSwapped)
     ]
@@ -397,8 +397,8 @@ def test_a_run_without_a_checkpoint_begins_again_from_its_seed(tmp_path):
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     assert gone_on(tmp_path / "run").step == 45
     reader = RunReader(tmp_path / "run")
-    assert [event.step for event in reader.measured] == sorted(
-        {event.step for event in reader.measured}
+    assert [event.step for event in reader.measured_events] == sorted(
+        {event.step for event in reader.measured_events}
     )
     assert reader.status == "finished"
 

@@ -21,8 +21,8 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import frame_files, run_checkpoints
-from dgn_engine.storage.runs.manifest import verify, why_uncertain
-from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.manifest import find_damage, reason_uncertain
+from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_answers import RunAnswers, read_answers, write_answers
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -62,15 +62,15 @@ def record(folder: Path, seed: int = 0, closed: bool = True) -> Path:
     run = RunFolder.create(folder, config)
     for step in range(10, 60, 10):
         score = Measured(step, step / 10, 0.5 + seed, 0.5, 0.4, step / 100)
-        run.note("Measured", to_plain(score))
+        run.write_note("Measured", to_plain(score))
         arrays = {"layer_0": np.full((2, 3), step + seed, np.float32)}
         reading = Reading("gates", step, 0.1, 0.2, arrays, {"nu": 1.0})
         run.add_frame(Frame(1, step, step / 10, 0.0, None, {"gates": reading}))
         if step in (20, 40, 50):
             state = {"format": 1, "step": step, "finished": False, "config": config.to_dict()}
             tensors = {"value.weights.0": torch.full((4, 4), float(step + seed))}
-            run.checkpoint(Snapshot(tensors, state), f"before {step}" if step < 50 else "")
-    run.note("Measured", to_plain(Measured(55, 5.5, 0.5 + seed, 0.5)))
+            run.add_checkpoint(Snapshot(tensors, state), f"before {step}" if step < 50 else "")
+    run.write_note("Measured", to_plain(Measured(55, 5.5, 0.5 + seed, 0.5)))
     (folder / "weights").mkdir(mode=0o700)
     for name in ("weights", "weights/epoch-0001", "weights/epoch-0002"):
         save_file({"w": torch.full((4,), 1.0 + seed + len(name))}, folder / f"{name}.safetensors")
@@ -91,12 +91,12 @@ def record(folder: Path, seed: int = 0, closed: bool = True) -> Path:
 def readings(folder: Path) -> list[Any]:
     """Every number that readers give of a run, but the words of notes."""
     reader = RunReader(folder)
-    found: list[Any] = [reader.config, reader.outcome, reader.step, reader.log.contents.lines]
+    found: list[Any] = [reader.config, reader.outcome, reader.step, reader.log.all_contents.lines]
     found += [(one.step, one.serial) for one in reader.frames]
-    frames = [frame_files.read(one) for one in reader.frames]
+    frames = [frame_files.read_frame(one) for one in reader.frames]
     found += [(one.step, one.readings["gates"].arrays["layer_0"].tolist()) for one in frames]
     for one in reader.checkpoints:
-        content = (one.path / "tensors.safetensors").whole.read_bytes()
+        content = (one.path / "tensors.safetensors").full_path.read_bytes()
         found.append((one.step, one.order, one.kept, content))
     answers = read_answers(folder)
     found += [{step: mask.tolist() for step, mask in answers.best.items()}]
@@ -181,8 +181,8 @@ def honest(module_path: Path) -> dict[str, Path]:
         "other": record(module_path / "other", seed=1),
     }
     for folder in found.values():
-        assert verify(folder) == []
-    assert why_uncertain(found["killed"])
+        assert find_damage(folder) == []
+    assert reason_uncertain(found["killed"])
     return found
 
 
@@ -221,7 +221,7 @@ def test_nothing_is_sound_that_is_read_differently(
 ) -> None:
     run = Path(shutil.copytree(honest[kind], tmp_path / "run"))
     damage(how, pick(run, pattern), pick(honest["other"], pattern))
-    named = [one for one in verify(run) if not one.harmless]
+    named = [one for one in find_damage(run) if not one.harmless]
     if (role, how) == ("answers", "remove"):
         return  # a run need not have them: docs/runs.md
     told = named or (kind == "killed" and (role, how) in UNTOLD)
@@ -229,8 +229,8 @@ def test_nothing_is_sound_that_is_read_differently(
         assert readings(run) == read_before[kind]
         return
     if named:
-        assert repair(run)
-        assert [str(one) for one in verify(run) if not one.harmless] == []
+        assert repair_run_folder(run)
+        assert [str(one) for one in find_damage(run) if not one.harmless] == []
         readings(run)
 
 
@@ -277,13 +277,13 @@ def test_what_lies_under_a_false_name_or_in_another_run_is_named_and_put_aside(
 ) -> None:
     run = Path(shutil.copytree(honest[kind], tmp_path / "run"))
     copied(run, honest["other"], what)
-    assert any(not one.harmless for one in verify(run))
-    assert repair(run)
-    assert not any(not one.harmless for one in verify(run))
+    assert any(not one.harmless for one in find_damage(run))
+    assert repair_run_folder(run)
+    assert not any(not one.harmless for one in find_damage(run))
     assert [one.step for one in RunReader(run).checkpoints][-1:] == [50]
     assert any((run / "damaged").iterdir())
     for one in RunReader(run).checkpoints:
-        assert weight_of(one.path.whole) == one.step
+        assert weight_of(one.path.full_path) == one.step
 
 
 def weight_of(checkpoint: Path) -> float:
@@ -299,7 +299,7 @@ def test_a_false_checkpoint_is_taken_by_no_reader_and_no_writer(
     run = Path(shutil.copytree(honest["killed"], tmp_path / "run"))
     copied(run, honest["other"], what)
     for one in RunReader(run).checkpoints:
-        assert weight_of(one.path.whole) == one.step
+        assert weight_of(one.path.full_path) == one.step
     folder = RunFolder(run)
     snapshot = folder.newest_snapshot()
     folder.close()
@@ -313,9 +313,9 @@ def test_a_checkpoint_under_a_later_number_is_refused_with_the_newest_that_is_so
     run = Path(shutil.copytree(honest["closed"], tmp_path / "run"))
     copied(run, honest["other"], "a checkpoint under a later number")
     with pytest.raises(UserError, match="is of step 20, not 900"):
-        RunReader(run).checkpoint()
+        RunReader(run).find_checkpoint()
     with pytest.raises(UserError, match="no checkpoint at step 900"):
-        RunReader(run).checkpoint(900)
+        RunReader(run).find_checkpoint(900)
 
 
 @pytest.mark.parametrize("what", ["a frame under a later step", "a frame of another run"])
@@ -323,7 +323,7 @@ def test_a_false_frame_is_not_read(what: str, honest: dict[str, Path], tmp_path:
     run = Path(shutil.copytree(honest["closed"], tmp_path / "run"))
     copied(run, honest["other"], what)
     with pytest.raises(UserError):
-        RunReader(run).frame(900 if "later" in what else 20)
+        RunReader(run).frame_of_step(900 if "later" in what else 20)
 
 
 def test_a_tail_that_a_kill_or_a_disk_leaves_is_sound_and_another_is_damage_of_its_size(
@@ -335,11 +335,11 @@ def test_a_tail_that_a_kill_or_a_disk_leaves_is_sound_and_another_is_damage_of_i
     last = whole.splitlines(keepends=True)[-1]
     for length in (*range(1, 12), *range(12, len(last), 9), len(last) - 1):
         log.write_bytes(whole + last[:length])
-        assert all(one.harmless for one in verify(run)), length
+        assert all(one.harmless for one in find_damage(run)), length
     for zeros in (b"\0", bytes(4096), last[:9] + b"\0", last[:-1] + bytes(9000)):
         log.write_bytes(whole + zeros)
-        assert [(one.path, one.harmless) for one in verify(run)] == [("log.jsonl", True)]
-        assert len(RunReader(run).measured) == 6
+        assert [(one.path, one.harmless) for one in find_damage(run)] == [("log.jsonl", True)]
+        assert len(RunReader(run).measured_events) == 6
     long = b'{"seq":' + b"1" * LONG
     for stray in (
         b"x",
@@ -350,10 +350,10 @@ def test_a_tail_that_a_kill_or_a_disk_leaves_is_sound_and_another_is_damage_of_i
         long,
     ):
         log.write_bytes(whole + stray)
-        assert [one.path for one in verify(run)] == ["log.jsonl"]
+        assert [one.path for one in find_damage(run)] == ["log.jsonl"]
         with pytest.raises(UserError):
             RunReader(run).log.summary  # noqa: B018 - as the list of runs reads it
-    assert repair(run)
+    assert repair_run_folder(run)
     assert log.read_bytes() == whole
 
 
@@ -363,7 +363,7 @@ def test_what_no_writer_leaves_is_named(honest: dict[str, Path], tmp_path: Path)
     for name in strange:
         path = run / name
         path.mkdir() if name.endswith("/") else path.write_bytes(b"x")
-    found = {one.path for one in verify(run) if one.harmless}
+    found = {one.path for one in find_damage(run) if one.harmless}
     assert found == {name.rstrip("/") for name in strange}
 
 
@@ -374,11 +374,11 @@ def test_files_that_state_no_run_are_compared_by_what_they_hold(
     run = Path(shutil.copytree(honest["killed"], tmp_path / "run"))
     for folder in (run / "checkpoints").iterdir():
         forget_run(folder)
-    assert verify(run) == []
+    assert find_damage(run) == []
     theirs = Path(shutil.copytree(honest["other"] / "checkpoints/000000050", tmp_path / "c"))
     forget_run(theirs)
     swap_folder(run / "checkpoints/000000050", theirs)
-    assert [one.path for one in verify(run)] == ["checkpoints/000000050/state.json"]
+    assert [one.path for one in find_damage(run)] == ["checkpoints/000000050/state.json"]
 
 
 def forget_run(checkpoint: Path) -> None:
@@ -387,5 +387,5 @@ def forget_run(checkpoint: Path) -> None:
     content = json.dumps(state).encode()
     (checkpoint / "state.json").write_bytes(content)
     digests = json.loads((checkpoint / "manifest.json").read_text())
-    digests["state.json"] = to_plain(run_checkpoints.digest(content))
+    digests["state.json"] = to_plain(run_checkpoints.content_digest(content))
     (checkpoint / "manifest.json").write_text(json.dumps(digests))

@@ -163,7 +163,7 @@ def test_a_place_of_ones_own_goes_with_its_owner(root: Path) -> None:
     place = PrivateTempDir()
     assert oct(place.path.stat().st_mode)[-3:] == "700"
     assert remove_abandoned() == []
-    place.remove()
+    place.remove_folder()
     assert list(root.iterdir()) == []
 
 
@@ -201,4 +201,4 @@ def test_a_place_that_cannot_be_removed_does_not_hide_why_a_session_is_refused(
     monkeypatch.setattr(session_reader, "ask_child", refuse)
     monkeypatch.setattr(session_reader.shutil, "rmtree", stuck)
     with refused("made-up"):
-        session_reader.unpack(root / "a.dgn", root)
+        session_reader.unpack_session(root / "a.dgn", root)

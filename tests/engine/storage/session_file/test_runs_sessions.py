@@ -22,10 +22,10 @@ from dgn_engine.cli.__main__ import main
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import folder_layout, log, run_info
 from dgn_engine.storage.runs.folder_layout import ANSWERS
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
-from dgn_engine.storage.session_file.session_reader import adopt, is_session, unpack
+from dgn_engine.storage.session_file.session_reader import adopt_run, is_session, unpack_session
 from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
 from tests.daily import nightly
 from tests.engine.conftest import SMALL
@@ -60,12 +60,12 @@ def test_a_whole_run_goes_through_one_file_and_comes_back(
     out = tmp_path / "first.dgn"
     assert "files" in export_run(recorded, out)
     assert is_session(out)
-    session = unpack(out, place)
+    session = unpack_session(out, place)
     assert (session.name, session.status, session.window) == ("first", "finished", None)
     before, after = files_of(recorded), files_of(session.folder)
     assert before.pop(ANSWERS), "it stays on the machine that tested it"
     assert before == after
-    assert verify(session.folder) == []
+    assert find_damage(session.folder) == []
     assert RunReader(session.folder).events == RunReader(recorded).events
 
 
@@ -77,15 +77,15 @@ def test_what_came_after_the_moment_is_left_out(
     assert frame is not None
     seen = {name: replace(reading, step=20) for name, reading in frame.readings.items()}
     frame = replace(frame, step=20, readings=seen)
-    log = reader.log.contents.lines
+    log = reader.log.all_contents.lines
     save_session(recorded, tmp_path / "s", SavePoint(20, log[3].seq, frame), {"theme": "dark"})
-    session = unpack(tmp_path / "s", place)
+    session = unpack_session(tmp_path / "s", place)
     after = RunReader(session.folder)
     assert (session.step, session.window) == (20, {"theme": "dark"})
-    assert after.log.contents.lines == log[:3]
+    assert after.log.all_contents.lines == log[:3]
     assert [one for one in after.frames if one.step > 20] == []
     assert after.checkpoints == ()
-    last = after.frame(20)
+    last = after.frame_of_step(20)
     for name, array in frame.readings["gates"].arrays.items():
         np.testing.assert_array_equal(last.readings["gates"].arrays[name], array)
 
@@ -94,14 +94,14 @@ def test_an_adopted_run_goes_on_under_its_own_identity(
     recorded: Path, tmp_path: Path, place: Path
 ) -> None:
     export_run(recorded, tmp_path / "a.dgn")
-    session = unpack(tmp_path / "a.dgn", place)
-    first = adopt(session.folder, tmp_path / "root", "../../first")
-    second = adopt(session.folder, tmp_path / "root", "../../first")
+    session = unpack_session(tmp_path / "a.dgn", place)
+    first = adopt_run(session.folder, tmp_path / "root", "../../first")
+    second = adopt_run(session.folder, tmp_path / "root", "../../first")
     assert {first.parent, second.parent} == {tmp_path / "root"}
     assert (first.name, second.name) == ("first", "first-2")
-    told = [run_info.read(path)["id"] for path in (recorded, first, second)]
+    told = [run_info.read_run_info(path)["id"] for path in (recorded, first, second)]
     assert len(set(told)) == 3
-    assert verify(first) == []
+    assert find_damage(first) == []
     assert gone_on(first).step == RunReader(recorded).step
 
 
@@ -168,7 +168,7 @@ def with_run(members: Members, **fields: object) -> Members:
         for step in way:
             home = home[step]
         home[last] = value
-    return {**members, "run/run.json": run_info.encode(tree)}
+    return {**members, "run/run.json": run_info.encode_info(tree)}
 
 
 def with_line(members: Members, name: str, **fields: object) -> Members:
@@ -335,7 +335,7 @@ def test_a_hostile_session_is_refused_in_one_sentence(
     made = make(honest)
     file.write_bytes(made if isinstance(made, bytes) else packed(made))
     with pytest.raises(UserError) as refusal:
-        unpack(file, place)
+        unpack_session(file, place)
     told = str(refusal.value)
     assert why in told
     assert told.startswith("stranger.dgn ")
@@ -359,10 +359,10 @@ def test_names_meant_to_confuse_are_read_as_plain_text(
             }
         )
     )
-    session = unpack(file, place)
+    session = unpack_session(file, place)
     assert session.name == "\\u202e<b>../../x\\n"
-    assert adopt(session.folder, tmp_path / "root", session.name).name == "u202eb....xn"
-    started = RunReader(session.folder).started
+    assert adopt_run(session.folder, tmp_path / "root", session.name).name == "u202eb....xn"
+    started = RunReader(session.folder).start_event
     assert started is not None
     shown = started.probe_set.class_names[:3]
     assert shown == ("<img src=x onerror=y>", "\\u202egnp.exe", "a\\nb")
@@ -382,7 +382,7 @@ def test_what_is_no_regular_file_is_refused(thing: str, tmp_path: Path, place: P
         os.truncate(path, 3 << 30)
     assert not is_session(path)
     with pytest.raises(UserError, match=r"^x\.dgn "):
-        unpack(path, place)
+        unpack_session(path, place)
     assert list(place.iterdir()) == []
 
 
@@ -408,4 +408,4 @@ def test_a_checkpoint_that_makes_no_sense_is_refused_before_it_is_used(
     file = tmp_path / "stranger.dgn"
     file.write_bytes(packed({**honest, name: content, manifest: json.dumps(told).encode()}))
     with refused("refused-run"):
-        unpack(file, place)
+        unpack_session(file, place)

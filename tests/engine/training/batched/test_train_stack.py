@@ -16,7 +16,7 @@ from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, WEIGHTS
-from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_answers import read_answers
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -84,7 +84,7 @@ def test_a_packed_network_leaves_the_folder_of_a_run_of_its_own(tmp_path):
         outcome = alone(path, job.config)
         assert packed.status == RunReader(job.folder).status == "finished"
         assert names_in(job.folder) == names_in(path)
-        assert verify(job.folder) == []
+        assert find_damage(job.folder) == []
         assert packed.outcome.step == outcome.step
         assert packed.outcome.best_accuracy == pytest.approx(outcome.best_accuracy, abs=3e-3)
         kept = [
@@ -93,7 +93,7 @@ def test_a_packed_network_leaves_the_folder_of_a_run_of_its_own(tmp_path):
         for name, tensor in kept[0].items():
             torch.testing.assert_close(kept[1][name], tensor, atol=1e-4, rtol=1e-3)
         scores = [one for one in RunReader(job.folder).events if isinstance(one, Measured)]
-        tested = [one for one in RunReader(path).measured if one.test_accuracy is not None]
+        tested = [one for one in RunReader(path).measured_events if one.test_accuracy is not None]
         assert [one.step for one in scores] == [one.step for one in tested]
         for ours, theirs in zip(scores, tested, strict=True):
             assert ours.test_loss == pytest.approx(theirs.test_loss, rel=1e-3)
@@ -122,9 +122,9 @@ def test_a_kill_between_the_checkpoints_of_a_stack_is_mended(tmp_path):
     jobs = jobs_in(tmp_path / "broken")
     train_pack(jobs, interrupted=after_steps(13), checkpoint_every=0.0)
     first, second = (job.folder for job in jobs[:2])
-    newest = run_checkpoints.scan(second / CHECKPOINTS)[-1]
-    run_checkpoints.remove(newest)  # as if its turn had not come
-    assert run_checkpoints.scan(first / CHECKPOINTS)[-1].step == newest.step
+    newest = run_checkpoints.scan_checkpoints(second / CHECKPOINTS)[-1]
+    run_checkpoints.remove_checkpoint(newest)  # as if its turn had not come
+    assert run_checkpoints.scan_checkpoints(first / CHECKPOINTS)[-1].step == newest.step
     for one, other in zip(whole, train_pack(jobs), strict=True):
         assert_same_weights(one.job.folder, other.job.folder)
 
@@ -135,7 +135,7 @@ def test_folders_put_back_to_a_common_step_keep_what_they_have_until_there(tmp_p
     with closing(RunFolder(jobs[0].folder)) as first, closing(RunFolder(jobs[1].folder)) as second:
         steps = [one.step for one in first.checkpoints]
         assert len(steps) > 1
-        second.drop(second.checkpoints[-1])
+        second.drop_checkpoint(second.checkpoints[-1])
         align_checkpoints([first, second])
         assert [one.step for one in first.checkpoints] == steps[:-1]
         assert [one.step for one in second.checkpoints] == steps[:-1]
