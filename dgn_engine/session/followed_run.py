@@ -78,7 +78,7 @@ class FollowedRun:
     def _newest_frame(self) -> Frame | None:
         """Return the newest frame; if it is the shown one, the same object."""
         before = self._now.frame
-        self._steps.renew()
+        self._steps.refresh_steps()
         steps = self._steps.steps
         if not steps or (before is not None and steps[-1] == before.step):
             return before

@@ -218,7 +218,7 @@ class ChartControls(QObject):
         if chart is None:
             return
 
-        def take(limits: Range) -> None:
+        def apply_typed_range(limits: Range) -> None:
             self.apply_settings(settings_with_range(choice, limits))
 
         name = strip_markup(chart.title)
@@ -229,7 +229,7 @@ class ChartControls(QObject):
         window = self.view.window()
         for open_popup in window.findChildren(RangePopup):
             open_popup.close()
-        RangePopup(title, limits, log, take, window).open_at(at)
+        RangePopup(title, limits, log, apply_typed_range, window).open_at(at)
 
     def _is_zoomed(self, key: str) -> bool:
         charts = self.view.charts

@@ -141,7 +141,7 @@ class PastReader(QObject):
         if self._steps is None or source != self._source:
             self._steps, self._source = source.open_frames(), source
         elif now >= self._next_look:
-            self._steps.renew()
+            self._steps.refresh_steps()
         else:
             return self._steps
         elapsed = self._clock() - now

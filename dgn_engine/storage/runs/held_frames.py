@@ -67,7 +67,7 @@ class HeldFrames:
             content = self._packed[index - 1] if index else b""
         return decode_frame(content) if content else None
 
-    def renew(self) -> bool:
+    def refresh_steps(self) -> bool:
         """Return False: `steps` is always current."""
         return False
 

@@ -55,9 +55,9 @@ class RecordedSteps:
         self._held: OrderedDict[int, Frame] = OrderedDict()  # by serial number
         self._bytes = 0
         self.steps: tuple[int, ...] = ()
-        self.renew()
+        self.refresh_steps()
 
-    def renew(self) -> bool:
+    def refresh_steps(self) -> bool:
         """Look for new and removed frames; return whether any changed. Raises `UserError`."""
         try:
             looked = self._folder_state()
@@ -119,7 +119,7 @@ class RecordedSteps:
                 if stored.path.exists():
                     raise
                 self._looked = None
-                self.renew()
+                self.refresh_steps()
         return None
 
     def _cache_frame(self, serial: int, read: Frame) -> Frame:

@@ -331,7 +331,7 @@ def test_a_computer_that_sleeps_during_a_look_sees_new_steps_soon_after(qtbot: Q
     now, looks = [100.0], [0]
 
     class Sleepy(HeldFrames):
-        def renew(self) -> bool:
+        def refresh_steps(self) -> bool:
             looks[0] += 1
             if looks[0] == 1:
                 now[0] += 3600.0

@@ -56,11 +56,11 @@ def test_what_came_and_went_since_is_seen_when_it_is_asked_for(tmp_path: Path) -
     steps = RecordedSteps(tmp_path)
     assert (steps.steps, steps.frame_at(5)) == ((), None)
     stored = _recorded(tmp_path, 0, 10, 20)
-    assert steps.renew()
-    assert not steps.renew()
+    assert steps.refresh_steps()
+    assert not steps.refresh_steps()
     for number, left in ((1, (0, 20)), (2, (0,))):
         os.utime(tmp_path / "frames", (1000, 1000))  # a clock too coarse to see what follows
-        steps.renew()
+        steps.refresh_steps()
         stored[number].path.unlink()  # thinned out, and not yet looked at again
         os.utime(tmp_path / "frames", (1000, 1000))
         assert _value(steps.frame_at(10 * number + 5)) == 0.0
@@ -74,7 +74,7 @@ def test_a_folder_that_was_removed_is_not_one_in_which_nothing_was_recorded(tmp_
     steps = RecordedSteps(folder)
     steps.frame_at(10)
     rmtree(folder)
-    for look in (lambda: steps.frame_at(5), steps.renew, lambda: RecordedSteps(folder)):
+    for look in (lambda: steps.frame_at(5), steps.refresh_steps, lambda: RecordedSteps(folder)):
         with refused("no-folder"):
             look()
     assert steps.steps == (0, 10)  # one can go on where it is, and the slider keeps its marks
