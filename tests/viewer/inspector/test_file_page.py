@@ -356,7 +356,7 @@ def test_a_reading_that_fits_is_taken_from_the_list(
     reading = page.reading
     assert [reading.readings.item(n).text() for n in range(2)] == [
         "97.0 %: ReLU, stride 2, padding 1",
-        "91.0 %: ReLU, padding 1, 2×2 max pooling behind each convolution",
+        "91.0 %: ReLU, padding 1, 2×2 max pooling after each convolution",
     ]
     assert reading.readings.currentRow() == -1  # none is preselected
     assert not reading.take.isEnabled()
