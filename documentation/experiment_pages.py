@@ -168,7 +168,9 @@ def _page(entry: ExperimentEntry, results: Sequence[Document]) -> Iterator[str]:
         how = f"{HOW[result.scale].capitalize()}, {result.protocol.replace('-', ' ')}"
         only = str(result.request.get("only") or "")
         yield f"## {how}{f', {only}' if only else ''}\n"
-        yield f"`dgn {shlex.join(result.command)}`: {format_duration(result.seconds)} of computing.\n"
+        yield (
+            f"`dgn {shlex.join(result.command)}`: {format_duration(result.seconds)} of computing.\n"
+        )
         yield from (f"{sentence}\n" for sentence in result.notices)
         if _drawn(result):
             caption = "Measured means with their 95 % intervals"

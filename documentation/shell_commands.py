@@ -234,7 +234,7 @@ def is_complete(line: str) -> bool:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
             if program == "dgn":
-                _dgn_parser().parsed(words)
+                _dgn_parser().parse_command_line(words)
             else:
                 viewer_parser().parse_args(words)
         except SystemExit as end:

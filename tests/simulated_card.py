@@ -488,11 +488,15 @@ def _replacements(card: SimulatedCard) -> Iterator[tuple[Any, str, Any]]:
     grouped = torch._C._group_tensors_by_device_and_dtype
     yield torch._C, "_group_tensors_by_device_and_dtype", lambda *a: _grouped(grouped(*a))
     yield threading.Thread, "start", _watched(card, threading.Thread.start)
-    for owner, names in (Trainer, "step"), (NetworkStep, "take"), (TrainerStack, "step take"):
+    for owner, names in (
+        (Trainer, "step"),
+        (NetworkStep, "take_step"),
+        (TrainerStack, "step take_step"),
+    ):
         for name in names.split():
             yield owner, name, _within(card.no_host_reads, getattr(owner, name))
     # A new graph is compared with eager steps, which reads how far they are apart.
-    yield GraphSteps, "_capture", _within(card.host_reads_allowed, GraphSteps._capture_size)
+    yield GraphSteps, "_capture_size", _within(card.host_reads_allowed, GraphSteps._capture_size)
     yield graphs, "free_memory", lambda: None  # there is none to free, and looking for it is slow
 
 

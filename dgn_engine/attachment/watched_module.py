@@ -272,7 +272,8 @@ class WatchedModule:
         logits = output_tensor(output)
         if logits is None or logits.dim() != 2 or not logits.is_floating_point():
             raise UserError(
-                f"The module returns {describe_output(output if logits is None else logits)} for two "
+                "The module returns "
+                f"{describe_output(output if logits is None else logits)} for two "
                 "probe examples; logits of shape (2, classes) are needed. Watch the part of your "
                 "model, or a small module around it, that returns them.",
                 kind="wrong-output",

@@ -50,7 +50,8 @@ def common_shape(measures: Iterable[ImageSize], source: str) -> tuple[int, int, 
         raise UserError(
             f"{source}: {counts.total():,} images have "
             f"{format_decimals(pixels / 1e6, 0)} million pixels in total, more than "
-            f"{format_decimals(image_limits.PIXELS_TOGETHER / 1e6, 0)} million; scale them down first.",
+            f"{format_decimals(image_limits.PIXELS_TOGETHER / 1e6, 0)} million; scale them "
+            "down first.",
             kind="too-large",
         )
     return channels, height, width

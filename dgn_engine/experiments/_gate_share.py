@@ -230,7 +230,10 @@ def _describe_partial_result(share: GateShare, left_out: Sequence[str], converge
     number = whole_percent(share.percent) + ("" if converged else " (not converged)")
     if left_out and share.n >= LEAST and share.has_interval:
         those = "that one" if len(left_out) == 1 else "those"
-        return f"Without {those} it is {number} of {_describe_gap(share)}, {_describe_interval(share)}."
+        return (
+            f"Without {those} it is {number} of {_describe_gap(share)}, "
+            f"{_describe_interval(share)}."
+        )
     if share.n >= LEAST:
         return ""
     seeds = f"{share.n} seed{'s' * (share.n > 1)}"

@@ -86,7 +86,8 @@ def _scaled_down(request: Request, config: RunConfig) -> tuple[str, ...]:
         return ()
     return (
         *data_substitution(request, "CIFAR-10"),
-        f"fc ({net_option(config, 'width')} units, d = {net_option(config, 'depth')}) instead of GCONV",
+        f"fc ({net_option(config, 'width')} units, d = {net_option(config, 'depth')}) "
+        "instead of GCONV",
         f"stages {_stage_interval(request)} epochs apart instead of 10, each FLNPF trained for "
         f"{config.training.epochs} epochs",
     )

@@ -74,7 +74,8 @@ def _check_bounds(what: str, value: float, least: float, most: float, unit: str)
     if not (math.isfinite(value) and least <= value <= most):
         given = str(value).removesuffix(".0")
         raise UserError(
-            f"A {what} of {given} {unit} is out of range; choose {format_number(least)} to {format_number(most)} "
+            f"A {what} of {given} {unit} is out of range; choose {format_number(least)} to "
+            f"{format_number(most)} "
             f"{unit}.",
             kind="out-of-bounds",
             value=value,

@@ -81,7 +81,8 @@ def page_bytes(
         wide, high = figure.get_size_inches()
         if kind == "png" and wide * high * dots**2 > MOST_PIXELS:
             raise UserError(
-                f"{format_number(wide, 3)} × {format_number(high, 3)} in at {format_number(dots)} dpi is too many "
+                f"{format_number(wide, 3)} × {format_number(high, 3)} in at "
+                f"{format_number(dots)} dpi is too many "
                 "pixels; use fewer dpi, or PDF, which has none."
             )
         figure.savefig(

@@ -126,7 +126,8 @@ def read_adapted(
         array = listing.arrays[name]
         if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
             raise UserError(
-                f"'{name}' of {file} must be {_format_shape(shape)} finite numbers for its network.",
+                f"'{name}' of {file} must be {_format_shape(shape)} finite numbers for its "
+                "network.",
                 kind="not-finite",
             )
     with torch.device("meta"):
@@ -204,7 +205,7 @@ def _check_blocks(architecture: arch.Architecture) -> None:
 
 
 def _without_folded(node: arch.Node) -> arch.Node:
-    """Remove what the weights of `Stack.tensors` already include: normalisation, constants."""
+    """Remove what the weights of `Stack.folded_tensors` already include."""
     if isinstance(node, arch.Conv):
         return replace(node, normal=False)
     return replace(node, factor=1.0) if isinstance(node, arch.Dense) else node

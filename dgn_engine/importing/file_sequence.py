@@ -210,7 +210,8 @@ def _check_names(
     other = next((n for n, a in arrays.items() if a.ndim in (3, 5) and a.dtype.kind == "f"), "")
     if other:
         raise UnknownGates(
-            f"{file} has '{plain_text(other, 80)}', which belongs to neither a dense layer nor a 2D "
+            f"{file} has '{plain_text(other, 80)}', which belongs to neither a dense layer "
+            "nor a 2D "
             "convolution.",
             kind="not-supported",
         )
@@ -223,7 +224,8 @@ def _check_names(
     names = [layer.tensors["weight"] for layer in weights]
     if shortcut := shortcut_in(names):
         raise UnnamedNetwork(
-            f"{file} has '{plain_text(shortcut, 80)}', which is named like part of a skip connection: "
+            f"{file} has '{plain_text(shortcut, 80)}', which is named like part of a skip "
+            "connection: "
             "the layers are not a chain.",
             kind="not-supported",
         )

@@ -178,7 +178,8 @@ def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -
     kernel = next((name for name, a in arrays.items() if is_kernel(name) and a.ndim > 2), "")
     if kernel:
         raise UserError(
-            f"{file} has '{plain_text(kernel, 80)}', by name a Keras or Flax convolution with channels "
+            f"{file} has '{plain_text(kernel, 80)}', by name a Keras or Flax convolution "
+            "with channels "
             "last, which is not supported. Convert it to torch first.",
             kind="not-supported",
         )
@@ -286,12 +287,14 @@ def _check_shared(file: str, arrays: Mapping[str, Array], door: Door) -> None:
             part = _OR_PART[door].format(plain_text(shlex.quote(copy_name), 80))
             raise UserError(
                 f"{file} has the same numbers twice, under '{plain_text(copy_name, 60)}' and "
-                f"'{plain_text(other_name, 60)}': a network and its copy, or one network used twice. "
+                f"'{plain_text(other_name, 60)}': a network and its copy, or one network "
+                "used twice. "
                 f"Save it separately{part}.",
                 kind="not-supported",
             )
         raise UserError(
-            f"{file}: '{plain_text(name, 80)}' equals '{plain_text(first, 80)}', so the layer seems to be "
+            f"{file}: '{plain_text(name, 80)}' equals '{plain_text(first, 80)}', so the "
+            "layer seems to be "
             "used twice (tied weights); its tangent kernel is not the sum over layers. "
             "Pass the module to dgn_engine.kernels.empirical_ntk.",
             kind="not-supported",

@@ -114,7 +114,8 @@ def _reason_not_matched(
     if normalised := _first_norm_tensor(arrays):
         return (
             f"cannot be used: the file does not say what '{plain_text(normalised, 80)}' "
-            f"({left_over_in_words(normalised, arrays)}) does to them.{_describe_known_file(listing)}"
+            f"({left_over_in_words(normalised, arrays)}) does to "
+            f"them.{_describe_known_file(listing)}"
         )
     if foreign := foreign_keys(names):
         holds = f"the file has '{plain_text(foreign.name, 80)}', which is part of {foreign.what}."

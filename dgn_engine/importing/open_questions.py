@@ -135,7 +135,8 @@ def _check_children(listing: CheckpointContents) -> None:
         kind = child.kind.rpartition(".")[2]
         if child.kind.startswith(start) and kind not in _CONTAINERS:
             raise UnnamedNetwork(
-                f"{listing.file_name} has '{plain_text(child.name, 60)}', a {plain_text(kind, 60)}, which "
+                f"{listing.file_name} has '{plain_text(child.name, 60)}', a "
+                f"{plain_text(kind, 60)}, which "
                 "is not a supported layer.",
                 kind="not-supported",
             )
@@ -218,7 +219,8 @@ def in_words(listing: CheckpointContents, questions: Sequence[OpenQuestion], doo
     own = own_class(listing)
     if own:
         opening = (
-            f"{file} is a whole saved module of the class {plain_text(own, 80)}. Only its code, which "
+            f"{file} is a whole saved module of the class {plain_text(own, 80)}. Only its "
+            "code, which "
             f"is not run here, says{colon} {words}."
         )
     else:

@@ -351,8 +351,10 @@ def _split_segments(file: str, sequence: FileSequence) -> list[_Segment]:
         norm = norms[0] if norms else None
         if norm is not None and norm.shape[0] != layers[start].shape[0]:
             raise UnnamedNetwork(
-                f"{file} has the BatchNorm '{plain_text(norm.name, 60)}' of {norm.shape[0]:,} units "
-                f"after '{plain_text(layers[start].name, 60)}', which has {layers[start].shape[0]:,}.",
+                f"{file} has the BatchNorm '{plain_text(norm.name, 60)}' of "
+                f"{norm.shape[0]:,} units "
+                f"after '{plain_text(layers[start].name, 60)}', which has "
+                f"{layers[start].shape[0]:,}.",
                 kind="not-supported",
             )
         to_next = None if last else gaps[end - 1]
@@ -412,7 +414,8 @@ def _layers_behind(
     silent = len(tokens) - norms + flattens
     if segment.silent_layer_count is not None and silent > segment.silent_layer_count:
         raise UserError(
-            f"{file} has numbers for {segment.silent_layer_count} layers without parameters after '{name}', but "
+            f"{file} has numbers for {segment.silent_layer_count} layers without "
+            f"parameters after '{name}', but "
             f"{silent} are specified.",
             kind="bad-words",
         )

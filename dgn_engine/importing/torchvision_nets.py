@@ -65,7 +65,10 @@ def describe_file(listing: CheckpointContents) -> str:
     Whether it can be read as a network is decided by `from_file.verdict_on`.
     """
     if listing.metadata.get("format", "").startswith("dgn-viewer"):
-        return f"both networks of dgn-viewer, regime {plain_text(listing.metadata.get('regime', '?'), 20)}"
+        return (
+            "both networks of dgn-viewer, regime "
+            f"{plain_text(listing.metadata.get('regime', '?'), 20)}"
+        )
     shapes = {name: array.shape for name, array in listing.arrays.items()}
     if network := known_network(shapes):
         return network

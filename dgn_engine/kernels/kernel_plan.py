@@ -287,7 +287,8 @@ def _make_plan(
     if not computed:
         what = "their kernels" if only is None else ", ".join(only)
         raise UserError(
-            f"{n:,} inputs need {format_gib(whole)} GiB for {what}, but {format_gib(allowed)} GiB are allowed; "
+            f"{n:,} inputs need {format_gib(whole)} GiB for {what}, but "
+            f"{format_gib(allowed)} GiB are allowed; "
             f"use at most {fits:,} inputs, or more --memory.",
             kind="too-large",
         )

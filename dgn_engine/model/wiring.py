@@ -192,7 +192,8 @@ def check_shifts(architecture: Architecture, routes: Sequence[Route]) -> None:
     for layer, (route, shape) in enumerate(zip(routes, shapes, strict=True)):
         if route.shift != (0, 0) and len(shape) == 1:
             raise UserError(
-                f"Gate layer {layer + 1} ({_describe_shape(shape)}) is not a map, so its shift must be 0.",
+                f"Gate layer {layer + 1} ({_describe_shape(shape)}) is not a map, so its "
+                "shift must be 0.",
                 kind="other-inputs",
             )
 

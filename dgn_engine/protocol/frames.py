@@ -98,7 +98,10 @@ class Frame:
 
     def __repr__(self) -> str:
         probes = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())
-        return f"<frame of step {self.step:,}, epoch {format_number(self.epoch)}: {probes or 'no readings'}>"
+        return (
+            f"<frame of step {self.step:,}, epoch {format_number(self.epoch)}: "
+            f"{probes or 'no readings'}>"
+        )
 
 
 def read_only_copy(array: Array) -> Array:

@@ -133,7 +133,8 @@ class EngineSilent(Event):
     @property
     def sentence(self) -> str:
         return (
-            f"The engine has not responded for {format_duration(self.seconds)}: it is suspended, or the "
+            f"The engine has not responded for {format_duration(self.seconds)}: it is "
+            "suspended, or the "
             "machine is too busy. Requests are carried out once it responds."
         )
 

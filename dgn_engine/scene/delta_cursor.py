@@ -31,7 +31,8 @@ def delta_lines(chart: Chart) -> tuple[str, ...]:
         return ()
     first, second = chart.delta
     lines = [
-        f"Δ step {format_number(second - first, signed=True)} ({format_number(first)} → {format_number(second)})"
+        f"Δ step {format_number(second - first, signed=True)} ({format_number(first)} → "
+        f"{format_number(second)})"
     ]
     for curve in chart.curves:
         if curve.smoothed or not curve.x.size:

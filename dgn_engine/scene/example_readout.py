@@ -175,7 +175,10 @@ def shared_paths(view: View, places: tuple[int, ...], chart: Chart) -> tuple[str
     # Λ has unit diagonal here: Λ(a, b) = cosine · √(Λ(a, a) Λ(b, b)).
     cosine = float(reading.arrays["active"][a, b])
     shared = 0.0 if math.isnan(cosine) else cosine * math.sqrt(float(counts[a]) * float(counts[b]))
-    words = f"Shared active paths: {_format_paths(shared)} of {_format_paths(counts[a])} and {_format_paths(counts[b])}"
+    words = (
+        f"Shared active paths: {_format_paths(shared)} of {_format_paths(counts[a])} "
+        f"and {_format_paths(counts[b])}"
+    )
     kernel = chart.matrix.name if chart.matrix is not None else ""
     step_note = f" (step {reading.step:,})" if kernel not in ("active", "sensitive") else ""
     return (words + step_note,)

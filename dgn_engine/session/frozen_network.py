@@ -119,7 +119,8 @@ class FrozenNetwork:
         x = inputs.in_channels(shape[0] if len(shape) == 3 else 0).x
         if math.prod(shape) != math.prod(x.shape[1:]):
             raise UserError(
-                f"It takes {format_shape(shape)} inputs, but these examples are {format_shape(inputs.shape)}.",
+                f"It takes {format_shape(shape)} inputs, but these examples are "
+                f"{format_shape(inputs.shape)}.",
                 kind="wrong-shape",
                 value=format_shape(inputs.shape),
             )
@@ -280,7 +281,8 @@ def make_training_offer(
     if answers.net is not None and (answers.batchnorm or answers.norm_eps or answers.ignored):
         return TrainingOffer(
             (),
-            f"Your answers about {name} cannot be reproduced by a run of {answers.net.display_name}.",
+            f"Your answers about {name} cannot be reproduced by a run of "
+            f"{answers.net.display_name}.",
         )
     net = answers.net or NetConfig(f"{OF_FILE}{path}", answers.to_options())
     remarks = []

@@ -256,7 +256,8 @@ class PanelDock(QWidget):
         self._every = every
         before = self.drawn.view
         if view.run is not before.run and self.charts.existing_view is not None:
-            self.charts.existing_view.steps.show_all_steps()  # a zoom makes no sense for another run's steps
+            # a zoom makes no sense for another run's steps
+            self.charts.existing_view.steps.show_all_steps()
             self._steps.show_all_steps()
         self.age.reset_for_run(view.run)
         if view.run is not before.run or view.pictures is not before.pictures:

@@ -80,7 +80,8 @@ def inspection_message(now: RunState, shown: ShownSteps = ShownSteps()) -> Messa
     data = describe_data(run.config.data)
     text = f"Inspecting {inspected} on {data}{accuracy}{reading} – not training"
     shorter = (
-        f"{shorten_middle(inspected, cut)} on {shorten_middle(data, cut)}{accuracy}{more} – not training"
+        f"{shorten_middle(inspected, cut)} on {shorten_middle(data, cut)}{accuracy}{more} "
+        "– not training"
         for more in dict.fromkeys((reading, ""))
         for cut in _CUTS
     )

@@ -196,7 +196,8 @@ class NoticeLine(QFrame):
             themed_icon(ICONS[entry.notice.kind], theme, colour=colour).pixmap(14, 14)
         )
         self.setStyleSheet(
-            f"#notice_line {{ background: {mix_colours(theme.window, colour, share)}; border: none; "
+            f"#notice_line {{ background: {mix_colours(theme.window, colour, share)}; "
+            "border: none; "
             f"border-left: 3px solid {colour}; }} #notice_line QLabel {{ color: {theme.text}; }} "
             "#notice_line QToolButton { font-size: 12px; }"
         )

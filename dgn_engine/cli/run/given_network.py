@@ -266,7 +266,8 @@ def check_expected(
         )
     if abs(found - expected) > TOLERANCE:
         raise UserError(
-            f"{file} has {format_percent(found)} accuracy on {on}, expected {format_percent(expected)}: "
+            f"{file} has {format_percent(found)} accuracy on {on}, expected "
+            f"{format_percent(expected)}: "
             "check the import options, the preprocessing (--normalise) or the test examples "
             "(--test-indices, --split-seed).",
             kind="other-accuracy",

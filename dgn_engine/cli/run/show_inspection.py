@@ -308,6 +308,7 @@ def _format_accuracy(accuracy: dict[str, Any], assuming: str) -> str:
         return f"Test accuracy: not measured ({accuracy['why']})."
     doubt = f" {IF_NOT}" if assuming else ""
     return (
-        f"Test accuracy{assuming}: {format_percent(accuracy['test'])} on {accuracy['examples']:,} of "
+        f"Test accuracy{assuming}: {format_percent(accuracy['test'])} on "
+        f"{accuracy['examples']:,} of "
         f"{accuracy['of']:,} test examples.{doubt}"
     )

@@ -150,7 +150,8 @@ def exception_as_user_error(error: BaseException, who: str, when: str = "") -> U
     if isinstance(error, SyntaxError) and error.msg:
         message = error.msg
     return UserError(
-        f"{who} raised {type(error).__name__}{_location_in_code(error)}{when}{': ' if message else ''}"
+        f"{who} raised "
+        f"{type(error).__name__}{_location_in_code(error)}{when}{': ' if message else ''}"
         f"{message.rstrip('.')}.",
         kind="raised",
         value=RaisedError(
@@ -189,7 +190,8 @@ def make_model(name: str) -> MadeModel:
             return MadeModel(target, _model_title(target, file))
         if not callable(target):
             raise UserError(
-                f"{description} is {_type_with_article(target)}; it must be an nn.Module, or a function without "
+                f"{description} is {_type_with_article(target)}; it must be an nn.Module, "
+                "or a function without "
                 "required arguments that returns one.",
                 kind="wrong-type",
                 value=_type_with_article(target),
@@ -202,7 +204,8 @@ def make_model(name: str) -> MadeModel:
             result.close()
         if not isinstance(result, nn.Module):
             raise UserError(
-                f"{description} returned {_type_with_article(result)}; it must return an nn.Module.",
+                f"{description} returned {_type_with_article(result)}; it must return an "
+                "nn.Module.",
                 kind="wrong-type",
                 value=_type_with_article(result),
             )

@@ -52,7 +52,8 @@ def _page_parts(document: Document, drawn: Mapping[str, bytes]) -> Iterator[str]
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield '<meta name="color-scheme" content="light dark">'
-    yield f"<title>{escape(document.title)}</title>\n<style>{_style_sheet()}</style>\n</head>\n<body>"
+    yield f"<title>{escape(document.title)}</title>"
+    yield f"<style>{_style_sheet()}</style>\n</head>\n<body>"
     yield f"<header><p>{escape(document.paper)} · <code>{escape(document.name)}</code></p>"
     yield f"<h1>{escape(document.title)}</h1><p>{escape(document.about)}</p></header>"
     yield from (f"<p class=notice>{escape(sentence)}</p>" for sentence in document.notices)
@@ -166,7 +167,8 @@ def _style_sheet() -> str:
     sheet = (files("dgn_resources") / "report.css").read_text(encoding="utf-8")
     return (
         f":root{{{_colour_variables('light')}}}\n"
-        f"@media screen and (prefers-color-scheme:dark){{:root{{{_colour_variables('dark')}}}}}\n{sheet}"
+        "@media screen and "
+        f"(prefers-color-scheme:dark){{:root{{{_colour_variables('dark')}}}}}\n{sheet}"
     )
 
 

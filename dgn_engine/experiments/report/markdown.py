@@ -66,7 +66,10 @@ def _report_lines(document: Document) -> Iterator[str]:
     yield from _list_lines(
         "Failed runs", [f"{unit.id}: {unit.trouble.strip().splitlines()[-1]}" for unit in troubles]
     )
-    yield f"\nCreated {escape_markdown(document.made)}; {format_duration(document.seconds)} of computing."
+    yield (
+        f"\nCreated {escape_markdown(document.made)}; "
+        f"{format_duration(document.seconds)} of computing."
+    )
 
 
 def markdown_grid(grid: PaperTable) -> Iterator[str]:

@@ -234,7 +234,8 @@ def _training_kind(config: RunConfig) -> tuple[str, ...]:
     if 0 < training.patience < training.epochs:
         until += f" at most, stopping after {training.patience} without a rise in train accuracy"
     return (
-        f"{_describe_net(config.net)} on {_describe_data_set(config.data)}: {_OPTIMISERS[training.optimiser]}",
+        f"{_describe_net(config.net)} on {_describe_data_set(config.data)}: "
+        f"{_OPTIMISERS[training.optimiser]}",
         f"batch {training.batch}",
         until,
         training.loss.replace("-", " ").replace("squared", "squared loss"),

@@ -66,7 +66,8 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
     if not _is_close(network_trace.output, output):
         raise UserError(
             f"{last}: the outputs of the module and of the network built from it differ by up to "
-            f"{_format_difference(network_trace.output, output)}; it contains something unsupported.",
+            f"{_format_difference(network_trace.output, output)}; it contains something "
+            "unsupported.",
             kind="other-function",
         )
     _check_gradients(trace.copy, network_trace.output, output)
@@ -82,7 +83,8 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
             if not _is_close(network_output, module_output):
                 raise UserError(
                     f"{occasion} the outputs of the module and of the network built from it differ "
-                    f"by up to {_format_difference(network_output, module_output)}; the module depends on "
+                    f"by up to {_format_difference(network_output, module_output)}; the "
+                    "module depends on "
                     f"{'the batch' if index else 'previous calls'}.",
                     kind="couples-examples",
                 )
@@ -185,7 +187,8 @@ def _check_float32(module: nn.Module, x: Tensor, output: Tensor) -> None:
     if not _is_close(output_float32, output, largest):
         raise UserError(
             "The module's outputs in float32 and float64 differ by up to "
-            f"{_format_difference(output_float32, output)}: its code depends on the dtype, or its numbers "
+            f"{_format_difference(output_float32, output)}: its code depends on the dtype, "
+            "or its numbers "
             "overflow.",
             kind="other-function",
         )
@@ -198,7 +201,8 @@ def _check_inputs(chain: ModuleChain, trace: ModuleTrace, network_trace: Trace) 
         if value is not None and not _is_close(fed.flatten(1), value.flatten(1)):
             raise UserError(
                 f"{chain.sources[index].where}: its inputs in the module and in the network built "
-                f"from it differ by up to {_format_difference(fed.flatten(1), value.flatten(1))}; what "
+                "from it differ by up to "
+                f"{_format_difference(fed.flatten(1), value.flatten(1))}; what "
                 "comes before it is not supported.",
                 kind="other-function",
             )

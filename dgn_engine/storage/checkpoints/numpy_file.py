@@ -66,7 +66,8 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
         name = file_name.removesuffix(".npy")
         if name != file_name and name in archive.members:
             raise UnreadableFile(
-                f"has {plain_text(name)} and {plain_text(file_name)}, which share one name in NumPy",
+                f"has {plain_text(name)} and {plain_text(file_name)}, which share one name "
+                "in NumPy",
                 kind="named-twice",
             )
         if not _is_array(archive, file_name):

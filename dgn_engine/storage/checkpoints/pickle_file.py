@@ -172,7 +172,8 @@ class InertObject:
         """Raise `UnreadableFile` if nothing more may be put into it."""
         if self.state is not None or self.callee.startswith(_NOT_FILLED):
             raise UnreadableFile(
-                f"changes an object after creating it ({plain_text(self.callee, 80)}), which no program "
+                f"changes an object after creating it ({plain_text(self.callee, 80)}), "
+                "which no program "
                 "saves"
             )
 
@@ -224,7 +225,8 @@ class Opaque(InertObject):
 
     def check_filling(self) -> None:
         raise UnreadableFile(
-            f"changes a value after creating it ({plain_text(self.callee, 80)}), which no program saves"
+            f"changes a value after creating it ({plain_text(self.callee, 80)}), which no "
+            "program saves"
         )
 
 

@@ -142,7 +142,8 @@ def _check_entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...]
         )
     if not begin <= end <= room:
         raise UnreadableFile(
-            f"is cut off, or its header is wrong: {plain_text(name)} ends outside the file; {AGAIN}",
+            f"is cut off, or its header is wrong: {plain_text(name)} ends outside the "
+            f"file; {AGAIN}",
             kind="cut-off",
             value=name,
         )

@@ -54,7 +54,8 @@ def check_not_shard(path: FilePath) -> None:
     do = f"open {plain_text(index)}" if there else f"download and open {plain_text(index)}"
     where = "in the same folder" if there else "which is missing here"
     raise UserError(
-        f"{plain_text(path.name)} is, by name, part {int(match['number'])} of {int(match['count'])} of "
+        f"{plain_text(path.name)} is, by name, part {int(match['number'])} of "
+        f"{int(match['count'])} of "
         f"a split checkpoint: {do}, {where}.",
         kind="part-of-a-split",
     )
@@ -111,7 +112,8 @@ def _read_index(path: FilePath, name: str) -> dict[str, str]:
         if not isinstance(file, str) or not _is_in_folder(file):
             shown = plain_text(file if isinstance(file, str) else str(file), 80)
             raise UserError(
-                f"{name} has '{plain_text(tensor, 80)}' in '{shown}', which is not a weights file in "
+                f"{name} has '{plain_text(tensor, 80)}' in '{shown}', which is not a "
+                "weights file in "
                 "the same folder.",
                 kind="wrong-name",
             )
@@ -150,7 +152,8 @@ def _shard_path(path: FilePath, file: str, index: str) -> InnerPath:
         raise UserError(f"{index}: {plain_text(file)} is a broken link.", kind="link") from None
     if real.parent != own.parent:
         raise UserError(
-            f"{index}: {plain_text(file)} is a link to another folder, which is not followed; copy the "
+            f"{index}: {plain_text(file)} is a link to another folder, which is not "
+            "followed; copy the "
             "file itself there.",
             kind="link",
         )
@@ -186,13 +189,15 @@ def _check_agreement(
     missing = next((n for n in expected if n not in found.arrays and n not in unread), "")
     if missing:
         raise UserError(
-            f"{index} lists '{plain_text(missing, 80)}' in {plain_text(file)}, which does not have it.",
+            f"{index} lists '{plain_text(missing, 80)}' in {plain_text(file)}, which does "
+            "not have it.",
             kind="contradiction",
         )
     known = set(expected)
     if strange := next((name for name in found.arrays if name not in known), ""):
         raise UserError(
-            f"{plain_text(file)} has '{plain_text(strange, 80)}', which {index} does not list there.",
+            f"{plain_text(file)} has '{plain_text(strange, 80)}', which {index} does not "
+            "list there.",
             kind="contradiction",
         )
 

@@ -136,7 +136,8 @@ def _of_counts(arrays: Mapping[str, Array]) -> Iterator[str]:
     if fresh:
         others = f" and {len(fresh) - 1} more of its BatchNorms" if len(fresh) > 1 else ""
         yield (
-            f"'{plain_text(fresh[0], 80)}'{others} never saw a batch: num_batches_tracked is 0, and the "
+            f"'{plain_text(fresh[0], 80)}'{others} never saw a batch: num_batches_tracked "
+            "is 0, and the "
             "statistics are at their initial values."
         )
     different: dict[int, str] = {}

@@ -369,7 +369,10 @@ def in_words(layer: StatedLayer) -> str:
                 f"Conv2d {n['in_channels']} → {n['out_channels']}, {_sides_text(n['kernel_size'])}"
             )
             more = f", {n['groups']} groups" if n["groups"] != 1 else ""
-            return f"{head}, stride {_side_text(n['stride'])}, padding {_side_text(n['padding'])}{more}"
+            return (
+                f"{head}, stride {_side_text(n['stride'])}, padding "
+                f"{_side_text(n['padding'])}{more}"
+            )
         case "MaxPool2d" | "AvgPool2d":
             return f"{layer.kind} {_sides_text(n['kernel_size'])}, stride {_side_text(n['stride'])}"
         case "AdaptiveAvgPool2d" | "AdaptiveMaxPool2d":

@@ -116,7 +116,8 @@ def checked_zip(content: Content) -> ZipArchive:
         key = _one_name(member)
         if key in names:
             raise UnreadableFile(
-                f"has {plain_text(names[key])} and {plain_text(member.filename)}, two members of one name: "
+                f"has {plain_text(names[key])} and {plain_text(member.filename)}, two "
+                "members of one name: "
                 "torch and some disks ignore case"
             )
         names[key] = member.filename
@@ -246,7 +247,8 @@ def _member_offsets(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str
         )
         if (flags, method) != (member.flag_bits, member.compress_type) or not (same or later):
             raise UnreadableFile(
-                f"describes {plain_text(member.filename)} differently in its directory and its header"
+                f"describes {plain_text(member.filename)} differently in its directory and "
+                "its header"
             )
         reached = begin + member.compress_size
         if reached > len(content):

@@ -95,7 +95,8 @@ def _of_directory(top: Path) -> Iterator[ImageFile]:
         except NotRegular as error:
             if error.errno == errno.EFBIG:
                 raise UserError(
-                    f"{top}/{plain_text(name)} is larger than {limits.FILE >> 20} MiB; scale it down "
+                    f"{top}/{plain_text(name)} is larger than {limits.FILE >> 20} MiB; "
+                    "scale it down "
                     "first."
                 ) from None
             continue  # it replaced a file since the folder was listed

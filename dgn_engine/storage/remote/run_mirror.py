@@ -226,7 +226,8 @@ class RunMirror:
             if new > free:
                 raise UserError(
                     f"The run has {binary_size_in_words(new)}, but only "
-                    f"{binary_size_in_words(free)} are free at {self._find_local_folder}; choose another "
+                    f"{binary_size_in_words(free)} are free at {self._find_local_folder}; "
+                    "choose another "
                     "folder.",
                     kind="no-room",
                     value=new,
@@ -246,7 +247,8 @@ class RunMirror:
             now = time.monotonic()
             if len(self._replaced) == REPLACED and now - self._replaced[0] < REPLACED_IN:
                 raise UserError(
-                    f"The served log was replaced {REPLACED} times in {format_duration(REPLACED_IN)}, as "
+                    f"The served log was replaced {REPLACED} times in "
+                    f"{format_duration(REPLACED_IN)}, as "
                     "no run does; mirroring stopped.",
                     kind="replaced",
                     value=REPLACED,

@@ -254,7 +254,10 @@ class Recorder:
         self._waiting.jobs.append(_Note(log_word(event), to_plain(event)))
 
     def _reason_paused(self, error: OSError) -> str:
-        return f"Recording to {self.folder.path} is paused: {self.folder.folder.reason_unwritable(error)}."
+        return (
+            f"Recording to {self.folder.path} is paused: "
+            f"{self.folder.folder.reason_unwritable(error)}."
+        )
 
     def _try_again(self, last: bool = False) -> None:
         self._tried = time.monotonic()

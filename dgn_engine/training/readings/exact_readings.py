@@ -158,7 +158,8 @@ class ExactReadings:
             trouble = self._refined.executor.trouble
             and_why = f", and {trouble}" if trouble else ""
             why = (
-                f"{title}: reading {len(contexts.thinned_context(job.every).x)} probe examples takes too "
+                f"{title}: reading {len(contexts.thinned_context(job.every).x)} probe "
+                "examples takes too "
                 f"long{and_why}; choose fewer probe examples or smaller images."
             )
             refusal = _absent_reading(job, step, "too long", why)

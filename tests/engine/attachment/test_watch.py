@@ -251,7 +251,7 @@ def test_a_fault_of_ours_ends_the_watching_and_not_the_loop(
     with warnings.catch_warnings(record=not as_error) as said:
         warnings.simplefilter("error" if as_error else "always")
         with watch_closely(model, tmp_path / "run") as w:
-            monkeypatch.setattr("dgn_engine.attachment.watcher.kept_state", broken)
+            monkeypatch.setattr("dgn_engine.attachment.watcher.preserve_reached_state", broken)
             train(model, 5, w.step)
     words = capsys.readouterr().err if as_error else str(said[0].message if said else "")
     assert words.count(w.trouble) == 1

@@ -321,7 +321,7 @@ def test_a_sub_network_left_out_and_a_factor_forgotten_make_the_kernels_differ(
 ) -> None:
     """The sums and the product are compared, not assumed."""
     module, given = composite_resnet_kernel, work(width=8, seed=2, pre=PRE, post=POST)
-    usual, product_of = module.sub_network_shares, module._product
+    usual, product_of = module.sub_network_shares, module._product_kernel
     with monkeypatch.context() as patch:
         patch.setattr(
             module, "sub_network_shares", lambda *args: dict(list(usual(*args).items())[:-1])
@@ -329,7 +329,7 @@ def test_a_sub_network_left_out_and_a_factor_forgotten_make_the_kernels_differ(
         found = module.shares(given)
         assert min(found["sum"], found["weighted_sum"]) > 1e-3 > 1e-12 > found["product"]
     monkeypatch.setattr(
-        module, "_product", lambda gates, x, pre, _: product_of(gates, x, pre, ONES)
+        module, "_product_kernel", lambda gates, x, pre, _: product_of(gates, x, pre, ONES)
     )
     found = module.shares(given)
     assert found["product"] > 1e-3 > 1e-12 > found["sum"]

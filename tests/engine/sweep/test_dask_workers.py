@@ -85,7 +85,7 @@ class Client:
         return dict.fromkeys(self.there, 1)
 
     def run(self, function: object, root: str, workers: list[str], on_error: str) -> dict[str, Any]:
-        assert (function, on_error) == (dask_task.introduce, "return")
+        assert (function, on_error) == (dask_task.describe_worker, "return")
         assert Path(root).is_absolute()
         self.asked.append(workers)
         return {address: self.there[address] for address in workers}
@@ -472,7 +472,7 @@ def test_what_runs_when_a_sweep_ends_is_cancelled_once(begin: Callable[..., Benc
 
 
 def test_a_worker_says_who_it_is_and_whether_it_sees_the_folder(tmp_path: Path) -> None:
-    said = json.loads(dask_task.introduce(str(tmp_path)))
+    said = json.loads(dask_task.describe_worker(str(tmp_path)))
     assert said == {
         "pid": os.getpid(),
         "host": platform.node(),
@@ -480,7 +480,7 @@ def test_a_worker_says_who_it_is_and_whether_it_sees_the_folder(tmp_path: Path) 
         "sees": False,
     }
     (tmp_path / "lock").touch()
-    assert json.loads(dask_task.introduce(str(tmp_path)))["sees"] is True
+    assert json.loads(dask_task.describe_worker(str(tmp_path)))["sees"] is True
 
 
 class Status:

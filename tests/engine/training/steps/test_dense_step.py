@@ -94,17 +94,17 @@ def test_it_follows_swaps_orders_dials_and_imported_biases() -> None:
         made.network.double()
 
     assert_equal_steps(*pair, steps=3)
-    both(lambda made: made.control.rewire((1, 2, 0)))
-    both(lambda made: made.control.reroute((0, 2, 1), ()))
+    both(lambda made: made.control.set_wiring((1, 2, 0)))
+    both(lambda made: made.control.set_routes((0, 2, 1), ()))
     both(lambda made: made.network.set_gate(beta=2.0, epsilon=0.3))
     both(lambda made: made.optimizer.set_learning_rate(0.001))
     both(lambda made: setattr(made.network, "value_input", "ones"))
-    both(lambda made: made.control.swap(find_regime("FL"), restart_value=False))
+    both(lambda made: made.control.enter_regime(find_regime("FL"), restart_value=False))
     both(gates)
-    both(lambda made: made.control.swap(find_regime("DL"), restart_value=False))
-    both(lambda made: made.control.swap(find_regime("ReLU"), restart_value=False))
-    both(lambda made: made.control.swap(find_regime("FRG"), restart_value=False))
-    both(lambda made: made.control.swap(find_regime("FR-II"), restart_value=True))
+    both(lambda made: made.control.enter_regime(find_regime("DL"), restart_value=False))
+    both(lambda made: made.control.enter_regime(find_regime("ReLU"), restart_value=False))
+    both(lambda made: made.control.enter_regime(find_regime("FRG"), restart_value=False))
+    both(lambda made: made.control.enter_regime(find_regime("FR-II"), restart_value=True))
 
 
 def test_a_network_whose_steps_are_not_numbers_is_seen_as_such() -> None:
