@@ -26,10 +26,10 @@ __all__ = [
     "Report",
     "data_sets",
     "find_data_set",
+    "ignore_progress",
     "known_sizes",
     "load_examples",
     "options_of",
-    "ignore_progress",
     "split_of",
 ]
 
@@ -102,7 +102,7 @@ def load_examples(config: DataConfig, report: Report = ignore_progress) -> Examp
     config = replace(config, options=tuple(options.items()))
     if entry.takes_path and config.test_indices:
         raise UserError(
-            "A folder of images defines its own test part: put those images into test/.",
+            "A folder of images defines its own test part: put test images into test/.",
             kind="contradiction",
         )
     parse_normalisation(config.normalise)  # check it before anything is loaded

@@ -48,8 +48,8 @@ class Augmentation:
     def __init__(self, images: Tensor, seed: int) -> None:
         if images.dim() != 4:
             raise UserError(
-                _PLACE + " shifts and mirrors images, but this network takes its inputs as rows of "
-                "numbers; choose a convolutional network or augmentation 'none'.",
+                _PLACE + " shifts and mirrors images, but this network takes vectors; choose a "
+                "convolutional network or augmentation 'none'.",
                 kind="not-images",
             )
         self.height, self.width = (int(side) for side in images.shape[2:])

@@ -82,7 +82,7 @@ def download_file(
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"Cannot make the folder {target.parent}: {error.strerror}.", kind="no-file"
+            f"Cannot create the folder {target.parent}: {error.strerror}.", kind="no-file"
         ) from None
     for url in urls:
         try:

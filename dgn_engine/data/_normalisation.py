@@ -40,7 +40,7 @@ class Normalisation:
     def __call__(self, x: Array) -> Array:
         """Normalise (n, C, …) or (n, d); raises `UserError` if the channels do not match."""
         if len(self.mean) > 1 and (x.ndim <= 2 or x.shape[1] != len(self.mean)):
-            have = f"have {x.shape[1]}" if x.ndim > 2 else "are rows of numbers"
+            have = f"have {x.shape[1]}" if x.ndim > 2 else "are vectors"
             raise UserError(
                 f"The normalisation {self.text} has {len(self.mean)} channels, but these images "
                 f"{have}.",

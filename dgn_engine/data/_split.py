@@ -27,7 +27,7 @@ def split_test_part(labels: Labels, tests: int, config: DataConfig) -> tuple[Pla
         if config.split_seed:
             raise UserError(
                 f"{Path(config.test_indices).name} lists the test examples, so a split seed has no "
-                "effect; leave one of them out.",
+                "effect; drop one of the two.",
                 kind="contradiction",
             )
         return _split_by_file(config, len(labels))
@@ -60,12 +60,12 @@ def resplit_examples(examples: Examples, config: DataConfig) -> Examples:
 
 
 def split_in_words(config: DataConfig, examples: Examples, splits: bool) -> str:
-    """For example '360 of 1,797 held out for the test by seed 0'."""
+    """For example '360 of 1,797 held out for testing by seed 0'."""
     tests, total = len(examples.test_y), len(examples.train_y) + len(examples.test_y)
     if config.test_indices:
         return f"the {tests:,} test examples that {Path(config.test_indices).name} lists"
     if splits:
-        return f"{tests:,} of {total:,} held out for the test by seed {config.split_seed}"
+        return f"{tests:,} of {total:,} held out for testing by seed {config.split_seed}"
     return f"{tests:,} test examples of its own"
 
 
@@ -74,7 +74,7 @@ def _split_by_file(config: DataConfig, count: int) -> tuple[Places, Places]:
     test = _read_indices(path)
     if len(test) == 0 or test.min() < 0 or test.max() >= count:
         raise UserError(
-            f"{path.name} must list examples from 0 to {count - 1:,}, at least one of them.",
+            f"{path.name} must list at least one example, all from 0 to {count - 1:,}.",
             kind="out-of-bounds",
         )
     if len(np.unique(test)) != len(test):
@@ -104,7 +104,7 @@ def _read_indices(path: Path) -> Places:
             numbers = np.zeros((0, 0))
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise UserError(
-            f"{path.name} must contain one list of integers, the test examples.",
+            f"{path.name} must contain one list of integers: the test examples.",
             kind="wrong-type",
         )
     return numbers.astype(np.int64)

@@ -126,8 +126,8 @@ def read_adapted(
         array = listing.arrays[name]
         if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
             raise UserError(
-                f"'{name}' of {file} must be {_format_shape(shape)} finite numbers for its "
-                "network.",
+                f"'{name}' of {file} must contain {_format_shape(shape)} finite numbers for "
+                "its network.",
                 kind="not-finite",
             )
     with torch.device("meta"):

@@ -82,7 +82,7 @@ _MARKS: tuple[tuple[str, str, str], ...] = (  # pattern of a key, what it belong
     ),
     (
         r"lora_\w+|lora[AB]\w*|lora\w*\.(down|up)|adapter_\w+|hada_w\d_[ab]",
-        "a LoRA adapter, a change of another network's weights",
+        "a LoRA adapter, which modifies another network's weights",
         "Merge it into that network (merge_and_unload) and save it again.",
     ),
     (
@@ -161,11 +161,11 @@ def two_networks_in(names: Iterable[str]) -> str:
     parts = {part for name in known for part in name.split(".")[:-1]}
     for pair in _PAIRS:
         if parts.issuperset(pair):
-            return f"'{pair[0]}' and '{pair[1]}', by name two networks"
+            return f"'{pair[0]}' and '{pair[1]}', two networks judging by their names"
     sampled = next((name for name in known if _SAMPLED.search(name)), "")
     if not sampled:
         return ""
-    return f"'{plain_text(sampled, 80)}', by name a layer that sets the width of random numbers"
+    return f"'{plain_text(sampled, 80)}', by its name a layer that sets the width of random numbers"
 
 
 def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -> None:
@@ -178,25 +178,25 @@ def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -
     kernel = next((name for name, a in arrays.items() if is_kernel(name) and a.ndim > 2), "")
     if kernel:
         raise UserError(
-            f"{file} has '{plain_text(kernel, 80)}', by name a Keras or Flax convolution "
-            "with channels "
-            "last, which is not supported. Convert it to torch first.",
+            f"{file} has '{plain_text(kernel, 80)}', by its name a Keras or Flax convolution with "
+            "channels last, which is not supported. Convert it to torch first.",
             kind="not-supported",
         )
     if twice := averaged_beside(arrays):
         raw, averaged = (plain_text(name, 60) for name in twice)
         raise UserError(
-            f"{file} has the same network twice, as '{raw}' and, by its name averaged, as "
-            f"'{averaged}': save one of them separately{_OR_PART[door].format(averaged)}.",
+            f"{file} has the same network twice, as '{raw}' and, judging by the name, "
+            f"averaged as '{averaged}': save one of them separately"
+            f"{_OR_PART[door].format(averaged)}.",
             kind="not-supported",
         )
     if beside := networks_beside(arrays):
         raise UserError(f"{file} has {_networks_in_words(beside, door)}", kind="not-supported")
     if statistics := next((name for name in arrays if _KERAS_NORM.search(name)), ""):
         raise UserError(
-            f"{file} has '{plain_text(statistics, 80)}', by name a Keras or Flax BatchNorm, which "
-            "cannot be folded in here and must not be dropped. Fold it into the layer before it, "
-            "or convert the network to torch.",
+            f"{file} has '{plain_text(statistics, 80)}', by its name a Keras or Flax BatchNorm, "
+            "which cannot be folded in here and must not be dropped. Fold it into the layer before "
+            "it, or convert the network to torch.",
             kind="not-supported",
         )
     _check_shared(file, arrays, door)
@@ -204,8 +204,8 @@ def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -
     if foreign is not None:
         verdict = UnknownGates if foreign.remedy == _NO_GATES else UserError
         raise verdict(
-            f"{file} has '{plain_text(foreign.name, 80)}', by name part of {foreign.what}, whose "
-            f"matrices are not a chain of layers. {foreign.remedy}".rstrip()
+            f"{file} has '{plain_text(foreign.name, 80)}', by its name part of {foreign.what}, "
+            f"whose matrices are not a chain of layers. {foreign.remedy}".rstrip()
         )
 
 
@@ -226,11 +226,11 @@ def _networks_in_words(beside: NetworksBeside, door: Door) -> str:
     relation = _RELATIONS[beside.relation]
     if beside.outside:
         return (
-            f"{names}, by name two networks or two outputs of one{relation}; "
+            f"{names}, by their names two networks or two outputs of one{relation}; "
             f"'{plain_text(beside.outside, 80)}' belongs to neither. Save one network separately."
         )
     if not beside.parts:
-        return f"{names}, by name two networks{relation}: save one of them separately."
+        return f"{names}, by their names two networks{relation}: save one of them separately."
     if len(beside.parts) > 2:
         shown = [f"'{plain_text(part, 60)}'" for part in beside.parts[:8]]
         more = ", …" if len(beside.parts) > 8 else ""
@@ -240,12 +240,12 @@ def _networks_in_words(beside: NetworksBeside, door: Door) -> str:
         count = "two networks"
     either = f"{shlex.quote(beside.first)} or --part {shlex.quote(beside.second)}"
     part = _OR_PART[door].format(plain_text(either, 160))
-    return f"{names}, by name {count}{relation}: save one of them separately{part}."
+    return f"{names}, by their names {count}{relation}: save one of them separately{part}."
 
 
 _RELATIONS = {
-    "equal": ", with equal numbers throughout",
-    "moved": ", with the same layers and different numbers",
+    "equal": ", with identical values",
+    "moved": ", with the same layers but different values",
     "other": "",
 }
 
@@ -286,16 +286,14 @@ def _check_shared(file: str, arrays: Mapping[str, Array], door: Door) -> None:
         if copy_name:
             part = _OR_PART[door].format(plain_text(shlex.quote(copy_name), 80))
             raise UserError(
-                f"{file} has the same numbers twice, under '{plain_text(copy_name, 60)}' and "
-                f"'{plain_text(other_name, 60)}': a network and its copy, or one network "
-                "used twice. "
-                f"Save it separately{part}.",
+                f"{file} has the same values twice, under '{plain_text(copy_name, 60)}' and "
+                f"'{plain_text(other_name, 60)}': a network and its copy, or one network used "
+                f"twice. Save it separately{part}.",
                 kind="not-supported",
             )
         raise UserError(
-            f"{file}: '{plain_text(name, 80)}' equals '{plain_text(first, 80)}', so the "
-            "layer seems to be "
-            "used twice (tied weights); its tangent kernel is not the sum over layers. "
+            f"{file}: '{plain_text(name, 80)}' equals '{plain_text(first, 80)}', so the layer "
+            "seems to be used twice (tied weights); its tangent kernel is not the sum over layers. "
             "Pass the module to dgn_engine.kernels.empirical_ntk.",
             kind="not-supported",
         )

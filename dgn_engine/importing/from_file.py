@@ -182,10 +182,10 @@ def network_of(
         remarks = (listing.layout, *remarks)
     if any(FOLDED in remark for remark in remarks):
         remarks = (*remarks, OF_FOLDED)
-    network, said = _relu_network(result.stack), listing.reading.command_options
+    network, options = _relu_network(result.stack), listing.reading.command_options
     check_in_dtype(listing.file_name, result.stack)
     regime = only_regime("standard")
-    return ImportedNetwork(network, regime, 0, title, remarks, result.assuming, said)
+    return ImportedNetwork(network, regime, 0, title, remarks, result.assuming, options)
 
 
 def _add_way_out(verdict: UnknownGates, door: Door) -> UnknownGates:
@@ -205,18 +205,18 @@ def module_in(listing: CheckpointContents, input_shape: tuple[int, ...]) -> Sequ
     `network_of`.
     """
     check_keys(listing.file_name, arrays_to_read(listing))
-    said: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
     if listing.layers:
         _check_nothing_said(listing)
         sequential = module_of_layers(listing, listing.layers, input_shape)
     else:
         check_answered(listing, "command")
-        renamed, layers, said = _stated_layers(listing)
+        renamed, layers, stated = _stated_layers(listing)
         sequential = module_of_layers(renamed, layers, input_shape)
     module, folded = fold_norms(sequential.module)
     of_folded = (OF_FOLDED,) if folded else ()
     named = other_names(listing) if not listing.layers else ()
-    remarks = (*reading_hints(listing), *named, *said, *sequential.remarks, *folded, *of_folded)
+    remarks = (*reading_hints(listing), *named, *stated, *sequential.remarks, *folded, *of_folded)
     return replace(sequential, module=module, remarks=remarks)
 
 
@@ -237,7 +237,7 @@ def check_in_dtype(file: str, stack: Stack) -> None:
     tensors = [tensor for part in stack.folded_tensors() for tensor in part if tensor is not None]
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
         precision = str(tensors[0].dtype).removeprefix("torch.")
-        raise UserError(f"{file} has numbers too large for {precision}.", kind="overflow")
+        raise UserError(f"{file} has values too large for {precision}.", kind="overflow")
 
 
 def states_its_layers(listing: CheckpointContents) -> bool:
@@ -339,8 +339,8 @@ def _check_family_stated(listing: CheckpointContents, known: RecognisedNet) -> N
         ]
         # Blocks match this suffix too: prefer the shortest, 'conv1' over 'layer1.0.conv1'.
         for child in sorted(called, key=lambda child: len(child.name))[:1]:
-            said = ((layer.stride,) * 2, (layer.padding,) * 2)
-            if (child.numbers["stride"], child.numbers["padding"]) != said:
+            specified = ((layer.stride,) * 2, (layer.padding,) * 2)
+            if (child.numbers["stride"], child.numbers["padding"]) != specified:
                 raise UserError(
                     f"{listing.file_name} states another stride or padding for "
                     f"'{plain_text(child.name, 60)}' than --geometry; use --model instead.",
@@ -522,12 +522,12 @@ def _architecture_of_file(
         return network_of(listing, input_shape).network.architecture
     except OpenQuestions as refusal:
         words = in_list([question.words for question in refusal.questions])
-        said = " ".join(
+        options = " ".join(
             f"--option {question.about}={question.option.partition(' ')[2] or '…'}"
             for question in refusal.questions
         )
         raise UserError(
-            f"{path.name} does not say {words}. Add to --net file:{path.name}: {said}.",
+            f"{path.name} does not say {words}. Add to --net file:{path.name}: {options}.",
             kind="not-supported",
         ) from None
 
@@ -570,10 +570,10 @@ def _as_listing(stack: Stack, listing: CheckpointContents) -> CheckpointContents
 
 
 def _check_nothing_said(listing: CheckpointContents) -> None:
-    said = listing.reading.command_options
-    if said:
+    options = listing.reading.command_options
+    if options:
         raise UserError(
-            f"{listing.file_name} already states its network; leave out {said}.",
+            f"{listing.file_name} already states its network; leave out {options}.",
             kind="contradiction",
         )
 

@@ -160,7 +160,7 @@ def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
             layers[name] = _as_scale(norm)
             remarks.append(
                 f"The BatchNorm {name} follows no layer, so it stays a separate scale and shift "
-                "whose parameters count in K, too."
+                "whose parameters also count in K."
             )
     real_layers = (
         (name, layer) for name, layer in layers.items() if not isinstance(layer, nn.Identity)
@@ -285,7 +285,7 @@ def _check_shapes(module: nn.Sequential, shape: tuple[int, ...]) -> None:
     for name, layer in module.named_children():
         if isinstance(layer, nn.Linear) and probe.shape[-1] != layer.in_features:
             arriving = "×".join(str(side) for side in probe.shape[1:])
-            raise ValueError(f"{arriving} numbers reach {name}, which takes {layer.in_features:,}")
+            raise ValueError(f"{arriving} inputs reach {name}, which takes {layer.in_features:,}")
         if isinstance(layer, nn.Conv2d) and probe.ndim == 4:
             came, expected = probe.shape[1], layer.in_channels
             if came != expected:
@@ -294,7 +294,7 @@ def _check_shapes(module: nn.Sequential, shape: tuple[int, ...]) -> None:
                 raise ValueError(f"{came:,} channels reach {name}, which takes {expected:,}{how}")
         probe = _propagate_shape(layer, probe)
     if probe.ndim != 2:
-        raise ValueError(f"its outputs have shape {tuple(probe.shape[1:])}, not logits")
+        raise ValueError(f"its outputs have shape {tuple(probe.shape[1:])}, so they are not logits")
 
 
 def _first_input_shape(

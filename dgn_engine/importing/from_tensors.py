@@ -75,9 +75,8 @@ def imported_stack(
         )
     if rest := left_over(listing, architecture):
         raise UserError(
-            f"{listing.file_name} has '{plain_text(rest, 80)}', as long as a layer is wide "
-            "but by its "
-            "name not a layer's bias; dropping it would change the network.",
+            f"{listing.file_name} has '{plain_text(rest, 80)}', which is as long as a layer "
+            "is wide, but not named like its bias; dropping it would change the network.",
             kind="no-fit",
         )
     notes = match.verdict.partition(". ")[2]

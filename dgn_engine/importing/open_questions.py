@@ -195,8 +195,8 @@ def check_alone(listing: CheckpointContents, door: Door) -> None:
     if beside:
         how = f" (--part {plain_text(shlex.quote(beside[0]), 60)}, or the key of the other)"
         raise UserError(
-            f"{listing.file_name} has '{plain_text(beside[0], 60)}' beside the network to be read: "
-            f"choose one of them{how if door == 'command' else ''}.",
+            f"{listing.file_name} has '{plain_text(beside[0], 60)}' besides the network to be "
+            f"read: choose one of them{how if door == 'command' else ''}.",
             kind="not-supported",
         )
 

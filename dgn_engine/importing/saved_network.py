@@ -152,7 +152,7 @@ def listing_of_checkpoint(
         name,
         arrays,
         {key: array.dtype.name for key, array in arrays.items()},
-        ignored=(f"{others:,} tensors of the optimiser and the random numbers",) * bool(others),
+        ignored=(f"{others:,} tensors of the optimiser",) * bool(others),
         metadata=state.to_metadata(),
         kind="checkpoint of a run",
     )

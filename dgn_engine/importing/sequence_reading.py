@@ -301,7 +301,7 @@ def _room_question(
         if behind
         else []
     )
-    text = f"which layers fill the gaps in numbering {in_list(where)}"
+    text = f"which layers fill the gaps in the numbering {in_list(where)}"
     return OpenQuestion("geometry", text, f"--geometry {','.join(words)}")
 
 
@@ -414,9 +414,8 @@ def _layers_behind(
     silent = len(tokens) - norms + flattens
     if segment.silent_layer_count is not None and silent > segment.silent_layer_count:
         raise UserError(
-            f"{file} has numbers for {segment.silent_layer_count} layers without "
-            f"parameters after '{name}', but "
-            f"{silent} are specified.",
+            f"The numbering of {file} has room for {segment.silent_layer_count} layers "
+            f"without parameters after '{name}', but {silent} are specified.",
             kind="bad-words",
         )
     for number, token in enumerate(tokens):
@@ -475,15 +474,15 @@ def _check_norm_place(file: str, segment: _Segment, tokens: Sequence[StatedLayer
     name = plain_text(segment.norm.name, 60)
     if segment.to_norm is not None and index > segment.to_norm:
         raise UserError(
-            f"{file} has numbers for {segment.to_norm} layers between '"
-            f"{plain_text(segment.layer.name, 60)}' and its BatchNorm '{name}', but {index} are "
+            f"The numbering of {file} has room for {segment.to_norm} layers between "
+            f"'{plain_text(segment.layer.name, 60)}' and its BatchNorm '{name}', but {index} are "
             "specified.",
             kind="bad-words",
         )
     if segment.to_next is not None and behind > segment.to_next:
         raise UserError(
-            f"{file} has numbers for {segment.to_next} layers after the BatchNorm '{name}', but "
-            f"{behind} are specified.",
+            f"The numbering of {file} has room for {segment.to_next} layers after the "
+            f"BatchNorm '{name}', but {behind} are specified.",
             kind="bad-words",
         )
 

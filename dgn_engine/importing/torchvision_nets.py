@@ -212,7 +212,7 @@ def recognise_network(
 def _plain_title(placed: PlacedWeights, shapes: dict[str, tuple[int, ...]]) -> str:
     layers = len(placed.weights)
     kind = "ResNet" if "conv1.weight" in shapes else "VGG or AlexNet"
-    return f"by name a {kind}, {layers} weight layers, {shapes[placed.weights[-1]][0]} classes"
+    return f"by its names a {kind}, {layers} weight layers, {shapes[placed.weights[-1]][0]} classes"
 
 
 def _fold_tensors(
@@ -278,7 +278,7 @@ def _insert_flatten(
     side = isqrt(dense.inputs // channels)
     if side * side * channels != dense.inputs:
         raise UserError(
-            f"{file}: the {dense.inputs} inputs of its first dense layer are not square maps.",
+            f"{file}: the {dense.inputs} inputs of its first dense layer do not form square maps.",
             kind="other-inputs",
         )
     rest = nodes[head + 1 :]

@@ -59,9 +59,10 @@ def network_limit(
         `tangent` (the NTK) and `covariance` (the NNGP kernel), `(n, n)` or `(n, m)`, float64.
 
     Raises:
-        ArgumentError: There is no closed form: max pooling (maximum of correlated Gaussians), a
-          gate on a sum with a rectified skip (not Gaussian), or a block and a skip that both end
-          with a gate (their means do not vanish).
+        ArgumentError: An argument does not fit, the network has BatchNorm or a constant factor, or
+          there is no closed form: max pooling (maximum of correlated Gaussians), a gate on a sum
+          with a rectified skip (not Gaussian), or a block and a skip that both end with a gate
+          (their means do not vanish).
 
     References:
         Arora et al. 2019; Novak et al. 2020 (neural-tangents), against which it was verified.

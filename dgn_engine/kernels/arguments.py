@@ -122,8 +122,9 @@ def check_integer_tensor(name: str, value: object, axes: int = 1) -> None:
             kind="wrong-type",
         )
     if value.dim() != axes or not value.numel():
+        needed = "1 axis, not empty" if axes == 1 else f"{axes} axes, none of them empty"
         raise ArgumentError(
-            f"{name} has shape {tuple(value.shape)}; expected {axes} axes, none of them empty.",
+            f"{name} has shape {tuple(value.shape)}; expected {needed}.",
             kind="wrong-shape",
         )
 
@@ -411,7 +412,7 @@ def check_network_inputs(network: object, x: object, name: str = "x") -> None:
 
 
 def check_trace(name: str, trace: object, n: int) -> None:
-    """Check that a forward pass is one of `n` examples.
+    """Check that an argument is the forward pass of `n` examples.
 
     Args:
         name: Name of the argument in messages.
@@ -528,7 +529,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_trains(value: object) -> None:
-    """Check which of the two networks is said to train.
+    """Check the argument `trains`, which of the two networks are trained.
 
     Args:
         value: `None`, or a tuple of 'value', 'feature' or both.

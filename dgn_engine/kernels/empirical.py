@@ -101,9 +101,9 @@ def empirical_ntk(
         budget_bytes: Memory limit in bytes. Default: 4 GiB.
 
     Returns:
-        K in the dtype of the parameters: `(n, m)` for 'mean' and 'sumlogit', `(C, n, m)` for
-        'perclass', `(n, C, m, C)` for 'full'. A complex parameter counts as its real and imaginary
-        parts, so K is real.
+        K in the dtype of the parameters, but at least float32: `(n, m)` for 'mean' and 'sumlogit',
+        `(C, n, m)` for 'perclass', `(n, C, m, C)` for 'full'. A complex parameter counts as its
+        real and imaginary parts, so K is real.
 
     Raises:
         ValueError: The module is not a function of single examples (BatchNorm or Dropout in

@@ -164,8 +164,8 @@ def random_pass(
         part: The examples to pass.
 
     Returns:
-        The last hidden layer h, `(n, w)`, and its change ∂h, `(n, w)`, or `None` without signs of
-        gate layers.
+        The last hidden layer h of the b examples of `part`, `(b, w)`, and its change ∂h, `(b, w)`,
+        or `None` without signs of gate layers.
     """
     start, z = _first_input(architecture, inputs, part)
     pair = _RandomPass(scales, signs, inputs, part, z)
@@ -366,7 +366,7 @@ class PathEstimator:
         return flat_gram(h[block.rows], h[block.columns]).to(accumulator_dtype(h))
 
     def kernel(self, normalise: Normalise = "none") -> KernelEstimate:
-        """Return the estimate of H (or Λ).
+        """Return the estimate of H (or Λ), which takes at least two draws.
 
         Args:
             normalise: Normalisation, as for `neural_path_kernel`.
@@ -375,7 +375,8 @@ class PathEstimator:
             Kernel and standard errors, `(n, n)` or `(n, m)`.
 
         Raises:
-            ArgumentError: Fewer than two draws were made.
+            ArgumentError: Only one draw was made, or a block is to be scaled by 'trace' or
+              'cosine'.
         """
         return self._normalise_average(self._kernels, normalise)
 
@@ -389,7 +390,7 @@ class PathEstimator:
             Kernel and standard errors, `(n, n)` or `(n, m)`.
 
         Raises:
-            ArgumentError: Fewer than two draws were made.
+            ArgumentError: As for `kernel`.
         """
         return self._normalise_average(self._sensitive, normalise)
 

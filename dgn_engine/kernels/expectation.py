@@ -40,7 +40,8 @@ def value_kernel_constant(architecture: Architecture, sigmas: Sequence[float]) -
         β.
 
     Raises:
-        ArgumentError: The network has residual blocks, whose sub-networks have a constant each.
+        ArgumentError: The network has residual blocks, whose sub-networks have a constant each, or
+          `sigmas` does not fit it.
     """
     check_architecture(architecture)
     if architecture.is_residual:

@@ -35,6 +35,7 @@ class GateStatisticsSettings:
         seconds: Time allowed for the exact recursion.
         memory_bytes: Memory allowed.
         seed: Seed of the estimate.
+        layers: Gate layers to report individually, from 0; all if empty.
     """
 
     road: Roads = "auto"
@@ -42,7 +43,7 @@ class GateStatisticsSettings:
     seconds: float = 60.0
     memory_bytes: int = 4 << 30
     seed: int = 0
-    layers: tuple[int, ...] = ()  # gate layers (from 0) reported individually; all if empty
+    layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

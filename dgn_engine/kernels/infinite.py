@@ -233,7 +233,7 @@ def linear_limit(
 ) -> LimitKernels:
     """Compute the infinite-width limit of a deep linear network (all gates one).
 
-    With the same weights as `relu_limit`, K̃^(d) = d·2^{d-1} Σ.
+    With the default weights of `relu_limit`, K̃^(d) = d·2^{d-1} XXᵀ.
 
     Args:
         x: Inputs, `(n, ...)`.
@@ -316,7 +316,8 @@ def soft_relu_limit(
         The kernels with their parts, `(n, n)` or `(n, m)`, float64.
 
     Raises:
-        ArgumentError: An argument is out of bounds, or `as_printed` and `sigma_w` are combined.
+        ArgumentError: An argument is out of bounds, `as_printed` and `sigma_w` are combined, or
+          the kernel overflows.
     """
     gate = _soft_gate(x, beta, epsilon)
     check_flag("as_printed", as_printed)
@@ -380,8 +381,8 @@ def gated_limit(
         K^F = Σ_l Θ_l ⊙ 2E[∂γ∂γ'] ⊙ Σ ⊙ Π_{l'≠l} Σ̂_l',
         tangent = K^V + K^F.
 
-    K^V is βH of a wide network. If the gates are fixed, the tangent kernel is `value` alone. Divide
-    by 2/d_in for weights N(0, 2/w).
+    K^V is βH of a wide network. If the gates are fixed, the tangent kernel is `value` alone. For
+    value weights N(0, 2/w), divide `value` and `covariance` by 2/d_in.
 
     Args:
         x: Inputs x^f, `(n, ...)`.

@@ -20,8 +20,8 @@ class KernelEstimate(HtmlFields):
     """A kernel estimated from samples.
 
     It is unbiased unless it was normalised by more than constants; with 'cosine' and 'trace' it is
-    a ratio of unbiased estimates, whose bias falls as 1/draws. Entries are NaN if a diagonal entry
-    is zero, as in the exact kernel.
+    a ratio of unbiased estimates, whose bias falls as 1/draws. With 'cosine', entries are NaN if a
+    diagonal entry is zero, as in the exact kernel.
 
     Attributes:
         kernel: The estimate, `(n, n)` or `(n, m)`.
@@ -39,7 +39,7 @@ class KernelEstimate(HtmlFields):
 class KernelAverage:
     """The running mean of samples, with the sums of products that its errors need.
 
-    It takes about five matrices of memory.
+    It keeps six matrices of the size of a sample, or three if the samples are not symmetric.
 
     Args:
         symmetric: Whether the samples are square and symmetric.
@@ -97,7 +97,7 @@ class KernelAverage:
             The estimate.
 
         Raises:
-            ArgumentError: Fewer than two samples were added.
+            ArgumentError: Only one of several samples was added.
         """
         kernel = self.mean * scale
         error = self._variance().clamp(min=0).sqrt() * abs(scale)
@@ -110,7 +110,7 @@ class KernelAverage:
             The estimate.
 
         Raises:
-            ArgumentError: The kernel is a block, or fewer than two samples were added.
+            ArgumentError: The kernel is a block, or only one of several samples was added.
         """
         self._check_square("cosine")
         mean = self.mean
@@ -145,7 +145,7 @@ class KernelAverage:
             The estimate.
 
         Raises:
-            ArgumentError: The kernel is a block, or fewer than two samples were added.
+            ArgumentError: The kernel is a block, or only one of several samples was added.
         """
         self._check_square("trace")
         mean = self.mean

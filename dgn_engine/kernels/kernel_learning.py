@@ -62,10 +62,10 @@ def kernel_regression(
 
     Args:
         kernel: Kernel of all examples, `(n, n)`.
-        targets: ±1, `(n, C)`. One column is scored by sign, several by the largest entry.
+        targets: ±1, `(n,)` or `(n, C)`. One column is scored by sign, several by the largest entry.
         train: Indices of the training examples.
         test: Indices of the test examples.
-        ridge: Relative ridge.
+        ridge: Relative ridge, greater than 0.
 
     Returns:
         Predictions and scores on the test examples.
@@ -166,7 +166,7 @@ def gradient_flow(
         kernel: Kernel of each logit, `(n, n)`; or of every pair of logits, `(n, C, n, C)`
           (`logits="full"`).
         targets: Outputs to learn, `(n,)` or `(n, C)`.
-        times: Finite times; for t → ∞ use `kernel_regression`.
+        times: Finite times t ≥ 0; for t → ∞ use `kernel_regression`.
         block: Kernel of test with training examples, `(m, n)` or `(m, C, n, C)`.
         initial: Outputs f_0 at time 0. Default: zero.
         initial_test: Outputs f_{*0} at time 0. Default: zero.
@@ -268,8 +268,7 @@ def _kernel_trajectory(
     """Compute outputs at some times, in the basis of eigenvectors.
 
     `decay`: fraction of e_0 that is left along an eigenvector; `integral`: its integral (or sum
-      times
-    α); `unit`: time of the flow per unit of `times`.
+    times α); `unit`: time of the flow per unit of `times`.
     """
     if isinstance(targets, Tensor) and targets.dtype in WHOLE:
         raise ArgumentError(

@@ -66,11 +66,12 @@ def kernel_arrays(
     For L gate layers the names are `gram` (Σ of the value input), `tau_1` … `tau_L` (value layer l,
     after the wiring), `overlap` (Λ), `sensitive` (S), `npk` (H), `ntk_value`, `ntk_feature`,
     `ntk_cross` as far as they exist, and their sum `ntk`; `eigenvalues` and, with labels, `nu` of H
-    scaled to trace 1; `eigenvalues_NAME` of the other kernels, scaled likewise. For kernels with
-    more than 2,000 rows these are the 200 largest. `nu` comes with `nu_rank`, `nu_cutoff`,
-    `nu_ridge`, `nu_outside` (see `kernels.Nu`) and `nu_contradictory`, the number of inputs that
-    also occur with another label. With 'cosine', examples without an active path are NaN, and such
-    a kernel has no eigenvalues.
+    scaled to trace 1; `eigenvalues_NAME` of the other kernels, scaled likewise, except for `tau_l`,
+    `ntk_cross` and tangent kernels 'perclass'. For kernels with more than 2,000 rows, eigenvalues
+    are the 200 largest. `nu` comes with `nu_rank`, `nu_cutoff`, `nu_ridge`, `nu_outside` (see
+    `kernels.Nu`) and `nu_contradictory`, the number of inputs that also occur with another label;
+    if `only` names K and not H, they are those of K (`nu_ntk`, `nu_rank_ntk` …). With
+    'cosine', examples without an active path are NaN, and such a kernel has no eigenvalues.
 
     Args:
         network: The network.

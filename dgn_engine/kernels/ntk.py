@@ -55,7 +55,7 @@ def tangent_kernels(
 
         own hard gates (ReLU):  K = K^V
         own soft gates:         K = K^V + K^F + K^X over the weights of the one network
-        given gates:            K^V over Θ^v and, if gates are soft, K^F over Θ^f; no cross term
+        gates made elsewhere:   K^V over Θ^v and, if gates are soft, K^F over Θ^f; no cross term
 
     The kernels are over the trained parameters: weights before anything is folded into them,
     biases, and γ and shifts of BatchNorm in evaluation mode (its statistics are constants).
@@ -68,8 +68,9 @@ def tangent_kernels(
         trains: Which of the two networks train. Default: `network.trains`, as set by the regime, or
           both if that is `None`.
         other: Second set of inputs, `(m, *input_shape)`; the result is the block K(x, other).
-        budget_bytes: Memory for the deltas and gradients of one sweep; fewer logits are swept at
-          once to stay below it, but at least one.
+        budget_bytes: Memory for the deltas and gradients of one sweep in modes 'mean' and
+          'perclass': fewer logits are swept at once to stay below it, but at least one. The other
+          modes take one sweep. Default: 256 MiB, or 16 MiB for networks with convolutions.
         trace: Forward pass of `x`, if available.
         other_trace: Forward pass of `other`, if available.
         folded: Whether to differentiate by the folded weights and biases that the layers finally

@@ -155,9 +155,9 @@ def path_operator(
     """Return the neural path kernel H (or Λ, without x^v) as a linear operator.
 
     It equals `neural_path_kernel` (or `overlap`) without forming n² numbers. A product computes the
-    kernel in tiles of rows and discards them. If all layers are dense and the features φ
-    themselves, Π of inputs and widths, are fewer than a row of tiles costs, it multiplies by Φ(Φᵀv)
-    instead, which is linear in n.
+    kernel in tiles of rows and discards them. A dense network has as many features
+    φ as the product of input size and widths; if this is cheaper, it multiplies by Φ(Φᵀv) instead,
+    which is linear in n.
 
     Args:
         architecture: The network.

@@ -33,7 +33,7 @@ class PathBlocks:
     Attributes:
         pairs: Number of pairs of examples.
         done: Number of pairs computed so far.
-        seconds_per_pair: Measured pace; 0 before the first pair.
+        seconds_per_pair: Measured pace; 0 while unknown (after the first pair at the earliest).
     """
 
     def __init__(

@@ -24,7 +24,8 @@ class PathSums:
     Attributes:
         total: Number of paths that end in the logit.
         active: Sum of their activities; their number for hard gates.
-        sensitive: Number of pairs of a path and a sensitive gate on it.
+        sensitive: Sum over pairs of a path and a gate on it: the gate's sensitivity times the other
+          gates of the path; the number of sensitive ones for hard gates.
         output: The logit.
         through: Part of `active` that passes each unit, `(w_l,)` per layer.
         near: Part of `sensitive` whose sensitive gate is that of each unit.

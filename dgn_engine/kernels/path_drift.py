@@ -106,7 +106,7 @@ def value_product(
         two: Weights v', likewise.
 
     Returns:
-        The product, float64.
+        The product, summed in float64.
     """
     weights = [a.double() * b.double() for a, b in zip(one, two, strict=True)]
     z = weights[0].new_ones(architecture.input_shape[0])

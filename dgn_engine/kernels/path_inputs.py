@@ -122,7 +122,7 @@ def _concatenate_layers(
 ) -> tuple[Tensor, ...]:
     """Concatenate the tensors of two sets, layer by layer."""
     if len(one) != len(two):
-        raise ValueError(f"`other` has {len(two)} {what}; expected {len(one)}, as the first.")
+        raise ValueError(f"`other` has {len(two)} {what}; expected {len(one)}, as in the first.")
     return tuple(torch.cat(pair) for pair in zip(one, two, strict=True))
 
 

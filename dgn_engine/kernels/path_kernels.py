@@ -216,7 +216,7 @@ def normalise_kernel(
     block: KernelBlock | None = None,
     own: Tensor | None = None,
 ) -> Tensor:
-    """Normalise a kernel in place, given one whose τ_l are all divided by their widths.
+    """Normalise a kernel whose τ_l are all divided by their widths; only 'cosine' copies it.
 
     Args:
         kernel: The kernel, `(n, n)` or a block `(n, m)`.

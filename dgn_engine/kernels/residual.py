@@ -76,7 +76,7 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
     blocks = residual_blocks(architecture)
     if not isinstance(kept, Collection) or not all(type(block) is int for block in kept):
         raise ArgumentError(
-            f"kept is of type {type(kept).__name__}; expected numbers of blocks such as (0, 2).",
+            f"kept is of type {type(kept).__name__}; expected block numbers such as (0, 2).",
             kind="wrong-type",
         )
     if not set(kept) <= set(range(blocks)):
@@ -177,10 +177,11 @@ def sub_network_shares(
         masks: Arg-max positions of the max poolings.
 
     Returns:
-        Shares by J, fewest blocks first; they sum to one.
+        Shares by J, fewest blocks first; they sum to one, or are all 0 if H is zero.
 
     Raises:
-        ArgumentError: There are more than 12 blocks, or an argument does not fit.
+        ArgumentError: There are more than 12 blocks, a sub-network has no gate layer, or an
+          argument does not fit.
     """
     check_architecture(architecture)
     check_tensor("x_value", x_value)

@@ -123,10 +123,11 @@ class TangentEstimator:
             normalise: 'none', or 'cosine' to scale each to unit diagonal.
 
         Returns:
-            Estimates by name, 'value', 'feature' and 'cross', as far as they exist.
+            Estimates by name, 'value', 'feature' and 'cross', as far as they exist; none before the
+            first direction.
 
         Raises:
-            ArgumentError: Fewer than two directions were used.
+            ArgumentError: Only one of several directions was used.
         """
         check_choice("normalise", normalise, TangentScale)
         return {

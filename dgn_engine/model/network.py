@@ -116,7 +116,7 @@ class GatedNetwork(nn.Module):
         """Return a view of the network with given gates.
 
         Args:
-            gates: Gates of layer l, `(n, *gated_shapes[l])`.
+            gates: Gates of each feature layer l, before the wiring, `(n, *gated_shapes[l])`.
 
         Returns:
             A network that shares the weights.
@@ -129,7 +129,7 @@ class GatedNetwork(nn.Module):
         """Return the value input x^v.
 
         Args:
-            x: Images, `(n, *input_shape)`.
+            x: Inputs, `(n, *input_shape)`.
 
         Returns:
             x^v, `(n, *input_shape)`.
@@ -220,7 +220,7 @@ class GatedNetwork(nn.Module):
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """Everything besides weights and statistics that the network's function depends on.
+        """Everything that passes and kernels depend on, besides weights, buffers and given gates.
 
         Returns:
             A tuple; passes prepared under equal settings are equivalent.

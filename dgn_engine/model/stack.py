@@ -120,6 +120,8 @@ class BatchNorms(nn.Module):
 
             W' = γ W/√(σ² + ε),   b' = γ (b − μ)/√(σ² + ε) + β
 
+        If it is not `active`, W' = γ W and b' = γ b.
+
         Args:
             layer: The weight layer.
             weight: W.

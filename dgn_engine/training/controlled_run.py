@@ -142,7 +142,7 @@ class ControlledRun:
         self._emit_rewired()
 
     def rotate_gates(self, rotation: tuple[int, ...], shift: tuple[int, ...] = ()) -> None:
-        """Rotate the gates of each value layer.
+        """Rotate and shift the gates of each value layer.
 
         Args:
             rotation: Units (channels) per layer.

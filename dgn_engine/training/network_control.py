@@ -132,7 +132,7 @@ class NetworkControl:
             order: A permutation, 0-based.
 
         Raises:
-            UserError: Shapes do not fit.
+            UserError: It is not a permutation, or shapes do not fit.
         """
         check_wiring(self.base, order)
         before, turns = self.network.wiring, self.network.routes
@@ -143,7 +143,7 @@ class NetworkControl:
         )
 
     def set_routes(self, rotation: tuple[int, ...], shift: tuple[int, ...]) -> None:
-        """Rotate each layer's gates.
+        """Rotate and shift each layer's gates.
 
         Args:
             rotation: Units (channels) per layer; () for none.

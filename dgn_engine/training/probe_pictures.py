@@ -33,7 +33,7 @@ def make_pictures(
         there are none.
     """
     if x.ndim == 2 and x.shape[1] > LONGEST:
-        why = f"The examples are vectors of {x.shape[1]:,} numbers, too long for a picture."
+        why = f"The examples are vectors of {x.shape[1]:,} numbers, too long to show as a picture."
         return ProbeExamples(probe_set, missing=why)
     if x.ndim == 2:
         numbers = np.ascontiguousarray(x, dtype=np.float32)

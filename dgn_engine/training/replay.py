@@ -317,7 +317,7 @@ class _Replay:
         """
         past = self._past
         if past.gap is not None:
-            raise self._make_refusal("log lines are missing on the way", past.gap)
+            raise self._make_refusal("log lines in between are missing", past.gap)
         swaps = [logged for logged in past.changes if isinstance(logged, RegimeSwapped)]
         needed = {swap.of_step for swap in swaps if swap.undone}
         self._repeats = True

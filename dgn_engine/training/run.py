@@ -461,7 +461,7 @@ def does_not_fit(trainer: Trainer) -> DoesNotFitError:
 def batch_that_fits(trainer: Trainer, most: int) -> int:
     """Find a batch size by trying forward and backward passes.
 
-    No weight, gradient or random number is changed.
+    No weight or random number is changed; gradients and captured graphs are dropped.
 
     Args:
         trainer: The trainer.

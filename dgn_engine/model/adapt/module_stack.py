@@ -57,8 +57,8 @@ class ModuleState:
             later: The later state.
 
         Returns:
-            Pairs (layer, setting) that differ, without volatile ones; '' stands for a layer's
-            presence.
+            Pairs (layer, setting) that differ or are gone, without volatile ones; settings that
+            only the later state has do not count. '' stands for a layer's presence.
         """
         changes = {(name, "") for name in self.layers.keys() ^ later.layers.keys()}
         for name in self.layers.keys() & later.layers.keys():
@@ -267,7 +267,7 @@ class ModuleStack(Stack):
         """Return which slopes are parameters that train.
 
         Returns:
-            One bool per gate layer.
+            One bool per gate layer, or an empty tuple if all are ReLU.
         """
         return tuple(
             isinstance(slope, str) and self._named_tensor(slope).requires_grad
@@ -370,10 +370,10 @@ class ModuleStack(Stack):
 
     @property
     def is_partly_frozen(self) -> bool:
-        """Return whether some of the module's parameters are frozen.
+        """Return whether some of the module's parameters are frozen, slopes aside.
 
         Returns:
-            `True` if one does not require gradients.
+            `True` if a weight, bias, γ or shift does not require gradients.
         """
         return not all(
             self._is_trained(name) for source in self._sources for name in source.parameter_names()

@@ -123,7 +123,7 @@ def trace_module(module: nn.Module, input_shape: tuple[int, ...], examples: int 
         The trace.
 
     Raises:
-        UserError: A layer cannot be traced; the message gives it.
+        UserError: The module cannot be run or traced; the message gives the layer if possible.
     """
     copy = float64_copy(module)
     tracer = _Tracer(copy, random_inputs(input_shape, examples, seed=0))

@@ -9,4 +9,4 @@ from dgn_engine.training.batched.stack_groups import group_into_packs, reason_no
 from dgn_engine.training.batched.stack_member import Job, JobProgress, JobResult
 from dgn_engine.training.batched.train_stack import train_pack
 
-__all__ = ["Job", "JobProgress", "JobResult", "group_into_packs", "train_pack", "reason_not_packed"]
+__all__ = ["Job", "JobProgress", "JobResult", "group_into_packs", "reason_not_packed", "train_pack"]

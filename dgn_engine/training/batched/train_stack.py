@@ -57,7 +57,7 @@ def train_pack(
         One result per job, in order. A job that cannot start fails alone.
 
     Raises:
-        UserError: The jobs are no pack, or a disk fails during training.
+        UserError: The jobs do not form a pack, or a disk fails during training.
     """
     _check_jobs(jobs)
     sources = SharedData()
@@ -92,7 +92,7 @@ def _check_jobs(jobs: Sequence[Job]) -> None:
                 value=job.folder,
             )
     if len({job.folder.resolve() for job in jobs}) < len(jobs):
-        raise UserError("Two jobs of a pack share a folder; give each its own.", kind="in-use")
+        raise UserError("Two jobs share a folder; give each its own.", kind="in-use")
 
 
 WRITING_SHARE = 0.05  # of the time, for checkpoints: slow ones are spaced wider, up to

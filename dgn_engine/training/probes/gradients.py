@@ -22,7 +22,7 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 from dgn_engine.training.probes._trained_layers import pass_cost, trained_layers
 from dgn_engine.training.steps.losses import compute_loss
 
-UNTRAINED = "Nothing trains this network, so there is no loss gradient."
+UNTRAINED = "Nothing in this network is trained, so there is no loss gradient."
 FROZEN = "This regime trains no weights."
 
 

@@ -32,7 +32,7 @@ from dgn_engine.training.probes._trained_layers import pass_cost
 FINEST, COARSEST = 96, 16  # points along a side of the grid
 BUDGET = 2e9  # FLOP of the grid
 AT_ONCE = 256  # points per pass
-COINS = "FRG draws gates for the training examples only, so other points have none."
+DRAWN_GATES = "FRG draws gates for the training examples only, so other points have none."
 
 
 @torch.no_grad()
@@ -48,7 +48,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         Arrays, scalars and facts as above.
     """
     if context.network.drawn_gates or context.network.given_gates is not None:
-        return ProbeResult(absent=COINS)
+        return ProbeResult(absent=DRAWN_GATES)
     if len(context.x) < 3:
         why = "A plane needs three probe examples; choose more."
         return ProbeResult(facts={"fault": "few examples"}, absent=why)

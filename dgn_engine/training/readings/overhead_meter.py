@@ -41,7 +41,7 @@ PAIRS = 80  # pairs remembered: a quiet stretch and the time since the previous 
 FEWEST = 16  # … needed for an estimate
 PRECISE = 0.01  # standard error at which the wall clock alone is good enough
 
-TOO_FEW = "not enough quiet stretches yet"
+TOO_FEW = "not enough quiet intervals yet"
 PACED = "the run is paced: watching uses the time it waits between steps"
 RESTING = "the run is paused"
 
@@ -118,7 +118,7 @@ def seconds_of_main_thread() -> float:
     For networks that torch computes in several threads, whose own threads are never quiet.
 
     Returns:
-        Seconds; 0 if the calling thread is the main thread.
+        Seconds; 0 if the calling thread is the main thread, or the system has no such clock.
     """
     main = threading.main_thread()
     if main is threading.current_thread() or not hasattr(time, "pthread_getcpuclockid"):

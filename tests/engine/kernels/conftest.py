@@ -30,8 +30,8 @@ def _as_it_is(**_: object) -> Callable[[Any], Any]:
 
 ROADS: dict[str, dict[str, object]] = {
     # tangent kernels
-    "grouped": {"contraction.takes_groups": _always(True)},
-    "windows": {"contraction.takes_groups": _always(False)},
+    "grouped": {"contraction.prefers_grouped_conv": _always(True)},
+    "windows": {"contraction.prefers_grouped_conv": _always(False)},
     "gradients": {"tangent_sweep.is_pairwise": _always(False)},
     "pairwise": {"tangent_sweep.is_pairwise": _pairwise},
     "pairwise, one-row tiles": {"tangent_sweep.is_pairwise": _pairwise, "gram.TILE_ITEMS": 1},
@@ -53,8 +53,10 @@ ROADS: dict[str, dict[str, object]] = {
     # path kernels
     "pair by pair": {"recursion.TILE_BYTES": 1},
     "a few pairs": {"recursion.TILE_BYTES": 40_000},
-    "by features": {"operators._explicit": lambda _, given, __: [given.x_value, *given.gates]},
-    "by tiles": {"operators._explicit": _always(None)},
+    "by features": {
+        "operators._explicit_factors": lambda _, given, __: [given.x_value, *given.gates]
+    },
+    "by tiles": {"operators._explicit_factors": _always(None)},
     "few blocks": {"residual.MOST_BLOCKS": 2},
     # limits
     "limits in tiles": {
@@ -78,7 +80,7 @@ ROADS: dict[str, dict[str, object]] = {
     "without numba": {
         "popcount.WORTH_COMPILING": 0.0,
         "cntk.WORTH_COMPILING": 0.0,
-        "slabs.available": _always(False),
+        "slabs.is_numba_available": _always(False),
     },
     # reports
     "large": {"FULL_UP_TO": 10, "kernel_report.LEADING": 4},

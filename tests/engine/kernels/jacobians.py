@@ -71,14 +71,14 @@ def check_parts(network: GatedNetwork, mode: str, n: int = 3) -> None:
         F = jacobian(network, "feature", x, frozen_gates=False)
         parts = {"value": [(J, J)]} | ({"feature": [(F, F)]} if network.gate.soft else {})
     both = J if network.own_gates or F is None else torch.cat([J, F], dim=2)
-    parts["whole"] = [(both, both)]
+    parts["total_kernel"] = [(both, both)]
     rows = slice(None, n)
     for found, columns in (
         (k.tangent_kernels(network, x[rows], mode), rows),
         (k.tangent_kernels(network, x[rows], mode, budget_bytes=1), rows),
         (k.tangent_kernels(network, x[rows], mode, other=x[n:]), slice(n, None)),
     ):
-        for part in ("value", "feature", "cross", "whole"):
+        for part in ("value", "feature", "cross", "total_kernel"):
             kernel = getattr(found, part)
             assert (kernel is None) == (part not in parts)
             if kernel is not None:

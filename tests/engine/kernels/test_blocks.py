@@ -49,7 +49,7 @@ def check_corners(network: GatedNetwork) -> None:
         equal(whole.expected_value(), block.expected_value())
     for layer in range(len(whole.gates)):
         equal(whole.layer_overlap(layer), block.layer_overlap(layer))
-    for part in ("value", "feature", "cross", "whole"):
+    for part in ("value", "feature", "cross", "total_kernel"):
         one, two = getattr(whole.tangent, part), getattr(block.tangent, part)
         assert (one is None) == (two is None)
         if one is not None:

@@ -146,7 +146,7 @@ def kernels_of(
     sensitive = k.sensitive_overlap(
         architecture, inputs.gates, inputs.sensitivities, how, inputs.masks
     )
-    return [("kernel", overlap), ("sensitive", sensitive)]
+    return [("kernel", overlap), ("sensitive_overlap", sensitive)]
 
 
 WIDE = {

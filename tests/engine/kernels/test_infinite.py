@@ -35,7 +35,7 @@ def distance(found: Tensor, expected: Tensor) -> float:
     return float((found.double() - expected).norm() / expected.norm())
 
 
-@pytest.mark.parametrize(("output", "kind"), [(2.0, "tangent"), (1.0, "averaged")])
+@pytest.mark.parametrize(("output", "kind"), [(2.0, "tangent"), (1.0, "average_kernel")])
 def test_a_wide_relu_network_has_the_closed_form_as_its_kernel(output: float, kind: str) -> None:
     x, w = inputs(6, 10), 800
     layers = (Dense(10, w), Dense(w, w), Dense(w, 1, gated=False))

@@ -115,7 +115,7 @@ def test_what_was_asked_before_and_what_is_done_to_it_changes_no_kernel(name: st
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
     x = images(network.architecture, 4)
     shared, hows = k.SharedKernels(network, x), ("none", "trace", "width", "cosine", "none")
-    for kind in ("overlap", "sensitive", "npk"):
+    for kind in ("overlap", "sensitive_overlap", "npk"):
         for how in hows:
             fresh = getattr(k.SharedKernels(network, x), kind)(how)
             found = getattr(shared, kind)(how)
