@@ -247,10 +247,15 @@ def _best_run(
                 continue
             rows = [row for row in result.rows if _is_of(row, label)]
             if scale == "quick" and not rows:  # there a row is named as what was trained
-                rows = [row for row in result.rows if row.remark.startswith(f"printed of {name}")]
+                rows = [row for row in result.rows if row.remark.startswith(_remarks_on(name))]
             if any(math.isfinite(row.mean) for row in rows):
                 return scale, result, rows
     return "", None, []
+
+
+def _remarks_on(name: str) -> tuple[str, ...]:
+    """Return how the remark on a number printed for this network begins, now and in old results."""
+    return f"published for {name}", f"printed of {name}"
 
 
 def _is_of(row: ReportRow, label: str) -> bool:

@@ -37,7 +37,7 @@ from typing import IO, Self
 from dgn_engine.confinement.start_folder import PARENT, import_folders, safe_environment
 
 PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
-NO_SENSE = "its reader gave an invalid answer"
+NO_SENSE = "its reader process gave an invalid answer"
 TICK = 0.05  # seconds between checks whether to kill a child
 _LAST = 1.0  # seconds for a reader to end after its answer was cut off
 _PIPE_SIZE = 1 << 20  # bytes buffered between both processes, if the system allows it
@@ -242,7 +242,7 @@ class ChildProcess:
         code = self.wait(_LAST)
         if code is None:
             return NO_SENSE
-        return self.killed or f"reading it ended its process ({describe_end(code)})"
+        return self.killed or f"its reader process ended early ({describe_end(code)})"
 
 
 def start_confined(command: Sequence[str], stdin: IO[bytes] | int) -> ChildProcess:

@@ -45,7 +45,11 @@ def lock_paths() -> Layer:
             return Layer(False, f"refused by the kernel ({os.strerror(ctypes.get_errno())})")
     finally:
         os.close(rules)
-    denied = ["all paths", *["TCP"] * (version >= 4), *["signals to others"] * (version >= 6)]
+    denied = [
+        "all paths",
+        *["TCP"] * (version >= 4),
+        *["signals to other processes"] * (version >= 6),
+    ]
     return Layer(True, f"version {version} denies {', '.join(denied)}")
 
 

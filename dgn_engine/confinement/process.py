@@ -68,7 +68,7 @@ def confine_c_code(seconds: int, memory: int) -> dict[str, Layer]:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     locked = lock_paths()  # briefly opens a file
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-    limits = Layer(True, f"{seconds} s of computing, no more open files, no byte written to a file")
+    limits = Layer(True, f"{seconds} s of CPU time, no more open files, no bytes written to files")
     return {
         "limits": limits,
         "memory": within,
@@ -93,4 +93,4 @@ def _limit_memory(more: int) -> Layer:
 
 def _forbid_event(event: str, _arguments: object) -> None:
     if event.startswith(_RUNS) or event.startswith(_REACHES):
-        raise Forbidden("made its reader do something forbidden, and was refused")
+        raise Forbidden("tried to do something forbidden while being read, and was refused")

@@ -35,6 +35,6 @@ def ends_against_middle(
     best = min(between, key=lambda place: sum(curve[place] for curve in choosing))
     for end, design in zip((0, -1), designs, strict=True):
         gaps = Sample(tuple(curve[end] - curve[best] for curve in testing), "draws")
-        statistic = f"{label}: log10 error left, d = {depths[end]} − best depth between"
+        statistic = f"{label}: remaining log10 error, d = {depths[end]} − best depth in between"
         remark = f"the best depth of the other {len(choosing)} draws: d = {depths[best]}"
         yield judge("dgn-2", statistic, above(gaps), remark, design)

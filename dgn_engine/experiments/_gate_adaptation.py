@@ -39,7 +39,9 @@ PAIRS: tuple[Pair, ...] = (
     (LEARNT, FROZEN),
     (ADAPTIVE, SOFT_FROZEN),
 )
-LEARNS = "'learns' means at least half way from chance to training both (chosen here)"
+LEARNS = (
+    "'learns' means at least halfway from chance to the accuracy of training both (chosen here)"
+)
 
 
 def six_regimes(
@@ -80,7 +82,7 @@ def printed_designs(network: str) -> dict[Pair, Design]:
         hard = {"FR-II-soft": "FR-II", "soft-ReLU": "ReLU"}.get(REGIMES[label], REGIMES[label])
         return number_in(TABLE2, network, COLUMNS_OF[hard])
 
-    source = f"[NPF] Table 2, {network}; the numbers of [DGN] are missing in our copy of the text"
+    source = f"[NPF] Table 2, {network}; the numbers of [DGN] are missing from our copy of the text"
     return {
         (better, worse): replace(
             of_printed((1.0, table_cell(better)), (-1.0, table_cell(worse))), source=source
@@ -92,7 +94,7 @@ def printed_designs(network: str) -> dict[Pair, Design]:
 def gates_alone_claim(alone: TrainedCell, both: TrainedCell, classes: int, design: Design) -> Claim:
     """Judge that training only the gates, with frozen random values, learns.
 
-    'Learns' means at least half way from chance to soft-GaLU, which trains both.
+    'Learns' means at least halfway from chance to soft-GaLU, which trains both.
     """
     half = contrast((1.0, alone), (-0.5, both))
     statistic = f"gates alone − half of {ADAPTIVE}"

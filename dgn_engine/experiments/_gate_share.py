@@ -215,7 +215,7 @@ def _reason_no_answer(share: GateShare, left_out: Sequence[str], chance: float) 
         return f"{few} not enough; use at least {LEAST}"
     if not share.has_interval:
         if all(value == share.by_seed[0] for value in share.by_seed):
-            return "all seeds have the same accuracies, so there are too few test examples"
+            return "all seeds have the same accuracies; more test examples are needed"
         return (
             f"the gap between {random} and {own} is not larger than the differences between "
             "seeds, so the share is undefined"

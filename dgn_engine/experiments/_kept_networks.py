@@ -87,8 +87,8 @@ def nu_remarks(
     rank = min(min(curve["rank"]) for curve in calculated)
     outside = max(max(curve["outside"]) for curve in calculated)
     return (
-        f"Smallest numerical rank of {kernel}: {rank:g} of {examples} (or of all examples); at "
-        f"most {format_percent(outside, 2)} of the targets' energy is excluded from ν.",
+        f"Smallest numerical rank of {kernel}: {rank:g} of {examples} (or of all examples, if "
+        f"fewer); at most {format_percent(outside, 2)} of the targets' energy is excluded from ν.",
     )
 
 

@@ -19,7 +19,7 @@ def _published_tables() -> dict[str, Any]:
 
 
 def find_printed(table: str, row: str, column: str) -> Printed | None:
-    """Return a cell of a table; None if the paper prints nothing there."""
+    """Return a cell of a table; None if the paper gives no number there."""
     published = _published_tables()[table]
     value = published["rows"][row][published["columns"].index(column)]
     if value is None:
@@ -30,10 +30,10 @@ def find_printed(table: str, row: str, column: str) -> Printed | None:
 
 
 def number_in(table: str, row: str, column: str) -> Printed:
-    """Return a cell of a table; raises `LookupError` if the paper prints nothing there."""
+    """Return a cell of a table; raises `LookupError` if the paper gives no number there."""
     number = find_printed(table, row, column)
     if number is None:
-        raise LookupError(f"{table} prints nothing in '{row}', '{column}'")
+        raise LookupError(f"{table} has no number in '{row}', '{column}'")
     return number
 
 
@@ -63,7 +63,7 @@ def comparable_number(
     if not request.quick:
         return found, f"trained on {request.data}" if request.data else ""
     half = "" if found.half_width is None else f" ± {found.half_width:g}"
-    return None, f"printed of {of}: {found.value:g}{half}"
+    return None, f"published for {of}: {found.value:g}{half}"
 
 
 def published_claim(claim_id: str) -> tuple[str, str]:

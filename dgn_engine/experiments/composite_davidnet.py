@@ -96,14 +96,14 @@ def findings(request: Request, results: UnitResults) -> Findings:
     frozen = [cell for label, cell in cells.items() if label.startswith("FR")]
     mean = contrast(*((1 / len(frozen), cell) for cell in frozen))
     remark = (
-        f"the threshold is half way from chance to {FROZEN:g}, the accuracy of the CNN in [DUAL]; "
+        f"the threshold is halfway from chance to {FROZEN:g}, the accuracy of the CNN in [DUAL]; "
         "a seed with a run that diverged before its first score has no value"
     )
     return Findings(
         tuple(cell.row(label) for label, cell in cells.items()),
         (judge("comp-1", "DavidNet: FR", above(mean, BAR), remark),),
         (learning_curves("DavidNet under the gating regimes", cells),),
-        ("The paper's numbers for DavidNet are missing in our copy of the text.",),
+        ("The paper's numbers for DavidNet are missing from our copy of the text.",),
     )
 
 

@@ -81,12 +81,12 @@ def plan(request: Request) -> Plan:
         (
             "squared loss, RMSprop 1e-4 with Keras' ρ = 0.9, batch 64, width 100, d = 5: "
             "taken from the authors' notebook on the same two digits, since the numbers are "
-            "missing in our copy of the text",
+            "missing from our copy of the text",
             "frozen soft gates (FR-II-soft) differ from soft-GaLU only in not being trained; "
             "GaLU's frozen gates (FR-II) are also hard",
             "ν of K^V, K^F, K = K^V + K^F and the path kernel H, each divided by its trace, on the "
             "first 100 training examples of each digit; our copy of the text mentions K^V, K^F "
-            "'and others', so that K and H were chosen here. With frozen gates, K^F is that of "
+            "'and others', so K and H were chosen here. With frozen gates, K^F is that of "
             "their weights, which are not trained",
         ),
     )
@@ -180,7 +180,7 @@ def _judge_nu(name: str, nus: Mapping[str, CalculatedCell]) -> Claim:
         / (len(adaptive) - 1)
         for adaptive, frozen in pairs
     ]
-    statistic = f"{name}: log10 ν adaptive/frozen, mean over the kept epochs after the start"
+    statistic = f"{name}: log10 ν adaptive/frozen, mean over the recorded epochs after the start"
     return judge("dgn-6", statistic, below(means), design=NUS[name])
 
 

@@ -41,9 +41,9 @@ def plan(request: Request) -> Plan:
             "Adam's learning rate is 1e-3 (dense) and 3e-3 (convolutional) instead of 3e-4",
         ),
         (
-            "the numbers of this figure are missing in our copy of the text; dense w = 256, d = 5 "
-            "and four convolutions of 32 channels with pooling, all ten classes, cross entropy, "
-            "Adam 3e-4, batch 32 and 50 epochs were chosen here",
+            "the numbers of this figure are missing from our copy of the text; dense w = 256, "
+            "d = 5 and four convolutions of 32 channels with pooling, all ten classes, cross "
+            "entropy, Adam 3e-4, batch 32 and 50 epochs were chosen here",
             "Evidence I is read as 'adaptable gates are better than frozen ones', Evidence II as "
             "'learnt gates are better than unlearnt ones' (claim dgn-5)",
             "the test accuracy is the best over all epochs, for every regime",

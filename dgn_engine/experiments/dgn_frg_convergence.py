@@ -71,7 +71,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "convergence",
         "Convergence by depth with fixed random gates",
         "depth d",
-        "log10 of the error's square",
+        "log10 of the squared error",
         tuple(mean_line(f"w = {width}", DEPTHS, curves[width]) for width in widths),
     )
     return Findings(tuple(rows), judged, (figure,))

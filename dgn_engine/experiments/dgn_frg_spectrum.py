@@ -32,7 +32,9 @@ SEEDS = (10, 10)
 NEAR = 0.1  # distance of e.c.d.f.s that counts as near; chosen before the first run
 _PILOT = "3 draws of other seeds at the paper's scale, 2026-11"
 NEARER = Design(-0.1, 0.006, _PILOT)
-AT_WIDE = Design(NEAR / 2, 0.002, f"{_PILOT}; 'exactly right' means half of the threshold")
+AT_WIDE = Design(
+    NEAR / 2, 0.002, f"{_PILOT}; for the power, 'exactly right' is taken as half the threshold"
+)
 
 
 def plan(request: Request) -> Plan:
@@ -49,7 +51,7 @@ def plan(request: Request) -> Plan:
         (f"n = {n} instead of 200",),
         (
             "p = ½ and widths 25 and 500 are recalled from arXiv:2002.03996; n, depths and 10 "
-            "draws were chosen here, since the numbers are missing in our copy of the text",
+            "draws were chosen here, since the numbers are missing from our copy of the text",
             "'nearer' means at most half the distance at the narrow width (if it fell as w^(-1/2), "
             "it would be a fifth)",
         ),
@@ -105,7 +107,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         Figure(
             f"w{width}",
             f"e.c.d.f. of K_0 at width {width}",
-            "eigenvalue number",
+            "eigenvalue index",
             "cumulative share",
             tuple(
                 line

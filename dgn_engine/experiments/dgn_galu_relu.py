@@ -86,7 +86,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     judged = tuple(
         judge(
             "dgn-3",
-            f"d = {depth}: log10 error left, ReLU − GaLU",
+            f"d = {depth}: remaining log10 error, ReLU − GaLU",
             above(
                 Sample(
                     tuple(pairwise_difference(left["relu", depth], left["galu", depth])), "draws"
@@ -106,7 +106,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             log_y=True,
         ),
         Figure(
-            "spectra", "e.c.d.f. of K_0", "eigenvalue number", "cumulative share", tuple(spectra)
+            "spectra", "e.c.d.f. of K_0", "eigenvalue index", "cumulative share", tuple(spectra)
         ),
     )
     return Findings(tuple(rows), judged, figures)

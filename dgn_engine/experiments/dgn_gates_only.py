@@ -50,7 +50,7 @@ def plan(request: Request) -> Plan:
         ),
         (
             "RMSprop as in the paper; its learning rate 1e-4, Keras' ρ = 0.9, batch 64, all ten "
-            "digits, width 128 and d = 5 were chosen here, since the numbers are missing in our "
+            "digits, width 128 and d = 5 were chosen here, since the numbers are missing from our "
             "copy of the text (for two digits, see dgn-adaptable-gates)",
         ),
     )

@@ -56,8 +56,8 @@ def plan(request: Request) -> Plan:
         tuple(units),
         (*data_substitution(request, "MNIST"), "64 units a layer instead of 256"),
         (
-            "the numbers of this experiment are missing in our copy of the text; width 256, d = 5 "
-            "and Adam 3e-4 were chosen here; 'GaLU' is FR-II",
+            "the numbers of this experiment are missing from our copy of the text; width 256, "
+            "d = 5 and Adam 3e-4 were chosen here; 'GaLU' is FR-II",
             "'faster' means a lower mean of log10 of the training loss over all epochs",
         ),
     )

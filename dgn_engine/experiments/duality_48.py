@@ -258,7 +258,7 @@ def _judge_claims(request: Request, name: str, cells: Cells, relu: TrainedCell) 
         "comp-1",
         f"{label}: FR",
         above(far, (number + CHANCE) / 2),
-        f"the threshold is half way from chance to the printed {number:g}",
+        f"the threshold is halfway from chance to the printed {number:g}",
         designs.of_regimes(number, DESIGNS[name], "FR-II"),
     )
     margin = MARGIN[name]
@@ -274,7 +274,7 @@ def _judge_claims(request: Request, name: str, cells: Cells, relu: TrainedCell) 
             design=designs.of_regimes(0.0, DESIGNS[name], regime, regime),
         )
     for regime in REGIMES:
-        statistic = f"{label}: {regime}, worst order as the other seeds have it − identity"
+        statistic = f"{label}: {regime}, worst order (chosen by the other seeds) − identity"
         if request.quick:
             yield judge("dual-5", statistic, UNMEASURED, UNSEEN)
         else:

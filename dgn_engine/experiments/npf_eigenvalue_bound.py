@@ -49,8 +49,9 @@ def plan(request: Request) -> Plan:
             f"ReLU networks without biases, N(0, 2/fan-in), one logit, {N} unit inputs of "
             f"dimension {INPUTS}, y ~ U[-1, 1], widths and depths "
             f"{', '.join(f'{width} × {depth}' for width, depth in SIZES)}, float64",
-            f"evaluated every {EVERY} of {STEPS} steps of descent with α = 0.1/ρ_max(K_0); ė is a "
-            "central difference along the gradient, left out if a gate switches within it",
+            f"{STEPS} steps of gradient descent with α = 0.1/ρ_max(K_0), evaluated every {EVERY} "
+            "steps; ė is a central difference along the gradient, left out if a gate "
+            "switches within it",
         ),
     )
 
@@ -188,8 +189,10 @@ def findings(request: Request, results: UnitResults) -> Findings:
         cell.row("median ρ_min(K) over the bound", [_median_or_nan(values) for values in ratios]),
         cell.row("largest ρ_min(K) over the bound", [_largest_or_nan(values) for values in ratios]),
         cell.row("cases", [float(len(values)) for values in cell["excess"]]),
-        cell.row("of these with H regular", [float(len(values)) for values in ratios]),
-        cell.row("of these without a switch within ė", [float(len(values)) for values in speeds]),
+        cell.row("of these, with H invertible", [float(len(values)) for values in ratios]),
+        cell.row(
+            "of these, with no gate switch within ė", [float(len(values)) for values in speeds]
+        ),
     )
     judged = (
         _judge_exact("largest (ρ_min(K) − bound)/ρ_max(K)", cell["excess"], 1e-12),

@@ -61,7 +61,7 @@ def plan(request: Request) -> Plan:
             "the paper gives neither optimiser nor epochs: Adam 3e-4 as in its other experiments; "
             "SGD 1e-2 in the authors' code, from which the 60 epochs are taken",
             "the authors' notebook differentiates the sum of the softmax outputs, which is 1, so "
-            "that its kernels are rounding noise and cannot be compared with",
+            "its kernels are rounding noise and are not used for comparison",
         ),
         epochs_from=NOTEBOOKS,
     )

@@ -99,7 +99,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     )
     remarks = nu_remarks("H", nus.results, 2 * PER_CLASS)
     falls = below([_log_nu_change(curve["nu"]) for curve in nus.results])
-    statistic = "log10 ν: mean of the last fifth of the epochs less that of the first"
+    statistic = "log10 ν: mean of the last fifth of the epochs minus that of the first"
     judged = judge("npf-4", statistic, falls, design=EXPECTED)
     return Findings(rows, (judged,), (figure,), remarks)
 

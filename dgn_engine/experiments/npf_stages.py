@@ -140,7 +140,7 @@ def _judge_claims(
     trend = contrast(*zip(TREND, stages, strict=True))
     rise = [first.value + (last.value - first.value) * k / 5 for k in range(len(STAGES))]
     steady = of_printed(*((c, replace(last, value=p)) for c, p in zip(TREND, rise, strict=True)))
-    statistic = "FLNPF: points a stage, by least squares"
+    statistic = "FLNPF: points per stage (least squares)"
     yield judge("npf-3", statistic, above(trend), design=steady)
     start = above(contrast((1, stages[0]), (-1, frozen)))
     yield judge("npf-3", "FLNPF-1 − FRNPF", start, design=of_printed((1, first), (-1, random)))

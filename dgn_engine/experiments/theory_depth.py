@@ -73,7 +73,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
             cell = grid.read_calculated(f"{kind}-d{depth}")
             left.append([log_remainder(share) for share in cell["left"]])
             name = f"{label}, d = {depth}"
-            rows.append(cell.row(f"{name}: log10 of the error's square left", left[-1], of="draws"))
+            rows.append(
+                cell.row(f"{name}: log10 of the remaining squared error", left[-1], of="draws")
+            )
             rows.append(cell.row(f"{name}: ρ_min/ρ_max of K_0", cell["condition"], of="draws"))
         curves[kind] = list(zip(*left, strict=True))
     judged = tuple(ends_against_middle("coins", DEPTHS, curves["coins"], DESIGNS))
@@ -81,7 +83,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "speed",
         "Training speed by depth",
         "depth d",
-        "log10 of the error's square left",
+        "log10 of the remaining squared error",
         tuple(mean_line(label, DEPTHS, curves[kind]) for kind, label in KINDS.items()),
     )
     return Findings(tuple(rows), judged, (figure,))

@@ -50,7 +50,7 @@ def plan(request: Request) -> Plan:
         (
             f"{N} unit inputs of dimension {INPUTS}, d = {DEPTH}, y ~ U[-1, 1], all weights "
             "N(0, 2/fan-in), α = 0.1/ρ_max(K_0), full batch, float64",
-            "a switching instant is a step that changes some gate of some example",
+            "a switching instant is a step that changes any gate of any example",
         ),
     )
 
@@ -163,7 +163,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             log_x=True,
             log_y=True,
         ),
-        Figure("loss", "Loss", "step (hundredths of the run)", "½‖e‖²", tuple(losses), log_y=True),
+        Figure("loss", "Loss", "step (% of the run)", "½‖e‖²", tuple(losses), log_y=True),
     )
     remark = (
         "With fixed gates φ is constant, and the remaining error is only that of the finite step; "

@@ -160,7 +160,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             reached = f"the network on random {name} reached {_describe_train_accuracy(noise)}"
             remarks.append(f"{label}: {reached}.")
             if not _has_memorised(noise, most):
-                short[name] = f"{reached}, which is not memorised, so that this is not judged"
+                short[name] = f"{reached} and has not memorised them, so this is not judged"
         judged += _judge_claims(arch, label, cells, short)
     if request.quick:
         statistic, remark = (

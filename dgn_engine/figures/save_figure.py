@@ -83,7 +83,7 @@ def page_bytes(
             raise UserError(
                 f"{format_number(wide, 3)} × {format_number(high, 3)} in at "
                 f"{format_number(dots)} dpi is too many "
-                "pixels; use fewer dpi, or PDF, which has none."
+                "pixels; use a lower dpi, or PDF, which needs none."
             )
         figure.savefig(
             content, format=kind, dpi=dots, facecolor=WHITE, metadata=_file_metadata(kind, panels)

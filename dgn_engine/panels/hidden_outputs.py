@@ -250,7 +250,7 @@ PANEL = PanelSpec(
             "unit. The papers compare a ReLU network with one trained under reversed gates on a "
             "random input: both answer about equally well, so what they know is in the gates, not "
             "in what the layers seem to extract. Above the charts: how many probe examples each "
-            "pass gets right. Weights that never saw reversed gates fail at first; train on with "
+            "pass gets right. Weights that never saw reversed gates fail at first; train with "
             "them and watch that number rise."
         ),
         formulas=(

@@ -97,7 +97,7 @@ PANEL = PanelSpec(
             "At initialisation, with gates independent of the value weights, the expected value "
             "part of the tangent kernel is the neural path kernel times a constant: exactly, at "
             "any width. Left: the kernel of these weights; middle: its expectation, on the same "
-            "colour scale, both per logit. At step 0 the difference is chance: it shrinks as the "
+            "colour scale, both per logit. At step 0 the difference is random: it shrinks as the "
             "width grows, roughly as one over its square root. During training the kernel leaves "
             "its expectation, and how far it goes shows how far it is from the regime of a "
             "constant kernel. ReLU, soft-ReLU and FR-DI make their gates from the value weights, "

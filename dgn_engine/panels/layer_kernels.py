@@ -86,12 +86,12 @@ def _draw_depth(view: View, reading: Reading) -> Chart:
     layers = layer_positions(len(along))
     curves = [
         Curve("each layer", layers, reading.arrays["each"], "muted", marker=True),
-        Curve("up to it", layers, along, "value", marker=True, thick=True),
+        Curve("product", layers, along, "value", marker=True, thick=True),
     ]
     straight = reading.arrays.get("along_straight")
     if straight is not None:
         curves.append(Curve("not permuted", layers, straight, "feature", "dash", marker=True))
-    curves.extend(compared_layers(view, "layer_kernels", "along", "up to it"))
+    curves.extend(compared_layers(view, "layer_kernels", "along", "product"))
     longest = max(len(curve.x) for curve in curves)
     return Chart(
         key="along",
@@ -133,7 +133,7 @@ PANEL = PanelSpec(
             "examples. The product over the layers is the share of paths active for both. Layer "
             "by layer the overlap of two different examples shrinks, in any order: that is what "
             "depth does. Permute the gate layers in the strip above: the τ trade places and the "
-            "curve 'up to it' takes another route, but in a dense network it ends at the "
+            "curve 'product' takes another route, but in a dense network it ends at the "
             "same value, since a product does not depend on the order of its factors. The neural "
             "path kernel is unchanged, and the papers find the same accuracy. For convolutions τ "
             "is averaged over positions and Λ is not this product: the line above the charts "

@@ -166,7 +166,7 @@ def _draw_comparison(
         for owner, source in ((a, reading), (name, other))
         if _describe_weights(source)
     ]
-    lines = (f"Level lines: {name}.",) if levels else ()
+    lines = (f"Horizontal lines: {name}.",) if levels else ()
     if not same:  # a trace sums over examples, so it grows with them
         lines = (f"No lines for {name}: it uses a different number of examples.",)
     notes = estimate_note(reading, other), matching_runs(view, "ntk")[1]

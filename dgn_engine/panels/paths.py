@@ -254,7 +254,7 @@ def _share_note(reading: Reading) -> str:
     facts = reading.facts
     parts = ["Kernel share: trace $H^J$/trace $H$."]
     if "example" in facts:
-        parts.append(f"Right: example {facts['example']}; they sum to its largest logit.")
+        parts.append(f"Right: example {facts['example']}, summing to its largest logit.")
     else:
         parts.append("With biases the output is not such a sum.")
     return " ".join(parts)

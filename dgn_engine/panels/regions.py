@@ -64,11 +64,11 @@ def _draw_decision(view: View, reading: Reading) -> Chart:
             ramp="diverging" if two else "sequential",
             low=-1.0 if two else 0.0,
             high=1.0,
-            bar=f"1: {names[0]}, −1: {names[1]}" if two else "lead of the winning class",
+            bar=f"1: {names[0]}, −1: {names[1]}" if two else "margin of the top class",
             scale="difference of two probabilities",
         ),
         "decision",
-        "Decision" if two else "Lead of the winning class",
+        "Decision" if two else "Margin of the top class",
         1,
     )
 
@@ -182,7 +182,7 @@ def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     labels, answers = reading.arrays["labels"], reading.arrays["answers"]
     facts = []
     if (count := reading.scalars.get("regions")) is not None:
-        about = "Gate patterns met by the points of the grid; finer regions are missed."
+        about = "Gate patterns at the points of the grid; finer regions are missed."
         # If every grid point is a region of its own, the count is a lower bound.
         all_distinct = int(count) == reading.arrays["winner"].size
         facts.append(Fact("regions", f"{'≥ ' if all_distinct else ''}{int(count):,}", about))

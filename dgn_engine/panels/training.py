@@ -129,7 +129,9 @@ def _score_so_far(view: View, name: str) -> Series | None:
 
 
 def _missing_test_fact(view: View, last: str = "") -> Fact:
-    about = f"{view.regime} has gates for the training examples only, so there is no test.{last}"
+    about = (
+        f"{view.regime} has gates for the training examples only, so there is no test score.{last}"
+    )
     return Fact("test", f"none in {view.regime}", about)
 
 

@@ -46,7 +46,7 @@ def reason_not_subtractable(minuend: Chart, other: Chart) -> str:
         (other_matrix.row_labels, other_matrix.column_labels),
     )
     if labels[0] != labels[1]:
-        return f"{other.title} shows other examples"
+        return f"{other.title} shows different examples"
     return ""
 
 

@@ -79,9 +79,13 @@ def check_fit(
 
 
 def describe_data(facts: DataFacts) -> str:
-    """Return '1×8×8 and 10 classes'."""
+    """Return '1×8×8 inputs and 10 classes'."""
     classes = "two classes as ±1" if facts.logits == 1 else f"{facts.logits:,} classes"
-    return f"{format_shape(facts.shape)} and {classes}"
+    return f"{_describe_inputs(facts.shape)} and {classes}"
+
+
+def _describe_inputs(shape: tuple[int, ...]) -> str:
+    return "1 input" if shape == (1,) else f"{format_shape(shape)} inputs"
 
 
 def format_shape(shape: tuple[int, ...]) -> str:
@@ -117,7 +121,7 @@ def _shown_in_words(imported: ImportedNetwork, data: DataConfig, facts: DataFact
     shape, outputs = prepared_shape(data, facts.shape), imported.network.architecture.classes
     how = Preprocessing(data.image_size, channels=data.image_channels)
     changed = how.in_words(facts.shape).removesuffix("pixels in [0, 1]").rstrip(", ")
-    words = f"It takes {format_shape(shape)}" + (f" ({changed})" if changed else "")
+    words = f"It takes {_describe_inputs(shape)}" + (f" ({changed})" if changed else "")
     words += (
         f" and has {outputs:,} output{'s' * (outputs > 1)}; these data have {describe_data(facts)}"
     )

@@ -38,7 +38,7 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
     written.pop(_SECONDS, None)
     if written != unit_to_plain(unit):
         raise UserError(
-            f"{folder} has another calculation; choose another folder with --out.",
+            f"{folder} contains a different calculation; choose another folder with --out.",
             kind="other-run",
             value=str(folder),
         )
@@ -117,7 +117,7 @@ class _Named(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         raise UserError(
-            f"{self._folder / RESULT} has no '{key}', as another version wrote it; delete the "
+            f"{self._folder / RESULT} has no '{key}': another version wrote it; delete the "
             f"folder {self._folder} and run the command again.",
             kind="not-recorded",
             value=key,

@@ -174,7 +174,7 @@ def check_certificates(security: Any) -> None:
         context.load_cert_chain(cert, key, password=lambda: "")
     except ssl.SSLError:
         raise UserError(
-            f"{cert} and {key} are not a certificate and its key in PEM format, without a "
+            f"{cert} and {key} are not a certificate and its key in PEM format without a "
             "passphrase.",
             kind="damaged",
             value=key,

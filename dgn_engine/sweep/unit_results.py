@@ -41,7 +41,7 @@ def state_of(unit: Unit, root: Path) -> FolderState:
     reader = RunReader(folder)
     if not reader.config.is_same_run(unit.resolve_paths(root)):
         raise UserError(
-            f"{folder} has a run with another configuration; choose another folder with --out.",
+            f"{folder} has a run with a different configuration; choose another folder with --out.",
             kind="other-run",
             value=str(folder),
         )

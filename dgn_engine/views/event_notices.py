@@ -110,7 +110,8 @@ def make_notice(event: messages.Event) -> Notice | None:
             until = (runs.RecordingResumed, *OTHER_RUN)
             return Notice("refused", f"{reason} Training continues.", until=until)
         case runs.RecordingResumed(step=step, lost=lost):
-            gap = f"; {lost:,} log lines were lost" if lost else ""
+            lines = "line was" if lost == 1 else "lines were"
+            gap = f"; {lost:,} log {lines} lost" if lost else ""
             return Notice("info", f"Recording resumed at step {step:,}{gap}.")
         case runs.RecordingMended(remark=remark):
             return Notice("refused", remark)

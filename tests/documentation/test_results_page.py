@@ -79,7 +79,7 @@ def test_a_row_is_listed_at_the_best_scale_at_which_it_was_run() -> None:
     assert "3 of 60 epochs" in line
     (line,) = lines_of(generated(reduced, made()), ROW)
     assert "full scale" in line
-    row = replace(measured("ReLU", 90.0, math.nan), remark=f"printed of {ROW}: 98.1", place=None)
+    row = replace(measured("ReLU", 90.0, math.nan), remark=f"published for {ROW}: 98.1", place=None)
     (line,) = lines_of(generated(made(scale="quick", rows=(row,))), ROW)
     assert "quick only" in line
 

@@ -219,7 +219,7 @@ def _raw_facts(document: Document) -> Iterator[tuple[str, str]]:
     count = len(document.units)
     yield (
         "runs and calculations",
-        f"{count:,}, {format_duration(document.seconds)} of computing",
+        f"{count:,}, {format_duration(document.seconds)} of computing time",
     )
     wall = document.machine.get("wall_seconds")
     if isinstance(wall, (int, float)) and wall > 1:

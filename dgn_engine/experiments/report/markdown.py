@@ -68,7 +68,7 @@ def _report_lines(document: Document) -> Iterator[str]:
     )
     yield (
         f"\nCreated {escape_markdown(document.made)}; "
-        f"{format_duration(document.seconds)} of computing."
+        f"{format_duration(document.seconds)} of computing time."
     )
 
 

@@ -232,7 +232,8 @@ def _training_kind(config: RunConfig) -> tuple[str, ...]:
     training = config.training
     until = f", to a train accuracy of {100 * training.until:g} %" if training.until else ""
     if 0 < training.patience < training.epochs:
-        until += f" at most, stopping after {training.patience} without a rise in train accuracy"
+        rise = "without a rise in train accuracy"
+        until = f" at most{until}, stopping after {training.patience} {rise}"
     return (
         f"{_describe_net(config.net)} on {_describe_data_set(config.data)}: "
         f"{_OPTIMISERS[training.optimiser]}",

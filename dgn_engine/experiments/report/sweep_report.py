@@ -61,13 +61,14 @@ def sweep_document(
     notices = []
     if done < len(lines):
         open_ = f" No runs yet for: {'; '.join(missing[:FEW])}." if missing else ""
-        more = f" And {len(missing) - FEW:,} more settings." if len(missing) > FEW else ""
+        rest = len(missing) - FEW
+        more = f" And {rest:,} more setting{'s' * (rest > 1)}." if rest > 0 else ""
         notices.append(f"{done:,} of {len(lines):,} runs are done.{open_}{more}")
     return Document(
         name=f"sweep-{name}",
         title=f"Sweep {name}",
         paper="Sweep",
-        about=f"{len(lines):,} runs over {', '.join(sweep.fields)}.",
+        about=f"{len(lines):,} run{'s' * (len(lines) != 1)} over {', '.join(sweep.fields)}.",
         scale="",
         protocol="",
         request={},

@@ -143,7 +143,7 @@ def _open_file(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:
     try:
         file = open_regular(path, most)
     except NotRegular as error:
-        what_to_do = "; drop a single file" if error.errno == errno.EISDIR else ""
+        what_to_do = "; choose a single file" if error.errno == errno.EISDIR else ""
         raise UserError(f"{name} {error.verdict}{what_to_do}.", kind="no-file") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -20,8 +20,8 @@ PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile, strip
 
 AGAIN = "download or save it again"  # what to do about an incomplete file
 TAKES_A_PART = (
-    "with dgn inspect, kernels and gate-information read a part of it (--part), otherwise save "
-    "fewer tensors in a file"
+    "read one part of it with --part (dgn inspect, kernels and gate-information), or save fewer "
+    "tensors in a file"
 )
 
 Value = bool | int | float | str | tuple[int, int] | None

@@ -90,7 +90,7 @@ def key_mark(key: Any) -> Mark:
     if isinstance(key, ByteString):
         raise UnreadableFile("has a key that is not plain text and can be read in several ways")
     if isinstance(key, (list, InertDict)) or (isinstance(key, InertObject) and key.callee == "set"):
-        raise UnreadableFile(f"has a {type_name(key)} as a key, which no program can save")
+        raise UnreadableFile(f"has a {type_name(key)} as a key, which no program can write")
     if key is None or isinstance(key, (str, bytes)):
         return key
     if isinstance(key, float):
@@ -173,8 +173,7 @@ class InertObject:
         if self.state is not None or self.callee.startswith(_NOT_FILLED):
             raise UnreadableFile(
                 f"changes an object after creating it ({plain_text(self.callee, 80)}), "
-                "which no program "
-                "saves"
+                "as no program does when saving"
             )
 
     def set_state(self, state: Any) -> None:
@@ -195,7 +194,7 @@ class InertObject:
         """
         if arguments and str(name).startswith(_MODULES):
             raise UnreadableFile(
-                f"creates {plain_text(str(name), 80)} in a way that torch never saves"
+                f"creates {plain_text(str(name), 80)} in a way that torch never does"
             )
         return InertObject(str(name), arguments)
 
@@ -206,7 +205,7 @@ def _add_pair(thing: InertDict | InertObject, key: Any, value: Any) -> None:
         thing.marks = {key_mark(known) for known, _ in thing.pairs}
     mark = key_mark(key)
     if mark in thing.marks and mark != ():
-        raise UnreadableFile("has a dictionary that sets one key twice, which no program saves")
+        raise UnreadableFile("has a dictionary that sets one key twice, as no program does")
     thing.marks.add(mark)
     thing.pairs.append((key, value))
 
@@ -509,7 +508,7 @@ class InertUnpickler(pickle._Unpickler):
         name = type_name(callee)
         without = name.startswith(_WITHOUT_ARGUMENTS) and name != _WITH_ARGUMENTS
         if arguments and (not inert or without):
-            raise UnreadableFile(f"creates {plain_text(name, 80)} in a way that no program saves")
+            raise UnreadableFile(f"creates {plain_text(name, 80)} in a way that no program would")
 
     def _new_with_names(self) -> None:
         """Handle NEWOBJ_EX: keywords allow more than positions: torch.Tensor takes an address."""
@@ -529,7 +528,7 @@ class InertUnpickler(pickle._Unpickler):
             self.calls.note_state_refused(target)
             return
         if not hasattr(target, "set_state"):
-            raise UnreadableFile(f"gives a {type_name(target)} a state, which no program saves")
+            raise UnreadableFile(f"gives a {type_name(target)} a state, as no program does")
         try:
             target.set_state(state)
         except UnreadableFile:

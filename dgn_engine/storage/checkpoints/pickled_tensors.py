@@ -118,7 +118,7 @@ class PickledQueue(InertObject):
     def check_filling(self) -> None:
         InertObject.check_filling(self)
         if self.pairs or len(self.items) in self.arguments[1:]:
-            raise UnreadableFile("puts more into a deque than it can hold, which no program saves")
+            raise UnreadableFile("puts more into a deque than it can hold, as no program does")
 
     def extend(self, items: list[Any]) -> None:
         for item in items:
@@ -575,6 +575,6 @@ def _view_array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
             "declares more numbers for a tensor than its storage has", kind="cut-off"
         )
     if count > available:
-        return Unsupported("repeats more numbers than it has")
+        return Unsupported("a tensor that repeats more numbers than it has")
     flat = np.frombuffer(content, layout, count=reach + 1, offset=first * size)
     return as_strided(flat, tensor.shape, [s * size for s in tensor.strides], writeable=False)

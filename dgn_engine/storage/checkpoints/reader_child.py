@@ -107,7 +107,7 @@ def _check_size(contents: ParsedFile, size: int) -> None:
     total = sum(a.size * np.dtype(wire_dtype(contents.dtypes[name])).itemsize for name, a in arrays)
     if total > limits.TAKEN:
         raise UnreadableFile(
-            f"has {binary_size_in_words(total)} of numbers; the limit is "
+            f"has {binary_size_in_words(total)} of tensor data; the limit is "
             f"{binary_size_in_words(limits.TAKEN)}; {TAKES_A_PART}",
             kind="too-large",
         )
@@ -189,7 +189,7 @@ def _describe_not_checkpoint(start: bytes) -> str:
     if text and text.isascii() and all(char.isprintable() or char.isspace() for char in text):
         return f"is not a checkpoint but text: '{plain_text(text, _SHOWN)}'"
     kinds = ".pt, .pth, .safetensors, .npz or .npy"
-    return f"is not a checkpoint, or damaged. Supported: {kinds}"
+    return f"is not a checkpoint, or is damaged. Supported: {kinds}"
 
 
 def _check_whole(content: Content) -> None:

@@ -92,7 +92,7 @@ def read_safetensors(content: Content) -> ParsedFile:
     texts = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
     if not texts or not all(map(is_utf8, (*head, *metadata, *metadata.values()))):
         raise UnreadableFile(
-            "has a safetensors header with names or notes that are not text", kind="wrong-type"
+            "has a safetensors header with names or metadata that are not text", kind="wrong-type"
         )
     if len(head) > limits.MEMBERS:
         raise UnreadableFile(f"declares {len(head):,} tensors, which is too many", kind="too-many")

@@ -54,9 +54,8 @@ def check_not_shard(path: FilePath) -> None:
     do = f"open {plain_text(index)}" if there else f"download and open {plain_text(index)}"
     where = "in the same folder" if there else "which is missing here"
     raise UserError(
-        f"{plain_text(path.name)} is, by name, part {int(match['number'])} of "
-        f"{int(match['count'])} of "
-        f"a split checkpoint: {do}, {where}.",
+        f"{plain_text(path.name)} is, judging by its name, part {int(match['number'])} of "
+        f"{int(match['count'])} of a split checkpoint: {do}, {where}.",
         kind="part-of-a-split",
     )
 

@@ -88,10 +88,10 @@ def stated_entries(tree: Any) -> Entries:
 def received_entries(pairs: Any) -> Entries:
     """Check the entries of the child's answer again; raises `ValueError`."""
     if not isinstance(pairs, list) or len(pairs) > MOST:
-        raise ValueError("these are not entries")
+        raise ValueError("the entries are invalid")
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not all(type(w) is str for w in pair):
-            raise ValueError("this is not an entry")
+            raise ValueError("an entry is invalid")
     return tuple((plain_text(key, LONGEST), plain_text(text, LONGEST)) for key, text in pairs)
 
 

@@ -279,16 +279,16 @@ def check_stated_layers(entries: Any, most: int = LAYERS) -> tuple[StatedLayer, 
         ValueError, TypeError: They are not layers.
     """
     if not isinstance(entries, list) or len(entries) > most:
-        raise ValueError("these are not layers")
+        raise ValueError("the layers are invalid")
     return tuple(_check_layer(entry["name"], entry["kind"], entry["numbers"]) for entry in entries)
 
 
 def _check_layer(name: Any, kind: Any, numbers: Any) -> StatedLayer:
     if type(name) is not str or type(kind) is not str or type(numbers) is not dict:
-        raise ValueError("this is not a layer")
+        raise ValueError("a layer is invalid")
     checks = KINDS.get(kind, {})
     if set(numbers) != set(checks):
-        raise ValueError("these are not the numbers of such a layer")
+        raise ValueError("the numbers of a layer are invalid")
     checked = {attribute: check(numbers[attribute]) for attribute, check in checks.items()}
     return StatedLayer(plain_text(name), plain_text(kind, 100), checked)
 

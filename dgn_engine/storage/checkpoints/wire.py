@@ -93,7 +93,7 @@ def receive_contents(
         raise ValueError("the answer is larger than allowed")
     if total > room:
         raise UnreadableFile(
-            f"has more numbers, with those of the other files, than the limit of "
+            "has more tensor data, together with the other files, than the limit of "
             f"{binary_size_in_words(limits.TAKEN)}; {TAKES_A_PART}",
             kind="too-large",
         )
@@ -136,9 +136,9 @@ def _check_entry(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], str]:
     """Return name, shape and type of a tensor; raises `ValueError` if they are impossible."""
     shape, dtype = tuple(entry["shape"]), entry["dtype"]
     if not is_sound(shape):
-        raise ValueError("a shape is not a shape")
+        raise ValueError("a shape is invalid")
     if dtype not in LAYOUT:
-        raise ValueError("a type is not a type")
+        raise ValueError("a type is invalid")
     return plain_text(str(entry["name"])), shape, dtype
 
 

@@ -171,7 +171,7 @@ class RunMirror:
         if known is not None and identity != known:
             self._cut_log()
             raise UserError(
-                f"{self._folder} mirrors another run than the one being served; "
+                f"{self._folder} mirrors a different run from the one being served; "
                 "choose another folder.",
                 kind="other-run",
                 value=self._folder,
@@ -215,8 +215,8 @@ class RunMirror:
         whole = sum(file.size for file in listing.files.values())
         if whole > most:
             raise UserError(
-                f"The run has {binary_size_in_words(whole)}, more than the limit of all local runs "
-                f"({binary_size_in_words(most)}); raise it with 'dgn runs limits --all SIZE'.",
+                f"The run takes {binary_size_in_words(whole)}, more than the limit of all local "
+                f"runs ({binary_size_in_words(most)}); raise it with 'dgn runs limits --all SIZE'.",
                 kind="too-large",
                 value=whole,
             )
@@ -225,10 +225,9 @@ class RunMirror:
             free = shutil.disk_usage(self._find_local_folder).free
             if new > free:
                 raise UserError(
-                    f"The run has {binary_size_in_words(new)}, but only "
-                    f"{binary_size_in_words(free)} are free at {self._find_local_folder}; "
-                    "choose another "
-                    "folder.",
+                    f"The run needs {binary_size_in_words(new)}, but only "
+                    f"{binary_size_in_words(free)} is free at {self._find_local_folder}; "
+                    "choose another folder.",
                     kind="no-room",
                     value=new,
                 )
@@ -248,8 +247,7 @@ class RunMirror:
             if len(self._replaced) == REPLACED and now - self._replaced[0] < REPLACED_IN:
                 raise UserError(
                     f"The served log was replaced {REPLACED} times in "
-                    f"{format_duration(REPLACED_IN)}, as "
-                    "no run does; mirroring stopped.",
+                    f"{format_duration(REPLACED_IN)}, which no run does; mirroring stopped.",
                     kind="replaced",
                     value=REPLACED,
                 )
@@ -303,7 +301,7 @@ class RunMirror:
         """Raise `FileGoneError` if another run is served since its description was checked."""
         file = self._description[0] if self._description else self._top.get(layout.RUN)
         if file and _run_identity(b"".join(self._served.iterate_pieces(file, 0))) != self._run:
-            raise FileGoneError("another run is served")
+            raise FileGoneError("a different run is being served")
 
     def _fetch_frames(self, listing: Listing) -> bool:
         """Fetch missing frames for a while; return whether none is left."""
@@ -343,7 +341,7 @@ def mirror_until_end(
         try:
             listing = mirror.sync()
             if pause:
-                report("Connected again; nothing is lost." if reached else "Connected.", False)
+                report("Reconnected; nothing was lost." if reached else "Connected.", False)
             pause, reached, slow, gone = 0.0, True, 0, 0
             if mirror.complete and not listing.running:
                 return
@@ -362,7 +360,7 @@ def mirror_until_end(
             if slow == SLOW:
                 raise UserError(
                     f"{SLOW} replies in a row were too slow; start again when the connection is "
-                    "faster: what has arrived stays.",
+                    "faster: what has arrived is kept.",
                     kind="too-slow",
                 ) from None
             if not pause:

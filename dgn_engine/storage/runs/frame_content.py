@@ -159,9 +159,9 @@ def origin_in(head: Mapping[str, Any]) -> FrameOrigin:
     """Return what a head states about its frame; raises one of `UNSOUND`."""
     step, serial, run = head["step"], head.get("serial"), head.get("run", "")
     if not is_count(step) or not isinstance(run, str):
-        raise ValueError("a step, or a run")
+        raise ValueError("invalid step or run")
     if serial is not None and not is_count(serial):
-        raise ValueError("a number of a frame")
+        raise ValueError("invalid frame number")
     return FrameOrigin(step, serial, run)
 
 

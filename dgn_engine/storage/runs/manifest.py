@@ -715,7 +715,9 @@ def _verify_log(folder: InnerPath, manifest: Manifest, log: LogScan) -> Iterator
             name, f"differs from what was written in the entries {_format_ranges(changed)}"
         )
     if log.end < written or (manifest != NOTHING and log.end > manifest.lines):
-        yield Damage(name, f"has {log.end:,} lines, but {written:,} were written")
+        lines = f"{log.end:,} line{'' if log.end == 1 else 's'}"
+        was = "was" if written == 1 else "were"
+        yield Damage(name, f"has {lines}, but {written:,} {was} written")
     if log.torn and not log.stray:
         yield Damage(name, "ends in an unfinished line", harmless=True)
 

@@ -126,7 +126,8 @@ class RecordedLog:
         if not lost:
             return ""
         words = f"{lost:,} lines of its log are" if lost > 1 else "1 line of its log is"
-        doubt = "" if known else "; they may include a change of regime"
+        them = "they may include" if lost > 1 else "it may be"
+        doubt = "" if known else f"; {them} a change of regime"
         return f"{words} lost or damaged{doubt}"
 
     @property

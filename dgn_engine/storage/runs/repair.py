@@ -263,7 +263,10 @@ def _repair_log(folder: InnerPath) -> list[str]:
         why = f"was moved to damaged/: {error.strerror}"
     folder_layout.set_aside(folder, path)
     _write_log(folder, _read_gaps(folder, (), written).fill_gaps(()))
-    return [f"{folder_layout.LOG} {why}; an empty one was created, {written:,} lines are lost."]
+    return [
+        f"{folder_layout.LOG} {why}; an empty one was created, "
+        f"and {_count_lines(written)} {_are(written)} lost."
+    ]
 
 
 def _mend_log(
@@ -311,11 +314,21 @@ def _describe_cut(
     log: LogContents, added: int, changed: Ranges, gaps: GapReading, left: Sequence[LogLine]
 ) -> list[str]:
     if added:
-        return [f"{folder_layout.LOG}: {added:,} lines that this run did not write were cut off."]
+        written = f"{_count_lines(added)} that this run did not write"
+        return [f"{folder_layout.LOG}: {written} {'was' if added == 1 else 'were'} cut off."]
     if not (log.damaged or log.missing or changed):
         what = f"{bytes_in_words(log.torn)} that are not lines were" if log.stray else _UNFINISHED
         return [f"{folder_layout.LOG}: {what} cut off."]
-    return [f"{folder_layout.LOG}: {len(left):,} intact lines were kept, {gaps.lost:,} are lost."]
+    kept = f"{_count_lines(len(left), 'intact line')} {'was' if len(left) == 1 else 'were'} kept"
+    return [f"{folder_layout.LOG}: {kept}, {gaps.lost:,} {_are(gaps.lost)} lost."]
+
+
+def _count_lines(count: int, noun: str = "line") -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _describe_restored(gaps: GapReading) -> list[str]:

@@ -48,23 +48,23 @@ class ThinningPlan:
     def sentence(self) -> str:
         """A message if the runs take too much: how much, and what to do; also if nothing helps."""
         taken, limit = binary_size_in_words(self.total), binary_size_in_words(self.limit)
-        words = f"Your recorded runs take {taken}, over their limit of {limit}."
+        words = f"Your recorded runs take up {taken}; the limit is {limit}."
         if not self.folders:
-            return f"{words} None of them can be thinned: delete some, or raise the limit."
+            return f"{words} None of them can be thinned out: delete some, or raise the limit."
         runs = "oldest run" if len(self.folders) == 1 else f"{len(self.folders)} oldest runs"
         freed = binary_size_in_words(self.freed)
-        return f"{words} Thinning the {runs} would free about {freed}."
+        return f"{words} Thinning out the {runs} would free about {freed}."
 
     def describe_outcome(self, freed: int) -> str:
         """Describe the result of thinning; `freed`: bytes."""
-        left = f"All runs now take {binary_size_in_words(self.total - freed)}"
+        left = f"All runs now take up {binary_size_in_words(self.total - freed)}"
         left = f"{left} of {binary_size_in_words(self.limit)}."
         if not self.is_over_limit:
-            return f"Nothing needs thinning. {left}"
+            return f"Nothing needs to be thinned out. {left}"
         if not self.folders:
             return self.sentence
         runs = "The oldest run was" if len(self.folders) == 1 else f"{len(self.folders)} runs were"
-        words = f"{runs} thinned, {binary_size_in_words(freed)} freed. {left}"
+        words = f"{runs} thinned out, {binary_size_in_words(freed)} freed. {left}"
         if self.total - freed <= self.limit:
             return words
         return f"{words} That is still too much: delete some, or raise the limit."
@@ -102,7 +102,7 @@ def thin_folders(folders: Sequence[Path], report: Callable[[str], None] = lambda
             report(str(refusal))
             continue
         except OSError as error:
-            report(f"{path} cannot be thinned: {error.strerror}.")
+            report(f"{path} cannot be thinned out: {error.strerror}.")
             continue
         spared = max(0, before - folder_layout.bytes_of(path))
         freed += spared

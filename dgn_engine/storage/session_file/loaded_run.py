@@ -72,7 +72,7 @@ class LoadedRun:
                     request.probe,
                     self.step,
                     facts={"fault": NOT_RECORDED},
-                    absent="It was not recorded; Run continues from here and computes it again.",
+                    absent="Not recorded; press Run to continue from here and compute it.",
                 ),
             )
         epoch = self.step / max(self.started.steps_per_epoch, 1)
@@ -84,7 +84,7 @@ class LoadedRun:
             return reading
         words = [reading.remark] if reading.remark else []
         if reading.step != self.step:
-            words.append(f"the last one recorded in {self.step:,} steps")
+            words.append(f"last recorded by step {self.step:,}")
         return replace(reading, interval=0.0, remark=" · ".join(words))
 
 
@@ -104,7 +104,7 @@ def read_run(
     reader = RunReader(folder)
     started = reader.start_event
     if started is None:
-        raise UserError(f"{folder.name} was stopped before it began: there is nothing to show.")
+        raise UserError(f"{folder.name} was stopped before it started: there is nothing to show.")
     happened = reader.log.each_event()
     if at is not None:
         happened = (event for event in happened if getattr(event, "step", 0) <= at)

@@ -228,7 +228,8 @@ class DaskWorkers:
 
     def _reason_unfit(self, answer: dict[str, Any]) -> str:
         if answer["version"] != __version__:
-            return f"has dgn-viewer {answer['version']}, this is {__version__}; use one version"
+            theirs = answer["version"]
+            return f"has dgn-viewer {theirs}, but this is {__version__}; use the same version"
         if not answer["sees"]:
             return f"cannot see {self._root}; choose a folder shared by all machines"
         return ""

@@ -1,4 +1,4 @@
-"""The models of [DUAL] Experiment 1, and what is printed of them."""
+"""The models of [DUAL] Experiment 1, and the numbers published for them."""
 
 from __future__ import annotations
 

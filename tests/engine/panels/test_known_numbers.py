@@ -164,9 +164,9 @@ OF_BOTH = (
         "layer_kernels",
         curves={
             "along: each layer": (LAYERS, [0.275, 0.31]),
-            "along: up to it": (LAYERS, [0.275, 0.09]),
+            "along: product": (LAYERS, [0.275, 0.09]),
             "along: not permuted": (LAYERS, [0.31, 0.085]),
-            "along: B up to it": (LAYERS, [0.5, 0.375]),
+            "along: B product": (LAYERS, [0.5, 0.375]),
         },
         matrices={
             "overview_0": known.ACTIVE,

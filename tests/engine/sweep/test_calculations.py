@@ -55,7 +55,7 @@ def test_a_calculation_tells_its_time_in_units_rows_and_the_whole(tmp_path: Path
     assert made.rows[0].seconds == made.seconds == unit.seconds
     assert (
         dict(report_facts(made))["runs and calculations"]
-        == f"1, {formatting.format_duration(unit.seconds)} of computing"
+        == f"1, {formatting.format_duration(unit.seconds)} of computing time"
     )
     assert report_again(_task(tmp_path)).units[0].seconds == unit.seconds
 

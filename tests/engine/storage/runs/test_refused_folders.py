@@ -96,7 +96,8 @@ def test_damaged_lines_are_named_and_counted(
     assert all(words in one.trouble for words, one in zip(said, found, strict=True))
     (repaired,) = repair_run_folder(run)
     assert f"{len(lines) - len(damaged)} intact" in repaired
-    assert f"{len(damaged)} are" in repaired
+    verb = "is" if len(damaged) == 1 else "are"
+    assert f"{len(damaged)} {verb} lost" in repaired
     assert repair_run_folder(run) == []
 
 
