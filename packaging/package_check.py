@@ -29,11 +29,11 @@ import dgn_engine, dgn_viewer, pathlib, sys
 from dgn_engine.cli import _own_commands
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.plugins import plugin_names
-from dgn_engine.text.documents import documents, titles
+from dgn_engine.text.documents import document_titles, documents_folder
 for package in (dgn_engine, dgn_viewer):
     assert pathlib.Path(package.__file__).is_relative_to(sys.prefix), package.__file__
 assert {"train", "runs", "figure"} <= set(_own_commands())
-assert len(titles()) > 20 and documents().is_relative_to(sys.prefix)
+assert len(document_titles()) > 20 and documents_folder().is_relative_to(sys.prefix)
 assert experiment_entries()
 for package in ("dgn_engine.data", "dgn_engine.regimes", "dgn_engine.panels"):
     print(package, len(plugin_names(package)), end=", ")

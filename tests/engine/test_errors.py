@@ -215,7 +215,7 @@ def test_a_refusal_goes_through_a_pipe() -> None:
     assert str(came) == str(refusal.value)
     assert (came.kind, came.place, came.value) == ("out-of-bounds", "training.momentum", -1)
     assert came.way_out == refusal.value.way_out != ""
-    assert str(came.renamed(str.upper)).startswith("TRAINING.MOMENTUM is -1;")
+    assert str(came.rename_places(str.upper)).startswith("TRAINING.MOMENTUM is -1;")
 
 
 def test_the_place_of_a_refusal_is_its_first_and_no_hint() -> None:

@@ -276,10 +276,10 @@ def python_of_ours(code: str) -> str:
 
 BUSY = """
 from dgn_engine.confinement.parent_watch import end_with_parent
-from dgn_engine.confinement.process import confine, cut_off
-cut_off()
+from dgn_engine.confinement.process import confine_process, unshare_network
+unshare_network()
 end_with_parent()
-confine(600, 1 << 28)
+confine_process(600, 1 << 28)
 print('busy', flush=True)
 while True: pass
 """

@@ -17,9 +17,9 @@ import json, os, resource, socket, subprocess, sys, types
 from dgn_engine.confinement import process
 codes = [compile(act, "act", "exec") for act in json.loads(sys.argv[1])]
 acts = [types.FunctionType(code, globals()) for code in codes]
-process.cut_off()
+process.unshare_network()
 {before}
-process.confine(5, 512 << 20)
+process.confine_process(5, 512 << 20)
 for act in acts:
     try:
         act()
@@ -93,8 +93,8 @@ def test_time_beyond_the_limit_ends_the_process() -> None:
 def test_where_the_kernel_allows_it_only_the_loopback_is_left() -> None:
     code = (
         "from pathlib import Path\n"
-        "from dgn_engine.confinement.process import cut_off\n"
-        "print(cut_off(), Path('/proc/self/net/dev').read_text().count(':'))"
+        "from dgn_engine.confinement.process import unshare_network\n"
+        "print(unshare_network(), Path('/proc/self/net/dev').read_text().count(':'))"
     )
     allowed, devices = printed_by(code).split()
     assert allowed == "False" or devices == "1"

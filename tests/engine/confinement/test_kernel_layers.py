@@ -176,7 +176,7 @@ say(found)
 
 def test_numpy_computes_in_threads_of_its_own_after_confinement() -> None:
     code = """
-process.confine(60, 2 << 30)
+process.confine_process(60, 2 << 30)
 matrix = np.ones((700, 700))
 product = matrix @ matrix
 found = []
@@ -199,7 +199,7 @@ say([float(product[0, 0]), len(found), float(large.sum()), len(grown)])
 def test_what_is_open_is_read_and_sought_after_confinement() -> None:
     code = (
         "file = open(sys.executable, 'rb', 0)\n"
-        "process.confine(20, 512 << 20)\n"
+        "process.confine_process(20, 512 << 20)\n"
         "first = file.read(4)\n"
         "file.seek(0, 2)\n"
         "end = file.tell()\n"

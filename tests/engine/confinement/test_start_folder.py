@@ -114,7 +114,7 @@ LIBRARY
 before = dict(os.environ), list(sys.path)
 safe = Path(sys.argv[0]).parent
 branch = BranchChild(["--version"])
-while branch.code is None:
+while branch.exit_code is None:
     time.sleep(0.01)
 reading, answers = ReadingProcess(), []
 while not answers and not reading.ended:
@@ -130,7 +130,7 @@ told = subprocess.run(
     env=python_environment(), stdout=subprocess.PIPE, text=True,
 ).stdout.split()
 print(json.dumps({
-    "branch": branch.code,
+    "branch": branch.exit_code,
     "reading": [type(one).__name__ for one in answers],
     "confined": len(confinement_here()["layers"]) > 1,
     "checkpoint": [list(shape.shape) for shape in
@@ -167,13 +167,13 @@ def test_workers_of_dask_import_nothing_of_the_folder(traps: TrapFolder) -> None
     found = library(
         traps,
         "import json\n"
-        "from dgn_engine.sweep.slurm import connected\n"
+        "from dgn_engine.sweep.slurm import connect_client\n"
         "from dgn_engine.sweep.cluster_tls import ClusterTls\n"
         "from pathlib import Path\n"
         "import dask_jobqueue, distributed\n"
         "LIBRARY\n"
         "if __name__ == '__main__':\n"
-        "    with connected('local', 1, ClusterTls(), Path('.')) as client:\n"
+        "    with connect_client('local', 1, ClusterTls(), Path('.')) as client:\n"
         "        print(json.dumps(client.submit(eval, \"__import__('sys').path\").result()))\n",
     )
     assert str(traps.folder) not in found
@@ -200,11 +200,11 @@ def test_the_scratch_space_of_dask_in_a_shared_temporary_folder_is_not_touched(
         "import json, sys, tempfile\n"
         "from dgn_engine.confinement.start_folder import distrust_start_folder, import_folders\n"
         "from dgn_engine.sweep.cluster_tls import ClusterTls\n"
-        "from dgn_engine.sweep.slurm import connected\n"
+        "from dgn_engine.sweep.slurm import connect_client\n"
         "from pathlib import Path\n"
         "if __name__ == '__main__':\n"
         "    distrust_start_folder()\n"
-        "    with connected('local', 1, ClusterTls(), Path('.')) as client:\n"
+        "    with connect_client('local', 1, ClusterTls(), Path('.')) as client:\n"
         "        there = client.submit(eval, \"__import__('sys').path\").result()\n"
         "        print(json.dumps([tempfile.gettempdir(), [*there, *import_folders()]]))\n"
     )

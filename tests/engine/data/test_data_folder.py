@@ -42,7 +42,7 @@ def decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
         contents = [file.content for file in batch]
         said = io.BytesIO(decoder_child.answer_images(task.kind, task.shape, contents))
         (count,) = records.COUNT.unpack(said.read(records.COUNT.size))
-        found = said.read(count * task.answer)
+        found = said.read(count * task.reply_size)
         if count < len(batch):
             refusal = records.read_refusal(said.read)
             raise UserError(f"{pool._source}: {batch[count].name} {refusal}.")

@@ -59,7 +59,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         theory_infinite_width,
         theory_ntk_npk,
     ):
-        monkeypatch.setattr(module, "averaged", lambda *_: nothing)
+        monkeypatch.setattr(module, "mean_line", lambda *_: nothing)
     for module, name in (
         (dgn_adaptable_gates, "LEARNT_ALONE"),
         (dgn_gates_only, "EXPECTED"),

@@ -61,10 +61,10 @@ def test_frames_that_are_held_in_memory_come_back_from_another_process() -> None
         held.pack_frame(Frame(1, step, 0.0, 0.0, None, {}))
     same = pickle.loads(pickle.dumps(held))
     assert (same.steps, same.bytes, same.most) == (held.steps, held.bytes, held.most)
-    found = same.at(4)
+    found = same.frame_at(4)
     assert found is not None
     assert found.step == 3
-    same.add(Frame(1, 7, 0.0, 0.0, None, {}))
+    same.pack_frame(Frame(1, 7, 0.0, 0.0, None, {}))
     assert held.steps == (0, 3, 5)
 
 

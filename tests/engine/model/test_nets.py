@@ -43,7 +43,7 @@ def test_a_network_with_the_least_numbers_of_its_form_trains_and_is_finite(make_
     after = list(run.trainer.network.value.parameters())
     assert all(bool(torch.isfinite(weight).all()) for weight in after)
     assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    logits = run.trainer.network(run.probed.context().x)
+    logits = run.trainer.network(run.probed.probe_context().x)
     assert logits.shape == (20, 10)
 
 

@@ -62,8 +62,8 @@ def test_an_unknown_regime_is_refused_with_the_known_ones():
 def test_gates_are_hard_or_soft_as_the_table_says(make_run, name):
     run = make_run(name, pretrain_epochs=1)
     if find_regime(name).takes_gates:
-        run.control.swap(name, restart_value=True)
-    gates = run.probed.context().gates
+        run.control.swap_regime(name, restart_value=True)
+    gates = run.probed.probe_context().gates
     only_zeros_and_ones = all(bool(((g == 0) | (g == 1)).all()) for g in gates)
     assert only_zeros_and_ones != find_regime(name).soft
 
@@ -94,8 +94,8 @@ def test_fl_learns_its_gates_first_and_then_restarts_the_value_network(
     make_run, events, name, first
 ):
     run = make_run(name, pretrain_epochs=1)
-    assert run.started(False).regime == first
-    while not run.finished:
+    assert run.started_event(False).regime == first
+    while not run.is_finished:
         run.step()
     (swap,) = [event for event in events if isinstance(event, RegimeSwapped)]
     assert (swap.before, swap.after, swap.step) == (first, name, run.trainer.steps_per_epoch)
@@ -106,10 +106,10 @@ def test_fl_learns_its_gates_first_and_then_restarts_the_value_network(
 
 def test_frg_throws_each_coin_once_and_shows_no_test_score(make_run, events):
     run = make_run("FRG", gate_probability=0.25)
-    before = run.probed.context().gates
+    before = run.probed.probe_context().gates
     for _ in range(run.trainer.steps_per_epoch):
         run.step()
-    assert same(before, run.probed.context().gates)
+    assert same(before, run.probed.probe_context().gates)
     share = float(torch.cat([gate.flatten() for gate in before]).mean())
     assert abs(share - 0.25) < 0.05  # 20 examples, 48 units: sd 0.014
     scores = [event for event in events if isinstance(event, Measured)]
@@ -175,5 +175,5 @@ def test_a_refused_swap_leaves_the_pre_training_as_it_was(make_run):
     run = make_run("FL-linear", tiling=(2, 1, 1), pretrain_epochs=1)
     steps = run.control.pretrain_steps
     with refused("tiled"):
-        run.control.swap("FR-DI", restart_value=True)
+        run.control.swap_regime("FR-DI", restart_value=True)
     assert run.control.pretrain_steps == steps > 0

@@ -42,15 +42,15 @@ class Schedule:
         self.readings: dict[str, Reading] = {}
         self.overflowed = False
 
-    def long(self, due: tuple[str, ...], context: object) -> tuple[str, ...]:
+    def slow_titles(self, due: tuple[str, ...], context: object) -> tuple[str, ...]:
         return self.notable
 
-    def due(self, step: int, idle: bool) -> tuple[str, ...]:
+    def due_probes(self, step: int, idle: bool) -> tuple[str, ...]:
         self.asked.append((step, idle))
         found, self.waiting = self.waiting, ()
         return found
 
-    def read(
+    def read_probes(
         self,
         due: tuple[str, ...],
         context: object,

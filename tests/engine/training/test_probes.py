@@ -15,8 +15,8 @@ from tests.plugins import each
 def test_a_probe_reads_numbers_or_says_why_there_are_none(make_run, name, regime):
     probe, run = all_probes()[name], make_run(regime)
     weights = [weight.detach().clone() for weight in run.trainer.network.parameters()]
-    first = probe.read(run.probed.context(), {}, None)
-    second = probe.read(run.probed.context(), {}, first.memory)
+    first = probe.read(run.probed.probe_context(), {}, None)
+    second = probe.read(run.probed.probe_context(), {}, first.memory)
     for reading in (first, second):
         assert reading.absent.endswith(".") or reading.arrays or reading.scalars
         assert all(isinstance(values, np.ndarray) for values in reading.arrays.values())
@@ -25,4 +25,4 @@ def test_a_probe_reads_numbers_or_says_why_there_are_none(make_run, name, regime
     assert first.arrays.keys() == second.arrays.keys()
     after = run.trainer.network.parameters()
     assert all(bool((a == b).all()) for a, b in zip(weights, after, strict=True))
-    assert probe.cost(run.probed.context().architecture, 20) >= 0.0
+    assert probe.cost(run.probed.probe_context().architecture, 20) >= 0.0

@@ -38,10 +38,10 @@ class Child:
         self.dies = self.ended = ""
         self.killed = False
 
-    def put(self, order: Order) -> None:
+    def send_order(self, order: Order) -> None:
         self.orders.append(order)
 
-    def take(self) -> list[Answer]:
+    def take_answers(self) -> list[Answer]:
         found, self.answers = self.answers, []
         self.ended = self.dies
         return found

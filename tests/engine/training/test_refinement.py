@@ -47,7 +47,7 @@ def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in MODULES.values():
         monkeypatch.setattr(
-            module, "refinements", with_clock(refining.iterate_refinements, clock=clock)
+            module, "iterate_refinements", with_clock(refining.iterate_refinements, clock=clock)
         )
 
 

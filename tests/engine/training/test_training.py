@@ -40,8 +40,8 @@ def test_layers_of_different_shape_cannot_be_exchanged(make_run):
     config = replace(make_run().config, net=NetConfig(name="gconv"), probe_examples=4)
     run = make_run("DL", config)
     with pytest.raises(UserError, match=r"Gate layer 3 \(128 channels of 8×8\)"):
-        run.control.rewire((2, 1, 0, 3, 4, 5))
-    run.control.rewire((1, 0, 3, 2, 5, 4))
+        run.control.rewire_gates((2, 1, 0, 3, 4, 5))
+    run.control.rewire_gates((1, 0, 3, 2, 5, 4))
 
 
 def test_training_lowers_the_loss_in_every_net(make_run):
@@ -118,7 +118,7 @@ def test_every_probe_reads_a_pair_of_classes(make_run):
     names = ("gates", "overlap", "npk", "ntk")
     run.probe_schedule.watch(tuple(ProbeRequest(name) for name in names))
     run.step()
-    run.probe_schedule.read(names, run.probed.context(), run.step_count)
+    run.probe_schedule.read_probes(names, run.probed.probe_context(), run.step_count)
     assert {name: run.probe_schedule.readings[name].absent for name in names} == dict.fromkeys(
         names, ""
     )

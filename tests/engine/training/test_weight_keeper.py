@@ -107,7 +107,7 @@ class Scored:
 def measured(keeper, epoch, accuracy, best):
     event = Measured(10 * epoch, float(epoch), 1.0, 0.5, 1.0, accuracy)
     keeper._trainer.step_count = 10 * epoch
-    keeper.measured(event, best)
+    keeper.process_scores(event, best)
 
 
 def test_the_best_until_an_epoch_is_of_no_later_epoch_also_after_a_kill(tmp_path, monkeypatch):

@@ -98,7 +98,7 @@ class ScriptedDocks(QObject):
         self.minimised = False
         self.window = SimpleNamespace(isMinimized=lambda: self.minimised)
 
-    def visible(self) -> tuple[str, ...]:
+    def visible_panels(self) -> tuple[str, ...]:
         return tuple(self.seen)
 
 

@@ -191,13 +191,13 @@ class Unstable:
         self.rounding, self.examples, self.said = rounding, 40, list[str]()
         self.weights = torch.linspace(1.0, 2.0, 50, dtype=torch.float64)
 
-    def take(self, _: Tensor) -> None:
+    def take_step(self, _: Tensor) -> None:
         self.weights.add_(torch.sin(self.weights * 100.0), alpha=0.01)
 
-    def structure(self) -> str:
+    def capture_key(self) -> str:
         return ""
 
-    def moved(self) -> list[Tensor]:
+    def changed_tensors(self) -> list[Tensor]:
         return [self.weights]
 
     def drop_gradients(self) -> None:
