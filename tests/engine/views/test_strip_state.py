@@ -138,7 +138,14 @@ def test_shapes_in_words() -> None:
 
 def test_what_a_regime_means_for_the_strip(recorded: Recorded) -> None:
     states = [strip(entry) for entry in (*REGIMES, NO_VALUE)]
-    kinds = ("own_gates", "open_gates", "drawn_gates", "has_frozen_gates", "value_frozen", "can_rewire")
+    kinds = (
+        "own_gates",
+        "open_gates",
+        "drawn_gates",
+        "has_frozen_gates",
+        "value_frozen",
+        "can_rewire",
+    )
     recorded({one.regime: [kind for kind in kinds if getattr(one, kind)] for one in states})
 
 

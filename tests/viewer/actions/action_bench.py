@@ -130,7 +130,9 @@ class Desk:
         theme: Any = whole.theme
         theme.choice = "dark"
         files: Any = whole.files
-        files.recent = SimpleNamespace(items=(), check_missing=whole.look, open_item=whole.open_recent)
+        files.recent = SimpleNamespace(
+            items=(), check_missing=whole.look, open_item=whole.open_recent
+        )
         files.recent.is_there, files.recent.text = lambda _: False, lambda _: ""
         self.theme = theme
         window: Any = whole.window
