@@ -11,14 +11,14 @@ import torch
 
 from benchmarks import machine, report
 from benchmarks.case import Case
-from benchmarks.measure import measure
-from benchmarks.timing import pin
+from benchmarks.measure import measure_case
+from benchmarks.timing import pin_to_one_core
 from dgn_engine.plugins import discover_plugins
 
 
 def main() -> int:
-    """Measure, print, write; 2 for an unknown name, 1 where methods disagree."""
-    pin()  # first of all: the choice of the faster product is timed
+    """Run the cases and print each row. Return 1 if methods disagree, 2 for an unknown name."""
+    pin_to_one_core()  # before any import that times which matrix product is faster
     cases = discover_plugins("benchmarks.cases", "CASE", Case)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", action="append", choices=list(cases), help="one case; repeatable")
@@ -33,14 +33,14 @@ def main() -> int:
     disagreements = 0
     for kind in [arguments.device] if arguments.device else devices:
         device = torch.device(kind)
-        about = machine.machine(device)
+        about = machine.describe_machine(device)
         print(*(f"{key}: {value}" for key, value in about.items()), sep="\n", end="\n\n")
         rows = []
         for name in arguments.only or cases:
-            row = measure(name, cases[name], device, arguments.quick)
-            print(report.text(row), end="\n\n", flush=True)
+            row = measure_case(name, cases[name], device, arguments.quick)
+            print(report.format_row(row), end="\n\n", flush=True)
             disagreements += not row.agrees
-            rows.append(report.tree(row))
+            rows.append(report.encode_row(row))
         runs.append({"machine": about, "quick": arguments.quick, "cases": rows})
         if arguments.out:
             arguments.out.parent.mkdir(parents=True, exist_ok=True)

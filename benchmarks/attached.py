@@ -1,9 +1,9 @@
-"""What `dgn.watch` costs a loop of somebody else: `python -m benchmarks.attached [--only NAME]`.
+"""Overhead of `dgn.watch` on a user's training loop: `python -m benchmarks.attached [--only NAME]`.
 
-The same loop without and with `dgn.watch` (its defaults, 64 probe examples), in turns in one
-process; while the one trains, the clocks of the other stand still. Judged is the watched loop's
-work a step over that of the other, by processor seconds (its own thread and the recorder's) and by
-the clock, once in the long run and once with the beginning and the end.
+The same loop runs with and without `dgn.watch` (defaults, 64 probe examples), alternating in one
+process; while one trains, the clocks of the other are paused. The overhead is the watched loop's
+cost per step relative to the plain loop, in processor seconds (its own thread and the recorder's)
+and in wall-clock time, both in steady state and including start and close.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ EXAMPLES = 64
 
 
 @dataclass
-class Stopped:
-    """Clocks of the program, of which what passes under `away` is taken off."""
+class PausableClocks:
+    """Replacements for the clocks in `time` that exclude the time spent in `pause`."""
 
-    monotonic_away: float = 0.0
-    thread_away: float = 0.0
+    monotonic_paused: float = 0.0
+    thread_paused: float = 0.0
 
     def install(self) -> None:
-        """Put them in the place of those of `time`, for good."""
+        """Replace the clocks of `time` permanently."""
         monotonic, thread_time = time.monotonic, time.thread_time
         main = threading.main_thread()
 
         def own_thread_time() -> float:
             here = threading.current_thread() is main
-            return thread_time() - (self.thread_away if here else 0.0)
+            return thread_time() - (self.thread_paused if here else 0.0)
 
-        time.monotonic = lambda: monotonic() - self.monotonic_away
+        time.monotonic = lambda: monotonic() - self.monotonic_paused
         time.thread_time = own_thread_time
 
     @contextmanager
-    def away(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         before = time.monotonic(), time.thread_time()
         yield
-        self.monotonic_away += time.monotonic() - before[0]
-        self.thread_away += time.thread_time() - before[1]
+        self.monotonic_paused += time.monotonic() - before[0]
+        self.thread_paused += time.thread_time() - before[1]
 
 
 @dataclass
-class Side:
-    """Steps, and the seconds that they took by the processor and by the clock."""
+class LoopTime:
+    """Number of steps, and the processor and wall-clock seconds they took."""
 
     steps: int = 0
     processor: float = 0.0
@@ -78,17 +78,17 @@ class Side:
 
 @dataclass
 class Cost:
-    """One loop, both ways. `edges`: processor and clock seconds of the beginning and the end."""
+    """One loop, plain and watched. `edges`: processor and wall seconds of start and close."""
 
     title: str
-    plain: Side
-    watched: Side
+    plain: LoopTime
+    watched: LoopTime
     edges: tuple[float, float]
     load: float | None
     parts: dict[str, float]
     pictures: dict[str, str]
 
-    def tree(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, object]:
         plain, watched = self.plain, self.watched
         processor, clock = (
             getattr(watched, way) / watched.steps / (getattr(plain, way) / plain.steps) - 1.0
@@ -112,21 +112,21 @@ class Cost:
         }
 
 
-def measured(work: Work, rounds: int, seconds: float, clocks: Stopped) -> Cost:
-    """Blocks of so many seconds in turns."""
+def measure_loop(work: Work, rounds: int, seconds: float, clocks: PausableClocks) -> Cost:
+    """Run plain and watched blocks of so many seconds in turns."""
     plain, loop = Loop(work), Loop(work)
     for each in (plain, loop):
-        _block(each, None, Side(), seconds / 4)
-    sides = Side(), Side()
+        _run_block(each, None, LoopTime(), seconds / 4)
+    sides = LoopTime(), LoopTime()
     with tempfile.TemporaryDirectory() as folder:
         watcher = dgn.watch(loop.model, probe=loop.probe(EXAMPLES), out=Path(folder) / "run")
         began = time.thread_time(), time.monotonic()
         watcher.start()
         edges = [time.thread_time() - began[0], time.monotonic() - began[1]]
         for _ in range(rounds):
-            with clocks.away():
-                _block(plain, None, sides[0], seconds)
-            _block(loop, watcher, sides[1], seconds)
+            with clocks.pause():
+                _run_block(plain, None, sides[0], seconds)
+            _run_block(loop, watcher, sides[1], seconds)
         account = watcher.account
         began = time.thread_time(), time.monotonic()
         watcher.close()
@@ -137,10 +137,10 @@ def measured(work: Work, rounds: int, seconds: float, clocks: Stopped) -> Cost:
         frame = dgn.open_run(Path(folder) / "run").frame()
         pictures = {n: r.absent or r.remark or "all" for n, r in frame.readings.items()}
     cost = (edges[0], edges[1])
-    return Cost(work.title, *sides, cost, machine.load(), dict(account.parts), pictures)
+    return Cost(work.title, *sides, cost, machine.read_load(), dict(account.parts), pictures)
 
 
-def _block(loop: Loop, watcher: Watcher | None, side: Side, seconds: float) -> None:
+def _run_block(loop: Loop, watcher: Watcher | None, side: LoopTime, seconds: float) -> None:
     steps, inside, clock = 0, 0.0, time.monotonic()
     recorder = watcher.recorder_seconds if watcher else 0.0
     processor = time.thread_time()
@@ -157,14 +157,14 @@ def _block(loop: Loop, watcher: Watcher | None, side: Side, seconds: float) -> N
 
 
 def _spread(blocks: list[float]) -> float:
-    """Half of what lies between the quartiles, of the median."""
+    """Return half the interquartile range, relative to the median."""
     if len(blocks) < 4:
         return float("nan")
     low, middle, high = statistics.quantiles(blocks, n=4)
     return (high - low) / 2.0 / middle
 
 
-def _text(tree: dict[str, object]) -> str:
+def _format_cost(tree: dict[str, object]) -> str:
     overhead = tree["overhead_processor"]
     assert isinstance(overhead, float)
     line = (
@@ -178,7 +178,7 @@ def _text(tree: dict[str, object]) -> str:
     assert isinstance(parts, dict)
     assert isinstance(pictures, dict)
     line += "\n  the ledger: " + ", ".join(f"{name} {part:.1%}" for name, part in parts.items())
-    line += "\n  " + "; ".join(f"{name}: {said}" for name, said in pictures.items())
+    line += "\n  " + "; ".join(f"{name}: {remark}" for name, remark in pictures.items())
     return line + f"\n  bar ≤ {BAR:.0%}: {'met' if overhead <= BAR else 'missed'}"
 
 
@@ -188,17 +188,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each block")
     parser.add_argument("--out", type=Path, help="write everything as JSON")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    clocks = Stopped()
+    clocks = PausableClocks()
     clocks.install()
     rows = []
-    for name in given.only or WORKS:
-        rows.append(measured(WORKS[name], given.rounds, given.seconds, clocks).tree())
-        print(_text(rows[-1]), flush=True)
-    if given.out:
-        tree = {"machine": machine.machine(torch.device("cpu")), "rows": rows}
-        given.out.write_text(json.dumps(tree, indent=1), encoding="utf-8")
+    for name in options.only or WORKS:
+        rows.append(measure_loop(WORKS[name], options.rounds, options.seconds, clocks).as_json())
+        print(_format_cost(rows[-1]), flush=True)
+    if options.out:
+        tree = {"machine": machine.describe_machine(torch.device("cpu")), "rows": rows}
+        options.out.write_text(json.dumps(tree, indent=1), encoding="utf-8")
     return 0
 
 

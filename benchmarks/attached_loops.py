@@ -1,4 +1,4 @@
-"""Training loops as a script of somebody else has them: a ResNet-18 and an MLP in plain torch."""
+"""Training loops as a user's script would contain them: a ResNet-18 and an MLP in torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 
 class BasicBlock(nn.Module):
-    """Two convolutions 3×3 with BatchNorm, and a skip (He et al., arXiv:1512.03385, Fig. 2)."""
+    """Two 3×3 convolutions with BatchNorm and a skip (He et al., arXiv:1512.03385, Fig. 2)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """With the stem of torchvision: a convolution 7×7 and a pooling, a stride of 2 each."""
+    """ResNet-18 with torchvision's stem: a 7×7 convolution and a max pooling, stride 2 each."""
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ class ResNet18(nn.Module):
         return logits
 
 
-def mlp() -> nn.Sequential:
-    """784-128×4-10."""
+def make_mlp() -> nn.Sequential:
+    """Return an MLP 784-128×4-10."""
     hidden: list[nn.Module] = [nn.Flatten(), nn.Linear(784, 128), nn.ReLU()]
     for _ in range(3):
         hidden += [nn.Linear(128, 128), nn.ReLU()]
@@ -61,7 +61,7 @@ def mlp() -> nn.Sequential:
 
 @dataclass(frozen=True)
 class Work:
-    """What is trained: its name, how it is made, shape of an example and size of a batch."""
+    """What is trained: its title, a factory, the shape of an example and the batch size."""
 
     title: str
     make: Callable[[], nn.Module]
@@ -70,13 +70,13 @@ class Work:
 
 
 WORKS = {
-    "mlp": Work("MLP 784-128×4-10, batch 64", mlp, (1, 28, 28), 64),
+    "mlp": Work("MLP 784-128×4-10, batch 64", make_mlp, (1, 28, 28), 64),
     "resnet18": Work("ResNet-18, images 3×64×64, batch 32", ResNet18, (3, 64, 64), 32),
 }
 
 
 class Loop:
-    """One network with its optimiser on drawn batches; `step` trains once and gives the loss."""
+    """A network with its optimiser on random data; `step` takes one step and returns the loss."""
 
     def __init__(self, work: Work) -> None:
         torch.manual_seed(0)
@@ -88,7 +88,7 @@ class Loop:
         self._batch, self._at = work.batch, 0
 
     def probe(self, examples: int) -> tuple[Tensor, Tensor]:
-        """The first examples and their labels."""
+        """Return the first examples and their labels."""
         return self._x[:examples], self._y[:examples]
 
     def step(self) -> Tensor:

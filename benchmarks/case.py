@@ -1,4 +1,4 @@
-"""What one row of the table measures: the methods, side by side, and the bars for the first."""
+"""One row of the benchmark table: the methods to compare, and the bars the first must meet."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Work = Callable[[], Tensor]
 Arithmetic = Literal["float32", "tf32", "bf16", "float64"]
 
 
-def everything(result: Tensor) -> Tensor:
-    """The whole result is compared."""
+def compare_everything(result: Tensor) -> Tensor:
+    """Return the result unchanged: all of it is compared."""
     return result
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """The work that a piece of work needs at least: operations, and bytes that move once."""
+    """Lower bound on some work: floating-point operations, and bytes that must move."""
 
     flops: float
     bytes: float
@@ -28,27 +28,27 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Method:
-    """One way to do the work. `prepare(device, n)` makes the inputs for n examples and returns
-    what is timed; it returns its result.
+    """One way to do the work. `prepare(device, n)` creates the inputs for n examples and returns
+    the callable that is timed; calling it returns the result.
 
-    `share`: where the timed work is not the whole, as with a few of many pairs, its size in
-    wholes; seconds are divided by it and the table says so. `comparable`: the part of the result
-    that all methods have in common. `arithmetic`: the numbers that most operations are done in;
-    `floor`: the least work, where it is not that of the case.
+    `share`: the fraction of the work that is timed, for example a few of many pairs; seconds are
+    divided by it, and the table says so. `comparable`: extracts the part of the result that all
+    methods compute. `arithmetic`: the number format of most operations. `floor`: the least work,
+    if it differs from that of the case.
     """
 
     name: str
     prepare: Callable[[torch.device, int], Work]
     share: float = 1.0
-    comparable: Callable[[Tensor], Tensor] = everything
+    comparable: Callable[[Tensor], Tensor] = compare_everything
     arithmetic: Arithmetic = "float32"
     floor: Callable[[int], Amounts] | None = None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one method: processor and wall seconds of every round (the former are judged), and
-    bytes over the baseline where measured."""
+    """The measurements of one method: processor seconds (used for the verdicts) and wall seconds
+    of every round, and peak memory above the baseline in bytes, if measured."""
 
     method: Method
     seconds: tuple[float, ...]
@@ -56,41 +56,41 @@ class Measured:
     memory: int | None = None
 
     def ratios(self, other: Measured) -> tuple[float, ...]:
-        """How many times longer the other took in each round, where they took turns."""
+        """Return, for each round, the time of the other method divided by the time of this one."""
         return tuple(b / a for a, b in zip(self.seconds, other.seconds, strict=True))
 
     @property
     def median(self) -> float:
-        """Median seconds of the whole work."""
+        """Median seconds for all of the work."""
         return float(torch.tensor(self.seconds, dtype=torch.float64).quantile(0.5))
 
 
 class Bar(Protocol):
-    """A promise about the first method, compared with another."""
+    """A requirement on the first method, relative to another one."""
 
     @property
     def against(self) -> str:
         """Name of the other method."""
 
     def value(self, ours: Measured, other: Measured) -> float | None:
-        """The figure that is held against the bar; None where it was not measured."""
+        """Return the figure to compare with the bar, or None if it was not measured."""
 
     def is_met(self, value: float) -> bool:
-        """Whether the figure keeps the promise."""
+        """Return whether the figure meets the bar."""
 
     def text(self, value: float | None) -> str:
-        """The figure and the bar in words."""
+        """Return the figure and the bar as text."""
 
 
 @dataclass(frozen=True)
 class Faster:
-    """At least so many times faster than another method."""
+    """The first method is at least `at_least` times faster than another."""
 
     against: str
     at_least: float
 
     def value(self, ours: Measured, other: Measured) -> float | None:
-        """How many times faster: the median over the rounds."""
+        """Return the speed-up: the median over the rounds."""
         return float(torch.tensor(ours.ratios(other), dtype=torch.float64).quantile(0.5))
 
     def is_met(self, value: float) -> bool:
@@ -104,13 +104,13 @@ class Faster:
 
 @dataclass(frozen=True)
 class Within:
-    """At most so many times the duration of another piece of work."""
+    """The first method takes at most `at_most` times as long as another piece of work."""
 
     against: str
     at_most: float
 
     def value(self, ours: Measured, other: Measured) -> float | None:
-        """The ratio of the medians."""
+        """Return the ratio of the median times."""
         return ours.median / other.median
 
     def is_met(self, value: float) -> bool:
@@ -124,13 +124,13 @@ class Within:
 
 @dataclass(frozen=True)
 class Leaner:
-    """At most 1/at_least of the peak memory of another method."""
+    """The first method needs at most 1/at_least of the peak memory of another."""
 
     against: str
     at_least: float
 
     def value(self, ours: Measured, other: Measured) -> float | None:
-        """How many times less memory."""
+        """Return the memory of the other method divided by ours."""
         if ours.memory is None or other.memory is None:
             return None
         return other.memory / max(ours.memory, 1)
@@ -149,14 +149,14 @@ class Leaner:
 
 @dataclass(frozen=True)
 class Bounded:
-    """At most so many bytes beyond the result."""
+    """The first method needs at most `at_most` bytes in addition to its result."""
 
     against: str
     result: int
     at_most: int
 
     def value(self, ours: Measured, other: Measured) -> float | None:
-        """Bytes beyond the result."""
+        """Return the bytes used in addition to the result."""
         return None if ours.memory is None else float(ours.memory - self.result)
 
     def is_met(self, value: float) -> bool:
@@ -173,11 +173,11 @@ class Bounded:
 
 @dataclass(frozen=True)
 class Case:
-    """One row: `n` examples (`quick` of them with --quick), methods (ours first) and bars.
+    """One row: `n` examples (`quick` of them with --quick), the methods (ours first) and the bars.
 
-    `agreement`: largest relative difference allowed between the methods' results, in norm; `rank`:
-    what is lower is measured first where time is short. `dry`: examples of a dry run on a CPU, 0
-    where `quick` is small enough; `floor(n)`: the least work of n examples.
+    `agreement`: the largest relative difference in norm allowed between the methods' results.
+    `rank`: cases with a lower rank are measured first when time is short. `dry`: the number of
+    examples in a dry run on a CPU, or 0 to use `quick`. `floor(n)`: the least work for n examples.
     """
 
     title: str

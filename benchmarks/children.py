@@ -1,4 +1,4 @@
-"""Processes that measure for another, which ends them in time, and the files of their results."""
+"""Run measuring child processes with a time limit, and write their result files."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ECHO_EVERY = 0.2  # seconds
 
 
-def run_for(
+def run_with_limit(
     command: Sequence[str],
     seconds: float,
     environment: Mapping[str, str],
     grace: float = 0.0,
-    said: list[str] | None = None,
+    printed: list[str] | None = None,
 ) -> tuple[int | None, str]:
-    """Return exit code and output of a command; None where it was stopped after so many seconds.
-    The output is printed as it comes.
+    """Run a command, printing its output as it arrives.
 
     Args:
-        grace: seconds that it has to save its work after SIGTERM; 0: it is killed at once.
-        said: takes the output as it comes, for a caller that a signal ends.
+        seconds: time after which the command is stopped.
+        grace: seconds between SIGTERM and SIGKILL, for saving work; 0 kills at once.
+        printed: list to append the output to, so that the caller has it even after a signal.
+
+    Returns:
+        The exit code (None if the command was stopped) and the output.
     """
-    said = [] if said is None else said
+    printed = [] if printed is None else printed
 
     def echo() -> None:
-        said.append(seen.read())
-        print(said[-1], end="", flush=True)
+        printed.append(seen.read())
+        print(printed[-1], end="", flush=True)
 
     until = monotonic() + seconds
     with (
@@ -45,7 +48,7 @@ def run_for(
         Path(output.name).open(encoding="utf-8", errors="replace") as seen,
     ):
         process = subprocess.Popen(
-            tied_command(command),  # or it would go on using the card
+            tied_command(command),  # ends with us: otherwise it would keep the card busy
             stdout=output,
             stderr=subprocess.STDOUT,
             env=python_environment() | environment,
@@ -58,13 +61,13 @@ def run_for(
                     code = process.wait(min(left, ECHO_EVERY))
                 echo()
         finally:
-            _end(process, grace)
+            _stop_process(process, grace)
             echo()
-        return code, "".join(said)
+        return code, "".join(printed)
 
 
-def _end(process: subprocess.Popen[bytes], grace: float) -> None:
-    """End it with all that it has started."""
+def _stop_process(process: subprocess.Popen[bytes], grace: float) -> None:
+    """Stop the process and every process it has started."""
     if process.poll() is None and grace:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -75,10 +78,10 @@ def _end(process: subprocess.Popen[bytes], grace: float) -> None:
 
 
 @contextmanager
-def ending_on_signals() -> Iterator[None]:
-    """Raise `SystemExit` with 128 + n at the first signal n; later ones do not disturb the end."""
-    heard = [number for number in SIGNALS if not _is_nohup(number)]
-    before = {number: signal.signal(number, _end_once) for number in heard}
+def exit_on_signals() -> Iterator[None]:
+    """Raise `SystemExit(128 + n)` on the first signal n, and ignore later signals."""
+    numbers = [number for number in SIGNALS if not _is_ignored_hangup(number)]
+    before = {number: signal.signal(number, _exit_once) for number in numbers}
     try:
         yield
     finally:
@@ -86,18 +89,18 @@ def ending_on_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _is_nohup(number: signal.Signals) -> bool:
+def _is_ignored_hangup(number: signal.Signals) -> bool:
     return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 
-def _end_once(number: int, _: FrameType | None) -> None:
+def _exit_once(number: int, _: FrameType | None) -> None:
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all; who is killed leaves the one before."""
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file atomically: if the process is killed, the previous file remains."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     part.write_text(text, encoding="utf-8")

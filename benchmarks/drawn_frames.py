@@ -1,4 +1,4 @@
-"""How long drawings take in the window, and how old a reading is when it is on the screen."""
+"""Measure how long drawing takes in the window, and how old a reading is once it is shown."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from dgn_engine.session.thread_session import ThreadSession
 
 @dataclass
 class DrawnFrames:
-    """Seconds of the clock while the run trains at full speed.
+    """Wall-clock seconds while the run trains at full speed.
 
-    `drawing`: from the call of a panel until its charts are painted. `age`: for each panel, from
-    the moment at which the engine has published a reading until the panel shows it.
+    `drawing`: from the call that draws a panel until its charts are painted. `age`: for each panel,
+    from the engine publishing a reading until the panel shows it.
     """
 
     drawing: list[float] = field(default_factory=list)
     age: dict[str, list[float]] = field(default_factory=dict)
 
-    def quantiles(self) -> dict[str, float]:
-        """In milliseconds, of all drawings together and of each panel by itself."""
-        found = {"drawings": float(len(self.drawing))}
+    def compute_quantiles(self) -> dict[str, float]:
+        """Return percentiles in milliseconds, over all drawings and for each panel."""
+        figures = {"drawings": float(len(self.drawing))}
         every = [seconds for ages in self.age.values() for seconds in ages]
         rows = {"time to draw": self.drawing, "snapshot to pixels, all panels": every}
         for panel, ages in self.age.items():
             rows[f"snapshot to pixels, {panel}"] = ages
         for name, seconds in rows.items():
             for percent in (50, 95, 99) if seconds else ():
-                found[f"{name}, p{percent}"] = 1e3 * float(np.percentile(seconds, percent))
-        return found
+                figures[f"{name}, p{percent}"] = 1e3 * float(np.percentile(seconds, percent))
+        return figures
 
 
 class _Painted(QObject):
-    """Calls back when the paint event of a canvas is over and its window is on the screen.
+    """Calls back once a canvas has been painted and its window is on the screen.
 
-    Painting is not forced: a canvas that is repainted at once is painted a second time when its
-    scene comes to the changes of its items. What is posted while a widget is painted is delivered
-    when its whole window has been painted and shown.
+    Painting is not forced: a canvas that is repainted immediately is painted a second time when its
+    scene processes the changes of its items. An event posted during a paint event is delivered
+    after the whole window has been painted and shown.
     """
 
     _kind = QEvent.Type(QEvent.registerEventType())
@@ -68,9 +68,9 @@ class _Painted(QObject):
         return super().event(event)
 
 
-def drawn_frames(window: InWindow, seconds: float) -> DrawnFrames:
-    """Watch the window draw for so long; its engine is a thread."""
-    found, published, painted = DrawnFrames(), dict[tuple[str, int], float](), _Painted()
+def watch_drawing(window: InWindow, seconds: float) -> DrawnFrames:
+    """Measure the window's drawing for so many seconds; its engine runs in a thread."""
+    result, published, painted = DrawnFrames(), dict[tuple[str, int], float](), _Painted()
     engine, display = window.viewer.engine, window.viewer.window.display
     assert isinstance(engine, ThreadSession)
     mailbox, draw = engine._mailbox, display._draw_panel
@@ -78,7 +78,7 @@ def drawn_frames(window: InWindow, seconds: float) -> DrawnFrames:
     shown = dict[tuple[str, str], int]()
 
     def arrives() -> None:
-        """In the engine's thread, when a frame is published."""
+        """Record a published frame; called in the engine's thread."""
         readings = mailbox._frame.readings if mailbox._frame is not None else {}
         for probe, reading in readings.items():
             published.setdefault((probe, reading.step), time.perf_counter())
@@ -86,11 +86,11 @@ def drawn_frames(window: InWindow, seconds: float) -> DrawnFrames:
 
     def is_painted(name: str, began: float, probes: dict[str, int]) -> None:
         ended = time.perf_counter()
-        found.drawing.append(ended - began)
+        result.drawing.append(ended - began)
         for probe, step in probes.items():
             if shown.get((name, probe)) != step and (probe, step) in published:
                 shown[name, probe] = step
-                found.age.setdefault(name, []).append(ended - published[probe, step])
+                result.age.setdefault(name, []).append(ended - published[probe, step])
 
     def draws(name: str) -> None:
         began, host = time.perf_counter(), window.viewer.window.docks.hosts[name]
@@ -112,4 +112,4 @@ def drawn_frames(window: InWindow, seconds: float) -> DrawnFrames:
     for canvas in hooked:
         canvas.removeEventFilter(painted)
     window.pause()
-    return found
+    return result

@@ -1,7 +1,7 @@
 """First pictures: `python -m benchmarks.first_pictures NET --data folder:PATH [--seconds S]`.
 
-Seconds from the start of a run to the first and to the exact picture of each kernel panel, and the
-steps a second with nobody watching and with all of them watched; in the engine, without a window.
+Seconds from the start of a run to the first estimate and to the exact reading of each kernel
+panel, and steps per second with no probe watched and with all of them; in the engine, no window.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dgn_engine.session.thread_session import ThreadSession
 PROBES = ("gates", "overlap", "npk", "ntk")
 
 
-def watch(config: RunConfig, watched: tuple[str, ...], seconds: float, paused: bool) -> None:
-    """Run for so long and print what came when."""
+def watch_run(config: RunConfig, watched: tuple[str, ...], seconds: float, paused: bool) -> None:
+    """Run for so many seconds and print when each reading arrives."""
     session, seen = ThreadSession(), set[str]()
     session.start()
     requests = tuple(ProbeRequest(name) for name in watched)
@@ -39,14 +39,14 @@ def watch(config: RunConfig, watched: tuple[str, ...], seconds: float, paused: b
         frame = session.take_latest_frame()
         if frame is not None and began:
             last = frame
-            _tell(frame, time.monotonic() - began, seen)
+            _print_new_readings(frame, time.monotonic() - began, seen)
         time.sleep(0.005)
     if last is not None and not paused:
         print(f"  {last.step / (time.monotonic() - began):.2f} steps/s")
     session.close()
 
 
-def _tell(frame: Frame, now: float, seen: set[str]) -> None:
+def _print_new_readings(frame: Frame, now: float, seen: set[str]) -> None:
     for name, reading in frame.readings.items():
         if reading.absent:
             continue
@@ -63,20 +63,20 @@ def main() -> None:
     parser.add_argument("--data", default="digits")
     parser.add_argument("--examples", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=30.0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     config = RunConfig(
-        data=DataConfig(given.data, train_limit=1000, test_limit=200),
-        net=NetConfig(given.net),
+        data=DataConfig(options.data, train_limit=1000, test_limit=200),
+        net=NetConfig(options.net),
         gating=GatingConfig("DL"),
         training=TrainingConfig(epochs=0, batch=32),
         device="cpu",
-        probe_examples=given.examples,
+        probe_examples=options.examples,
     )
     for watched, paused in ((PROBES, True), (PROBES, False), ((), False)):
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
         state = "paused" if paused else "training"
-        print(f"{given.net}, {state}, {'all' if watched else 'none'} watched, load {load:.1f}")
-        watch(config, watched, given.seconds, paused)
+        print(f"{options.net}, {state}, {'all' if watched else 'none'} watched, load {load:.1f}")
+        watch_run(config, watched, options.seconds, paused)
 
 
 if __name__ == "__main__":

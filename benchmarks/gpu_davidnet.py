@@ -1,11 +1,11 @@
-"""DavidNet at the 24 epochs of its author in the regimes of [COMP], while there is time.
+"""Train DavidNet for its author's 24 epochs in the regimes of [COMP], within a time limit.
 
     python -m benchmarks.gpu_davidnet --data FOLDER --seconds 300 --out build/davidnet.json
 
-The runs are those of `dgn reproduce composite-davidnet --full --seeds 1`, one after another by
-`dgn train`, in the order of their worth: ReLU, whose gates FL takes, then FL, DL, FR-II, FR-DI with
-images as the value network's input, then the same with ones. When the time is over, the run that
-trains is stopped, and its row says how far it came. `benchmarks/gpu_session.sh` calls this.
+The runs are those of `dgn reproduce composite-davidnet --full --seeds 1`, trained one after another
+by `dgn train`, most informative first: ReLU, whose gates FL uses, then FL, DL, FR-II and FR-DI with
+images as the value network's input, then the same with ones. When time runs out, the current run is
+stopped, and its row says how far it got. Called by `benchmarks/gpu_session.sh`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import torch
 
 from benchmarks import floors, machine
 from benchmarks.case import Amounts
-from benchmarks.children import ending_on_signals, run_for, write_whole
+from benchmarks.children import exit_on_signals, run_with_limit, write_atomically
 from benchmarks.gpu import (
     NO_CARD,
     NO_CARD_WORDS,
@@ -36,10 +36,10 @@ from benchmarks.gpu import (
     RATE_SECONDS,
     Tree,
     add_time_options,
+    compute_deadline,
     measure_rates,
-    moment_of_end,
 )
-from benchmarks.report import duration
+from benchmarks.report import format_duration
 from benchmarks.training_epochs import CLASSES
 from dgn_engine.cli import FAILED
 from dgn_engine.config import NetConfig, Precision, RunConfig
@@ -56,10 +56,10 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.unit import Training, unit_folder
 
 ORDER = ("ReLU", "FL", "DL", "FR-II", "FR-DI")
-LEAST = 15.0  # seconds: with less no run is begun
-TELLING = 5.0  # seconds: a log is written in batches, and tells nothing of a shorter time
-GRACE = 8.0  # seconds that a run has to save itself
-BATCHES = "cifar-10-batches-py"  # of torchvision
+LEAST = 15.0  # seconds: with less time left, no run is started
+TELLING = 5.0  # seconds: logs are written in batches, so shorter spans are unreliable
+GRACE = 8.0  # seconds a run has to save its state
+BATCHES = "cifar-10-batches-py"  # torchvision's folder name
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 NO_DATA = (
@@ -71,7 +71,7 @@ DRY_EPOCHS, DRY_TRAIN, DRY_TEST, DRY_WIDTH = 3, 64, 32, 4
 
 @dataclass(frozen=True)
 class ImageData:
-    """Where the program reads CIFAR-10, and what it is called beside figures."""
+    """Where CIFAR-10 is read from, and its title next to figures."""
 
     name: str
     title: str
@@ -79,10 +79,10 @@ class ImageData:
 
 
 def find_data(path: Path) -> ImageData:
-    """Return the data in a folder or in an archive.
+    """Find CIFAR-10 in a folder or an archive.
 
     Raises:
-        UserError: There are none, with why each archive in the folder is not taken.
+        UserError: There is none; the message says why each archive in the folder was rejected.
     """
     if path.name == BATCHES:
         path = path.parent
@@ -105,9 +105,9 @@ def find_data(path: Path) -> ImageData:
 
 
 def _image_data(path: Path) -> ImageData:
-    """JPEG costs accuracy against the original: the first image shows which it is."""
+    """Describe the images. JPEG costs accuracy, so the format of the first image is reported."""
     try:
-        names = list(_file_names(path))
+        names = list(_list_file_names(path))
     except (OSError, EOFError, tarfile.TarError, BadZipFile, zlib.error) as error:
         raise UserError(f"{path.name} cannot be read: {error}") from error
     if any(name.endswith("data_batch_1") for name in names):
@@ -119,7 +119,7 @@ def _image_data(path: Path) -> ImageData:
     return ImageData(f"folder:{path}", title)
 
 
-def _file_names(path: Path) -> Iterator[str]:
+def _list_file_names(path: Path) -> Iterator[str]:
     if path.is_dir():
         yield from (file.relative_to(path).as_posix() for file in path.rglob("*.*"))
     elif path.suffix == ".zip":
@@ -130,8 +130,8 @@ def _file_names(path: Path) -> Iterator[str]:
             yield from (member.name for member in tar if member.isfile())
 
 
-def planned_runs(data: ImageData, precision: Precision, dry: bool) -> list[Training]:
-    """Return the runs of the experiment for one seed, the most telling first."""
+def plan_runs(data: ImageData, precision: Precision, dry: bool) -> list[Training]:
+    """Return the runs of the experiment for one seed, most informative first."""
     request = Request(
         scale="full",
         seeds=1,
@@ -143,7 +143,7 @@ def planned_runs(data: ImageData, precision: Precision, dry: bool) -> list[Train
         test_limit=DRY_TEST if dry else 0,
     )
     runs = [unit for unit in EXPERIMENT.plan(request).units if isinstance(unit, Training)]
-    runs.sort(key=_worth)
+    runs.sort(key=_run_priority)
     if dry:
         narrow = NetConfig("davidnet", (("width", DRY_WIDTH),))
         some = [run for run in runs if run.config.gating.value_input == "image"]
@@ -151,7 +151,7 @@ def planned_runs(data: ImageData, precision: Precision, dry: bool) -> list[Train
     return [replace(run, config=_with_precision(run.config, precision)) for run in runs]
 
 
-def _worth(run: Training) -> tuple[int, int]:
+def _run_priority(run: Training) -> tuple[int, int]:
     gating = run.config.gating
     return list(INPUTS).index(gating.value_input), ORDER.index(gating.regime)
 
@@ -160,7 +160,7 @@ def _with_precision(config: RunConfig, precision: Precision) -> RunConfig:
     return replace(config, training=replace(config.training, precision=precision))
 
 
-def blank_row(run: Training) -> Tree:
+def make_blank_row(run: Training) -> Tree:
     gating = run.config.gating
     return {
         "name": run.id,
@@ -172,8 +172,8 @@ def blank_row(run: Training) -> Tree:
     }
 
 
-def train(run: Training, root: Path, seconds: float, environment: Mapping[str, str]) -> Tree:
-    """Train one run for at most so many seconds; return what differs in its row."""
+def train_run(run: Training, root: Path, seconds: float, environment: Mapping[str, str]) -> Tree:
+    """Train one run for at most so many seconds; return the changes to its row."""
     if run.gates_from is not None and not run.gates_from.path(root).exists():
         return {"why": f"{run.gates_from.unit} left no gates"}
     folder = unit_folder(root, run.id)
@@ -182,7 +182,7 @@ def train(run: Training, root: Path, seconds: float, environment: Mapping[str, s
     config.write_text(run.resolve_paths(root).to_toml(), encoding="utf-8")
     command = python_command("-m", "dgn_engine.cli", "train", str(config), "--quiet")
     command += ["--out", str(folder)]
-    code, output = run_for(command, max(seconds - GRACE, 1.0), environment, GRACE)
+    code, output = run_with_limit(command, max(seconds - GRACE, 1.0), environment, GRACE)
     state = {0: "done", FAILED: "diverged", None: "stopped"}.get(code, "failed")
     last = (output.strip().splitlines() or [f"exit code {code}"])[-1]
     return {"state": state, "why": last if state == "failed" else ""}
@@ -191,10 +191,10 @@ def train(run: Training, root: Path, seconds: float, environment: Mapping[str, s
 def read_results(
     run: Training, root: Path, rates: Mapping[str, float] | None, process_seconds: float
 ) -> Tree:
-    """Return the figures of a run that its folder holds, finished or not.
+    """Return the figures of a run from its folder, finished or not.
 
-    Seconds are those from the first score in its log to the last, tests and all, and the floor is
-    of the same steps: reading data and capturing the step come before.
+    Seconds span from the first score in its log to the last, including tests, and the floor is for
+    the same steps. This excludes reading data and capturing the step, which come before.
     """
     folder = unit_folder(root, run.id)
     if not (folder / RUN).exists():
@@ -216,35 +216,37 @@ def read_results(
     images = started.train_examples * steps / started.steps_per_epoch
     row |= {"seconds": round(seconds, 3), "images_per_second": round(images / seconds, 1)}
     if rates:
-        amounts = amounts_of(reader.config, started, steps, len(tests))
+        amounts = count_run_work(reader.config, started, steps, len(tests))
         needs = {"flops": amounts.flops, "bytes": amounts.bytes}
         rate = rates[reader.config.training.precision]
-        floor = floors.least_seconds(needs, rate, rates["copy"])
+        floor = floors.compute_least_seconds(needs, rate, rates["copy"])
         row |= {"floor_seconds": floor, "ratio_to_floor": seconds / floor}
     return row
 
 
-def amounts_of(config: RunConfig, started: RunStarted, steps: int, tests: int) -> Amounts:
-    """Return the least work of so many steps and passes over the test set."""
+def count_run_work(config: RunConfig, started: RunStarted, steps: int, tests: int) -> Amounts:
+    """Return the least work of the training steps and the passes over the test set."""
     shape = (3, *started.layers[0].shape[1:])  # the first convolution keeps the sides
     architecture = build_architecture(config.net, shape, started.classes)
     examples = round(started.train_examples * steps / started.steps_per_epoch)
-    trained = floors.training_amounts(config, architecture, examples, steps)
+    trained = floors.count_training_work(config, architecture, examples, steps)
     networks = 1 if find_regime(config.gating.regime).own_gates else 2
     passes = tests * started.test_examples * networks
-    return Amounts(trained.flops + passes * sum(floors.layer_flops(architecture)), trained.bytes)
+    return Amounts(
+        trained.flops + passes * sum(floors.count_layer_flops(architecture)), trained.bytes
+    )
 
 
 class DavidNetSession:
-    """The rows of all runs, and the files that they are in, written anew after each."""
+    """The rows of all runs, and their files, which are rewritten after each run."""
 
     def __init__(self, out: Path, page: Path, content: Tree) -> None:
         self._out, self._page = out, page
         self.content = content
 
     def write(self) -> None:
-        write_whole(self._out, json.dumps(self.content, indent=1))
-        write_whole(self._page, page_of(self.content))
+        write_atomically(self._out, json.dumps(self.content, indent=1))
+        write_atomically(self._page, format_davidnet_page(self.content))
 
     def train_all(self, runs: list[Training], root: Path, until: float) -> None:
         environment = {"DGN_HOME": str(root / "home")}
@@ -256,7 +258,7 @@ class DavidNetSession:
                 break
             began = now()
             try:
-                row |= train(run, root, left, environment)
+                row |= train_run(run, root, left, environment)
             except SystemExit:
                 row |= {"state": "stopped", "why": ""}
                 raise
@@ -266,8 +268,8 @@ class DavidNetSession:
                 self.write()
 
 
-def page_of(content: Tree) -> str:
-    """Return the page in Markdown."""
+def format_davidnet_page(content: Tree) -> str:
+    """Return the results as Markdown."""
     dry = content["dry"]
     about = content["machine"]
     lines = ["# Dry run: DavidNet" if dry else "# DavidNet in the regimes of [COMP]", ""]
@@ -293,11 +295,11 @@ def page_of(content: Tree) -> str:
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     mark = "dry: " if dry else ""
-    lines += [f"| {mark}{' | '.join(_cells(row))} |" for row in content["runs"]]
+    lines += [f"| {mark}{' | '.join(_format_cells(row))} |" for row in content["runs"]]
     return "\n".join([*lines, ""])
 
 
-def _cells(row: Tree) -> list[str]:
+def _format_cells(row: Tree) -> list[str]:
     def percent(name: str) -> str:
         value = row.get(name)
         return "" if value is None else f"{value:.2%}"
@@ -312,17 +314,20 @@ def _cells(row: Tree) -> list[str]:
         percent("train_accuracy"),
         percent("test_accuracy"),
         percent("best_test_accuracy"),
-        duration(row["seconds"]) if known else "",
+        format_duration(row["seconds"]) if known else "",
         f"{row['images_per_second']:,.0f}" if known else "",
-        duration(row["floor_seconds"]) if has_floor else "",
+        format_duration(row["floor_seconds"]) if has_floor else "",
         f"{row['ratio_to_floor']:.3g}" if has_floor else "",
         state,
     ]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return 0 where no run failed, also where time or data were missing; 1 where one failed, 2
-    where --out cannot be written, 3 without a card; 128 + n is the exit code after the signal n."""
+    """Run the session and return its exit code.
+
+    0: no run failed, even if time or data were missing; 1: a run failed; 2: --out cannot be
+    written; 3: no card; 128 + n: ended by signal n.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_davidnet", description=__doc__)
     parser.add_argument("--data", type=Path, help="CIFAR-10: a folder or an archive")
     parser.add_argument("--out", type=Path, default=Path("build/davidnet.json"))
@@ -330,42 +335,42 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rates", type=Path, help="JSON of `make gpu`, whose rates are taken")
     parser.add_argument("--precision", choices=get_args(Precision), default="tf32")
     parser.add_argument("--dry", action="store_true", help="width 4, a few images, on the CPU")
-    given = parser.parse_args(arguments)
-    until = moment_of_end(given)
-    if not given.dry and not torch.cuda.is_available():
+    options = parser.parse_args(arguments)
+    until = compute_deadline(options)
+    if not options.dry and not torch.cuda.is_available():
         print(NO_CARD_WORDS, file=sys.stderr)
         return NO_CARD
-    with ending_on_signals():
-        return _measure(given, until)
+    with exit_on_signals():
+        return _measure_runs(options, until)
 
 
-def _measure(given: argparse.Namespace, until: float) -> int:
-    device = torch.device("cpu" if given.dry else "cuda")
-    about = machine.machine(device) | {"cuda": torch.version.cuda}
-    content: Tree = {"dry": given.dry, "machine": about, "skipped": NO_TIME, "runs": []}
-    session = DavidNetSession(given.out, given.out.with_suffix(".md"), content)
+def _measure_runs(options: argparse.Namespace, until: float) -> int:
+    device = torch.device("cpu" if options.dry else "cuda")
+    about = machine.describe_machine(device) | {"cuda": torch.version.cuda}
+    content: Tree = {"dry": options.dry, "machine": about, "skipped": NO_TIME, "runs": []}
+    session = DavidNetSession(options.out, options.out.with_suffix(".md"), content)
     try:
         session.write()
     except OSError as error:
-        print(f"{given.out} cannot be written: {error.strerror}.", file=sys.stderr)
+        print(f"{options.out} cannot be written: {error.strerror}.", file=sys.stderr)
         return 2
     try:
-        if given.data is None:
+        if options.data is None:
             raise UserError("no data were given")
-        data = find_data(given.data.absolute())
+        data = find_data(options.data.absolute())
     except UserError as error:
         why = content["skipped"] = str(error).rstrip(".")
         session.write()
         print(f"DavidNet is not trained: {why}.", file=sys.stderr)
         return 0
     del content["skipped"]
-    runs = planned_runs(data, given.precision, given.dry)
+    runs = plan_runs(data, options.precision, options.dry)
     content |= {
         "data": data.title,
         "precision": runs[0].config.training.precision,
         "width": dict(runs[0].config.net.options)["width"],
-        "rates": _rates(given.rates, until, content),
-        "runs": [blank_row(run) for run in runs],
+        "rates": _find_rates(options.rates, until, content),
+        "runs": [make_blank_row(run) for run in runs],
     }
     session.write()
     with tempfile.TemporaryDirectory() as root:
@@ -373,8 +378,8 @@ def _measure(given: argparse.Namespace, until: float) -> int:
     return 1 if any(row["state"] == "failed" for row in content["runs"]) else 0
 
 
-def _rates(path: Path | None, until: float, content: Tree) -> Tree | None:
-    """Return those of `make gpu` on this device, or measure them."""
+def _find_rates(path: Path | None, until: float, content: Tree) -> Tree | None:
+    """Return the rates measured by `make gpu` on this device, or measure them."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         table = {} if path is None else json.loads(path.read_text("utf-8"))
         same = (table["dry"], table["machine"]["device"])

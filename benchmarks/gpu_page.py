@@ -1,11 +1,11 @@
-"""docs/gpu.md, made of what `make gpu` has measured, or saying that nothing was."""
+"""Write docs/gpu.md from the results of `make gpu`, or state that nothing was measured."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.report import duration
+from benchmarks.report import format_duration
 
 HEAD = """\
 # On a CUDA card
@@ -82,8 +82,8 @@ RATES = {
 }
 
 
-def page(content: Mapping[str, Any] | None) -> str:
-    """The page for the JSON of `make gpu`; None: nothing was measured."""
+def format_page(content: Mapping[str, Any] | None) -> str:
+    """Return the page for the JSON of `make gpu`, or for None if nothing was measured."""
     if content is None:
         return HEAD + NOTHING
     dry = bool(content.get("dry"))
@@ -94,7 +94,8 @@ def page(content: Mapping[str, Any] | None) -> str:
     about = content["machine"]
     parts.append(
         f"\n{about['device']}, torch {about['torch']}, CUDA {about.get('cuda')}, "
-        f"{about['processor']} with {about['cores']} cores, load {_load(about)}; {about['date']}, "
+        f"{about['processor']} with {about['cores']} cores, load {_format_load(about)}; "
+        f"{about['date']}, "
         f"{content['seconds']:.0f} s in all{', quick' if content['quick'] else ''}.\n"
     )
     if content.get("stopped"):
@@ -103,14 +104,14 @@ def page(content: Mapping[str, Any] | None) -> str:
         word = {"passed": "passed: ", "failed": "**failed**: ", "stopped": ""}[tests["word"]]
         parts.append(f"\n{mark}Tests: {word}{tests['summary']}.\n")
     if rates := content.get("rates"):
-        each = (f"{name} {quantity(rates[key], unit)}" for key, (name, unit) in RATES.items())
+        each = (f"{name} {format_rate(rates[key], unit)}" for key, (name, unit) in RATES.items())
         parts.append(f"\n{mark}Rates: {'; '.join(each)}.\n")
     parts.append("\nMedians, with quartiles; ours is the first of each case.\n")
-    parts += [_case(case) for case in content["cases"]]
+    parts += [_format_case(case) for case in content["cases"]]
     return "".join(parts)
 
 
-def _case(case: Mapping[str, Any]) -> str:
+def _format_case(case: Mapping[str, Any]) -> str:
     if why := case.get("failed") or case.get("skipped"):
         return f"\n## {case['title']}\n\nNot measured: {why}.\n"
     mark = "dry: " if case.get("dry") else ""
@@ -120,8 +121,8 @@ def _case(case: Mapping[str, Any]) -> str:
     for method in case["methods"]:
         _, low, middle, high = method["quantiles_seconds"]
         lines.append(
-            f"| {mark}{method['name']} | {duration(middle)} | {duration(low)} – {duration(high)} "
-            f"| {floor_cells(method)} |"
+            f"| {mark}{method['name']} | {format_duration(middle)} "
+            f"| {format_duration(low)} – {format_duration(high)} | {format_floor(method)} |"
         )
     lines.append("")
     lines += [f"- {mark}{bar['verdict']}: {bar['text']}" for bar in case["bars"]]
@@ -133,22 +134,21 @@ def _case(case: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def floor_cells(method: Mapping[str, Any]) -> str:
-    """Return the two cells of a row: the floor with what bounds it, and the ratio to it."""
+def format_floor(method: Mapping[str, Any]) -> str:
+    """Return two table cells: the floor with its bound, and the ratio to it."""
     if "floor_seconds" not in method:
         return "not known | "
-    return (
-        f"{duration(method['floor_seconds'])} ({method['bound']}) | {method['ratio_to_floor']:.3g}"
-    )
+    floor = format_duration(method["floor_seconds"])
+    return f"{floor} ({method['bound']}) | {method['ratio_to_floor']:.3g}"
 
 
-def quantity(value: float, unit: str) -> str:
-    """Return a rate with three digits and the prefix that fits: '49.8 TFLOP/s'."""
+def format_rate(value: float, unit: str) -> str:
+    """Format a rate with three significant digits and a suitable prefix: '49.8 TFLOP/s'."""
     prefix, size = next(
         (pair for pair in (("T", 1e12), ("G", 1e9), ("M", 1e6)) if value >= pair[1]), ("", 1.0)
     )
     return f"{value / size:.3g} {prefix}{unit}"
 
 
-def _load(about: Mapping[str, Any]) -> str:
+def _format_load(about: Mapping[str, Any]) -> str:
     return "unknown" if about["load"] is None else f"{about['load']:.1f}"

@@ -1,8 +1,8 @@
-"""Measures the house: `python -m benchmarks.house [ROOT]` prints its figures as a Markdown table.
+"""Code metrics: `python -m benchmarks.house [ROOT]` prints them as a Markdown table.
 
-Import figures come from grimp (import-linter brings it), the others from the syntax trees and from
-what git knows. ROOT is a checkout, by default this one. Nothing here passes or fails: the rules
-that do are in tests/architecture.
+Import figures come from grimp (a dependency of import-linter), the others from syntax trees and
+git. ROOT is a checkout, by default this one. Nothing here passes or fails: the rules that do are in
+tests/architecture.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ import grimp
 PACKAGES = {"dgn_engine": Path(), "dgn_viewer": Path("app")}
 PLUGINS = {"cli", "data", "experiments", "nets", "panels", "probes", "regimes"}
 SCIENCE = ("dgn_engine/kernels", "dgn_engine/model", "dgn_engine/regimes")
-# Words of everyday speech in place of the term; so is a name of one word that ends in -ed.
+# Everyday words in place of the term; a one-word name that ends in -ed counts as well.
 IDIOMS = re.compile(
     "told|said|kept|made|found|seen|meant|shown|taken|left|lit|held|words|sides|places|parts|say|"
     "tell|hear|meet|employ|follow|owe|settle|join|put|take|took|show|leave|look|rest|part|room|way|"
     ".*ed"
 )
 ODD_BEGINNINGS = {"What", "Of", "As", "How", "Where", "Which", "Whether"}
-COMMON = {"errors", "plugins", "random_streams", "text"}  # what every unit may speak of
+COMMON = {"errors", "plugins", "random_streams", "text"}  # every unit may import these
 SLIVER = 60  # lines
 COMMITS = 60
 IMAGES = {".gif", ".jpg", ".png"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def modules(root: Path) -> Iterator[Path]:
-    """Every source file of both packages."""
+def list_modules(root: Path) -> Iterator[Path]:
+    """Yield every source file of both packages."""
     for package, above in PACKAGES.items():
         yield from sorted((root / above / package).rglob("*.py"))
 
 
-def units(graph: grimp.ImportGraph, package: str) -> dict[str, set[str]]:
-    """Unit → units that it imports. A unit is a module or a package right below `package`."""
+def find_units(graph: grimp.ImportGraph, package: str) -> dict[str, set[str]]:
+    """Return the units each unit imports. A unit is a module or package directly in `package`."""
 
     def unit(module: str) -> str:
         return module.split(".")[1]
@@ -58,12 +58,12 @@ def units(graph: grimp.ImportGraph, package: str) -> dict[str, set[str]]:
     return dict(edges)
 
 
-def components(edges: dict[str, set[str]]) -> list[set[str]]:
-    """Strongly connected components (Tarjan), each after those it imports."""
+def find_components(edges: dict[str, set[str]]) -> list[set[str]]:
+    """Return the strongly connected components (Tarjan), each after those it imports."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[set[str]] = []
+    result: list[set[str]] = []
 
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
@@ -78,53 +78,53 @@ def components(edges: dict[str, set[str]]) -> list[set[str]]:
             component: set[str] = set()
             while not component or node not in component:
                 component.add(stack.pop())
-            found.append(component)
+            result.append(component)
 
     for node in sorted(edges):
         if node not in index:
             visit(node)
-    return found
+    return result
 
 
-def levels(edges: dict[str, set[str]]) -> int:
-    """The longest chain of imports between units, cycles counted as one unit."""
+def count_levels(edges: dict[str, set[str]]) -> int:
+    """Return the length of the longest import chain, counting a cycle as one unit."""
     level: dict[str, int] = {}
-    for component in components(edges):
+    for component in find_components(edges):
         below = [level[x] for node in component for x in edges[node] if x not in component]
         for node in component:
             level[node] = 1 + max(below, default=0)
     return max(level.values(), default=0)
 
 
-def definitions(
+def list_definitions(
     paths: Iterable[Path],
 ) -> Iterator[tuple[Path, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Every class and function of the files."""
+    """Yield every class and function of the files."""
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield path, node
 
 
-def twice(names: Iterable[str]) -> int:
-    """How many names occur more than once."""
+def count_repeated(names: Iterable[str]) -> int:
+    """Return how many names occur more than once."""
     return sum(count > 1 for count in Counter(names).values())
 
 
-def says_nothing(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a docstring has fewer than three words."""
+def has_short_docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether the docstring has fewer than three words."""
     text = ast.get_docstring(node)
     return text is not None and len(text.split()) < 3
 
 
 def is_plugin(path: Path) -> bool:
-    """Whether the file is found by name in a folder of plug-ins."""
+    """Return whether the file is a plug-in, which is discovered in its folder by name."""
     return path.parent.name in PLUGINS and not path.name.startswith("_")
 
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions of some files, counted; dunder methods have names of Python and no say here."""
+    """Counts over the functions of some files, without dunder methods."""
 
     count: int
     one_word: int
@@ -136,7 +136,7 @@ class Functions:
 
 
 def count_functions(trees: Iterable[ast.Module]) -> Functions:
-    """Count how functions are named and described."""
+    """Count how the functions are named and documented."""
     nodes = [n for tree in trees for n in ast.walk(tree) if isinstance(n, Function)]
     named = [node for node in nodes if not node.name.startswith("__")]
     one_word = [node.name.strip("_") for node in named if "_" not in node.name.strip("_")]
@@ -150,29 +150,29 @@ def count_functions(trees: Iterable[ast.Module]) -> Functions:
         idioms=sum(bool(IDIOMS.fullmatch(name)) for name in one_word),
         odd_docstrings=sum(begins_oddly(node) for node in nodes),
         public=len(public),
-        public_with_arguments=sum(says_arguments(node) for node in public),
+        public_with_arguments=sum(documents_arguments(node) for node in public),
         nodes_per_line=sum(1 for one in statements for _ in ast.walk(one)) / max(lines, 1),
     )
 
 
 def begins_oddly(node: Function) -> bool:
-    """Return whether a docstring begins with no verb but with 'What', 'Of' and their like."""
+    """Return whether the docstring begins with 'What', 'Of' or the like instead of a verb."""
     words = (ast.get_docstring(node) or "").split()
     return bool(words) and words[0].strip("`*") in ODD_BEGINNINGS
 
 
-def says_arguments(node: Function) -> bool:
-    """Return whether a docstring has a section on arguments or results."""
+def documents_arguments(node: Function) -> bool:
+    """Return whether the docstring has a section on arguments or results."""
     text = ast.get_docstring(node) or ""
     return any(section in text for section in ("Args:", "Parameters", "Returns:"))
 
 
-def share(part: int, whole: int) -> str:
+def format_share(part: int, whole: int) -> str:
     """Return '12.3 % (41 of 333)'."""
     return f"{100 * part / max(whole, 1):.1f} % ({part:,} of {whole:,})"
 
 
-def late_imports(trees: Iterable[ast.Module]) -> int:
+def count_late_imports(trees: Iterable[ast.Module]) -> int:
     """Count the imports of our own modules inside functions."""
     return sum(
         isinstance(node, ast.ImportFrom) and (node.module or "").startswith(tuple(PACKAGES))
@@ -183,9 +183,9 @@ def late_imports(trees: Iterable[ast.Module]) -> int:
     )
 
 
-def slivers(graph: grimp.ImportGraph, lengths: dict[Path, int], root: Path) -> list[str]:
-    """Return modules of few lines that one other alone imports, each with its importer."""
-    found = []
+def find_slivers(graph: grimp.ImportGraph, lengths: dict[Path, int], root: Path) -> list[str]:
+    """Return the short modules that have a single importer, each with that importer."""
+    result = []
     for path, lines in lengths.items():
         if lines >= SLIVER or path.stem.startswith("__") or is_plugin(path):
             continue
@@ -193,12 +193,12 @@ def slivers(graph: grimp.ImportGraph, lengths: dict[Path, int], root: Path) -> l
         module = ".".join(parts[parts[0] == "app" :])
         importers = graph.find_modules_that_directly_import(module)
         if len(importers) == 1:
-            found.append(f"{module} ({lines} lines), imported by {next(iter(importers))}")
-    return found
+            result.append(f"{module} ({lines} lines), imported by {next(iter(importers))}")
+    return result
 
 
-def tracked(root: Path) -> list[Path]:
-    """Return the files that git knows and that are there."""
+def list_tracked_files(root: Path) -> list[Path]:
+    """Return the tracked files that exist."""
     names = subprocess.run(
         ["git", "-C", str(root), "ls-files", "-z"], capture_output=True, text=True, check=True
     ).stdout.split("\0")
@@ -206,12 +206,12 @@ def tracked(root: Path) -> list[Path]:
 
 
 def is_for_users(page: Path) -> bool:
-    """Return whether a document is the README or one of docs/, decisions aside."""
+    """Return whether a document is the README or in docs/, except for decisions."""
     return page.parts[0] in ("README.md", "docs") and "decisions" not in page.parts
 
 
-def commit_figures(root: Path) -> str:
-    """Return how the last commits are described."""
+def describe_commits(root: Path) -> str:
+    """Return a summary of the messages of the last commits."""
     log = subprocess.run(
         ["git", "-C", str(root), "log", f"-{COMMITS}", "--format=%s%x00%b%x01"],
         capture_output=True,
@@ -226,27 +226,27 @@ def commit_figures(root: Path) -> str:
 
 
 def function_figures(name: str, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Yield (what, figure) of the functions and comments of some files."""
+    """Yield (label, figure) for the functions and comments of some files."""
     texts = [path.read_text("utf-8") for path in paths]
-    found = count_functions(map(ast.parse, texts))
+    counts = count_functions(map(ast.parse, texts))
     lines = [line.lstrip() for text in texts for line in text.splitlines()]
-    yield f"{name}: functions named by one word", share(found.one_word, found.count)
-    yield f"{name}: functions named by an idiom", share(found.idioms, found.count)
+    yield f"{name}: functions named by one word", format_share(counts.one_word, counts.count)
+    yield f"{name}: functions named by an idiom", format_share(counts.idioms, counts.count)
     yield (
         f"{name}: public functions with Args or Returns",
-        share(found.public_with_arguments, found.public),
+        format_share(counts.public_with_arguments, counts.public),
     )
-    yield f"{name}: docstrings that begin with What, Of, As, How …", str(found.odd_docstrings)
-    yield f"{name}: syntax nodes a line", f"{found.nodes_per_line:.1f}"
-    yield f"{name}: comments", share(sum(line.startswith("#") for line in lines), len(lines))
+    yield f"{name}: docstrings that begin with What, Of, As, How …", str(counts.odd_docstrings)
+    yield f"{name}: syntax nodes a line", f"{counts.nodes_per_line:.1f}"
+    yield f"{name}: comments", format_share(sum(line.startswith("#") for line in lines), len(lines))
 
 
 def file_figures(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield (what, figure) of documents, tests, images and commits."""
-    files = tracked(root)
+    """Yield (label, figure) for documents, tests, images and commits."""
+    files = list_tracked_files(root)
     python = [path for path in files if path.suffix == ".py"]
     tests = [path for path in python if path.is_relative_to(root / "tests")]
-    ours = [*modules(root), *tests]
+    ours = [*list_modules(root), *tests]
     yield "lines of tests", f"{sum(len(p.read_text('utf-8').splitlines()) for p in tests):,}"
     marks = sum(len(re.findall(r"# fmt: (?:skip|off)", p.read_text("utf-8"))) for p in ours)
     yield "marks that keep the formatter away, tests included", str(marks)
@@ -256,22 +256,22 @@ def file_figures(root: Path) -> Iterator[tuple[str, str]]:
         yield f"words of {what}", f"{sum(len(p.read_text('utf-8').split()) for p in chosen):,}"
     images = sum(path.stat().st_size for path in files if path.suffix in IMAGES)
     yield "images", f"{images / 1e6:.1f} MB"
-    yield f"last {COMMITS} commits", commit_figures(root)
+    yield f"last {COMMITS} commits", describe_commits(root)
 
 
-def figures(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield (what, figure) in the order of the table."""
-    paths = list(modules(root))
+def collect_figures(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield (label, figure) in the order of the table."""
+    paths = list(list_modules(root))
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in paths}
     for package, above in PACKAGES.items():
         sys.path.insert(0, str(root / above))
         graph = grimp.build_graph(package, cache_dir=None)
-        edges = units(graph, package)
+        edges = find_units(graph, package)
         inner = [path for path in (root / above / package).glob("*.py") if path.stem != "__init__"]
-        cycles = [component for component in components(edges) if len(component) > 1]
+        cycles = [component for component in find_components(edges) if len(component) > 1]
         yield f"{package}: modules in the root", str(len(inner))
         yield f"{package}: units (modules and packages right below)", str(len(edges))
-        yield f"{package}: levels of imports between units", str(levels(edges))
+        yield f"{package}: levels of imports between units", str(count_levels(edges))
         yield f"{package}: edges between units", str(sum(map(len, edges.values())))
         rooms = sum(len(edges[unit] - COMMON) for unit in edges)
         yield f"{package}: edges between units, to words in common not counted", str(rooms)
@@ -281,16 +281,16 @@ def figures(root: Path) -> Iterator[tuple[str, str]]:
     yield "lines of source", f"{source:,}"
     yield "modules of fewer than 40 lines", str(sum(n < 40 for n in lengths.values()))
     yield f"modules of fewer than {SLIVER} lines", str(sum(n < SLIVER for n in lengths.values()))
-    found = list(definitions(paths))
-    classes = [n.name for _, n in found if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
-    yield "class names that occur twice", str(twice(classes))
+    nodes = list(list_definitions(paths))
+    classes = [n.name for _, n in nodes if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
+    yield "class names that occur twice", str(count_repeated(classes))
     plain = [p.stem for p in paths if not p.stem.startswith("__") and not is_plugin(p)]
-    yield "module names that occur twice (plug-ins aside)", str(twice(plain))
-    yield "docstrings of fewer than three words", str(sum(says_nothing(n) for _, n in found))
+    yield "module names that occur twice (plug-ins aside)", str(count_repeated(plain))
+    yield "docstrings of fewer than three words", str(sum(has_short_docstring(n) for _, n in nodes))
     spans = sorted(
         (
             ((n.end_lineno or 0) - n.lineno + 1, n.name, path.stem)
-            for path, n in found
+            for path, n in nodes
             if not isinstance(n, ast.ClassDef)
         ),
         reverse=True,
@@ -299,7 +299,7 @@ def figures(root: Path) -> Iterator[tuple[str, str]]:
     yield "functions of more than 50 lines", str(sum(k > 50 for k, _, _ in spans))
     methods = [
         sum(isinstance(one, Function) for one in node.body)
-        for _, node in found
+        for _, node in nodes
         if isinstance(node, ast.ClassDef)
     ]
     yield (
@@ -307,7 +307,7 @@ def figures(root: Path) -> Iterator[tuple[str, str]]:
         f"{sum(n > 12 for n in methods)}, {sum(n > 20 for n in methods)}",
     )
     trees = [ast.parse(path.read_text("utf-8")) for path in paths]
-    yield "imports of our own modules inside functions", str(late_imports(trees))
+    yield "imports of our own modules inside functions", str(count_late_imports(trees))
     for package in PACKAGES:
         yield from function_figures(package, [path for path in paths if package in path.parts])
     science = tuple(root / folder for folder in SCIENCE)
@@ -317,16 +317,16 @@ def figures(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Print the table, and below it the modules that might be part of another."""
+    """Print the table, followed by the modules that could be merged into their importer."""
     root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     print("| what | figure |\n| --- | ---: |")
-    for what, figure in figures(root):
+    for what, figure in collect_figures(root):
         print(f"| {what} | {figure} |")
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
-    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in modules(root)}
-    found = slivers(graph, lengths, root)
-    print(f"\n{len(found)} modules of fewer than {SLIVER} lines have one importer:\n")
-    for line in found:
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in list_modules(root)}
+    listed = find_slivers(graph, lengths, root)
+    print(f"\n{len(listed)} modules of fewer than {SLIVER} lines have one importer:\n")
+    for line in listed:
         print(f"- {line}")
     return 0
 

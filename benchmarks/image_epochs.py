@@ -1,4 +1,4 @@
-"""Epochs of an image network of any precision, and of the same network by plain torch."""
+"""Epochs of an image network at any precision, and of the same network in plain torch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from benchmarks.case import Amounts, Method, Work
-from benchmarks.floors import training_amounts
-from benchmarks.training_epochs import CLASSES, our_epochs
+from benchmarks.floors import count_training_work
+from benchmarks.training_epochs import CLASSES, make_epochs
 from dgn_engine.config import Precision, RunConfig
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.regimes import find_regime
@@ -26,11 +26,11 @@ MakeOptimiser = Callable[[list[Tensor]], Optimizer]
 
 
 class ImageEpochs:
-    """Steps of one network on images that are drawn.
+    """Training epochs of one network on random images.
 
     Args:
-        config: of the run, with its batch; its precision is each method's.
-        optimiser: what plain torch trains the same network with.
+        config: the run configuration; each method sets its own precision.
+        optimiser: creates the optimiser that plain torch uses for the same network.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ImageEpochs:
     def floor(self, n: int) -> Amounts:
         """Return the least work of an epoch of n examples."""
         steps = math.ceil(n / self._config.training.batch)
-        return training_amounts(self._config, self._architecture, n, steps)
+        return count_training_work(self._config, self._architecture, n, steps)
 
     def _trainer(self, device: torch.device, n: int, precision: Precision) -> Trainer:
         generator = torch.Generator().manual_seed(1)
@@ -65,19 +65,20 @@ class ImageEpochs:
         return Trainer(config, self._architecture, data, regime, device)
 
     def _ours(self, precision: Precision) -> Callable[[torch.device, int], Work]:
-        return lambda device, n: our_epochs(self._trainer(device, n, precision), precision)
+        return lambda device, n: make_epochs(self._trainer(device, n, precision), precision)
 
     def _plain(self, device: torch.device, n: int) -> Work:
-        """The network's own forward pass and autograd; the loss is read at the end."""
-        made = self._trainer(device, n, "float32")
-        network, batch = made.network, self._config.training.batch
+        """Return epochs by the network's forward pass and autograd; the loss is read at the end."""
+        trainer = self._trainer(device, n, "float32")
+        network, batch = trainer.network, self._config.training.batch
         network.gather_statistics(True)  # batch normalisation by the batch
         optimiser = self._optimiser(list(network.parameters()))
 
         def work() -> Tensor:
             total = torch.zeros((), device=device)
             for rows in torch.arange(n, device=device).split(batch):
-                loss = F.cross_entropy(network(made.data.train_x[rows]), made.data.train_y[rows])
+                logits = network(trainer.data.train_x[rows])
+                loss = F.cross_entropy(logits, trainer.data.train_y[rows])
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
                 optimiser.step()

@@ -1,4 +1,4 @@
-"""What a measurement was made on: processor, versions, load."""
+"""Describe the machine of a measurement: processor, versions, load."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 CPUINFO = Path("/proc/cpuinfo")
 
 
-def processor() -> str:
-    """The processor's name as the system gives it, and what decides these figures."""
+def describe_processor() -> str:
+    """Return the processor's name and the instruction sets that affect these figures."""
     name, flags = platform.processor() or platform.machine(), ""
     if CPUINFO.exists():
         lines = CPUINFO.read_text(encoding="utf-8").splitlines()
@@ -27,17 +27,17 @@ def processor() -> str:
     return f"{name} ({flags})" if flags else name
 
 
-def load() -> float | None:
-    """The system's load of the last minute: more than one beside us means noise."""
+def read_load() -> float | None:
+    """Return the load average of the last minute; other busy processes mean noisy figures."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
-def machine(device: torch.device) -> dict[str, object]:
-    """All of it, for the JSON file."""
+def describe_machine(device: torch.device) -> dict[str, object]:
+    """Return a description of the machine for the JSON file."""
     numba = version("numba") if importlib.util.find_spec("numba") else None
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "processor": processor(),
+        "processor": describe_processor(),
         "cores": os.cpu_count(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "system": platform.platform(),
@@ -45,5 +45,5 @@ def machine(device: torch.device) -> dict[str, object]:
         "torch": torch.__version__,
         "numba": numba,
         "threads": torch.get_num_threads(),
-        "load": load(),
+        "load": read_load(),
     }

@@ -1,7 +1,7 @@
-"""Peak memory of one method over its baseline.
+"""Measure the peak memory of one method above its baseline.
 
-On a CPU it is measured in a process of its own: set-up and a warm-up on two examples come first,
-then the highest resident set is reset through /proc. On a card the allocator keeps the peak.
+On a CPU this happens in a separate process: after set-up and a warm-up on two examples, the peak
+resident set size is reset through /proc. On CUDA the allocator tracks the peak.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 import torch
 
 from benchmarks.case import Case, Work
-from benchmarks.timing import pin
+from benchmarks.timing import pin_to_one_core
 from dgn_engine.confinement.child_process import python_command, python_environment
 from dgn_engine.plugins import discover_plugins
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def peak(case: str, method: int, n: int, device: torch.device) -> int | None:
-    """Bytes over the baseline for a method of `cases/CASE.py`; None where it cannot be measured."""
+def measure_peak(case: str, method: int, n: int, device: torch.device) -> int | None:
+    """Return the peak bytes above the baseline of a method in `cases/CASE.py`, None if unknown."""
     if not RESET.exists():
         return None
     command = python_command("-m", "benchmarks.memory", case, str(method), str(n), str(device))
@@ -33,8 +33,8 @@ def peak(case: str, method: int, n: int, device: torch.device) -> int | None:
     return int(result.stdout.split()[-1])
 
 
-def peak_on_card(work: Work) -> int:
-    """Return the bytes of the card that the work takes over what was allocated before it."""
+def measure_peak_on_card(work: Work) -> int:
+    """Return the peak CUDA bytes the work allocates above what was allocated before."""
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -43,31 +43,31 @@ def peak_on_card(work: Work) -> int:
     return int(torch.cuda.max_memory_allocated() - before)
 
 
-def resident_now() -> int:
-    """Bytes of this process that lie in memory."""
-    return _resident("VmRSS")
+def read_resident_bytes() -> int:
+    """Return the resident set size of this process in bytes."""
+    return _read_status("VmRSS")
 
 
-def _resident(field: str) -> int:
+def _read_status(field: str) -> int:
     for line in STATUS.read_text(encoding="ascii").splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
     raise LookupError(f"{STATUS} has no {field}.")
 
 
-def _measure(case: str, method: int, n: int, device: torch.device) -> int:
-    pin()
+def _measure_here(case: str, method: int, n: int, device: torch.device) -> int:
+    pin_to_one_core()
     prepare = discover_plugins("benchmarks.cases", "CASE", Case)[case].methods[method].prepare
     prepare(device, 2)()
     work = prepare(device, n)
     RESET.write_text("5", encoding="ascii")
-    before = _resident("VmRSS")
-    kept = work()
-    highest = _resident("VmHWM")
-    del kept
+    before = _read_status("VmRSS")
+    result = work()
+    highest = _read_status("VmHWM")
+    del result
     return highest - before
 
 
 if __name__ == "__main__":
     name, place, count, kind = sys.argv[1:]
-    print(_measure(name, int(place), int(count), torch.device(kind)))
+    print(_measure_here(name, int(place), int(count), torch.device(kind)))

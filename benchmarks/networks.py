@@ -1,4 +1,4 @@
-"""The networks of the table: as this engine has them, and as plain torch modules."""
+"""The networks of the benchmarks, as engine networks and as plain torch modules."""
 
 from __future__ import annotations
 
@@ -14,39 +14,41 @@ from dgn_engine.model.network import GatedNetwork
 SOFT = Gate(soft=True, beta=4.0, epsilon=0.1)
 
 
-def dense(classes: int) -> Architecture:
-    """784-128×5-classes: six weight layers."""
+def dense_architecture(classes: int) -> Architecture:
+    """Return 784-128×5-classes: six weight layers."""
     hidden = (Dense(784, 128), *(Dense(128, 128) for _ in range(4)))
     return Architecture((784,), (*hidden, Dense(128, classes, gated=False)))
 
 
-def convolutional(channels: int, side: int, classes: int) -> Architecture:
-    """Four convolutions 3×3, global average pooling, one linear layer, on (3, side, side)."""
+def convolutional_architecture(channels: int, side: int, classes: int) -> Architecture:
+    """Return four 3×3 convolutions, global average pooling, a linear layer; (3, side, side) in."""
     convolutions = (Conv(3, channels), *(Conv(channels, channels) for _ in range(3)))
     head = (GlobalAveragePool(), Dense(channels, classes, gated=False))
     return Architecture((3, side, side), (*convolutions, *head))
 
 
-def network(architecture: Architecture, device: torch.device, gated: bool = False) -> GatedNetwork:
-    """A ReLU network, or with `gated` a deep gated network with soft gates; Kaiming, seed 0."""
-    made = GatedNetwork(architecture)
+def make_network(
+    architecture: Architecture, device: torch.device, gated: bool = False
+) -> GatedNetwork:
+    """Return a ReLU network, or with `gated` a DGN with soft gates; Kaiming init, seed 0."""
+    model = GatedNetwork(architecture)
     generator = torch.Generator().manual_seed(0)
-    made.value.init_weights("kaiming", generator)
-    made.feature.init_weights("kaiming", generator)
+    model.value.init_weights("kaiming", generator)
+    model.feature.init_weights("kaiming", generator)
     if gated:
-        made.own_gates = False
-        made.gate = SOFT
-    return made.to(device)
+        model.own_gates = False
+        model.gate = SOFT
+    return model.to(device)
 
 
-def examples(architecture: Architecture, n: int, device: torch.device) -> Tensor:
-    """Standard normal inputs, seed 1."""
+def draw_examples(architecture: Architecture, n: int, device: torch.device) -> Tensor:
+    """Return n standard normal inputs (n, *input_shape), seed 1."""
     generator = torch.Generator().manual_seed(1)
     return torch.randn((n, *architecture.input_shape), generator=generator).to(device)
 
 
-def hard_gates(architecture: Architecture, n: int, device: torch.device) -> list[Tensor]:
-    """Each gate open with chance one half, seed 2."""
+def draw_hard_gates(architecture: Architecture, n: int, device: torch.device) -> list[Tensor]:
+    """Return random hard gates, each open with probability 1/2, seed 2."""
     generator = torch.Generator().manual_seed(2)
     return [
         (torch.rand((n, *shape), generator=generator) > 0.5).float().to(device)
@@ -54,9 +56,9 @@ def hard_gates(architecture: Architecture, n: int, device: torch.device) -> list
     ]
 
 
-def plain_module(architecture: Architecture, device: torch.device) -> nn.Sequential:
-    """The ReLU network as a torch user writes it, with the weights of `network`."""
-    weights = iter(network(architecture, device).value.weights)
+def make_plain_module(architecture: Architecture, device: torch.device) -> nn.Sequential:
+    """Return the ReLU network of `make_network` as a plain `nn.Sequential`, same weights."""
+    weights = iter(make_network(architecture, device).value.weights)
     layers: list[nn.Module] = []
     for node in architecture.nodes:
         match node:

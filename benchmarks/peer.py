@@ -1,4 +1,4 @@
-"""neural-tangents driven over a pipe: it cannot be installed beside this project's own packages."""
+"""Drive neural-tangents over a pipe: it conflicts with this project's own packages."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ PYTHON = ENVIRONMENT / "bin" / "python"
 
 
 class Peer:
-    """One child process; it inherits this process's single core."""
+    """The child process; it inherits this process's single core."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [PYTHON, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._folder = tempfile.TemporaryDirectory()
-        self.versions = self._answer()
+        self.versions = self._read_answer()
 
     def ask(self, line: str) -> str:
-        """Send one line, return the answer."""
+        """Send one line and return the answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        return self._answer()
+        return self._read_answer()
 
-    def file(self, name: str) -> Path:
-        """A file that goes with this object."""
+    def file_path(self, name: str) -> Path:
+        """Return the path of a temporary file that is deleted with this object."""
         return Path(self._folder.name) / name
 
-    def _answer(self) -> str:
+    def _read_answer(self) -> str:
         assert self._process.stdout is not None
         answer = self._process.stdout.readline().strip()
         if not answer:
@@ -46,34 +46,34 @@ class Peer:
         return answer
 
 
-def is_here() -> bool:
-    """Whether `make bench-peers` could install neural-tangents."""
+def is_installed() -> bool:
+    """Return whether `make bench-peers` has installed neural-tangents."""
     return (ENVIRONMENT / "installed").exists()
 
 
 @cache
-def peer() -> Peer:
-    """The one child process of this run, started on first use."""
+def start_peer() -> Peer:
+    """Return the child process, which is started on first use."""
     return Peer()
 
 
 class PeerWork:
-    """A kernel that the child computes; it is timed by its own clock, without the pipe."""
+    """A kernel computed by the child and timed by the child's clock, without the pipe."""
 
     def __init__(self, kind: str, arrays: dict[str, Tensor]) -> None:
         self.kind = kind
-        self._inputs = peer().file(f"{kind}.npz")
+        self._inputs = start_peer().file_path(f"{kind}.npz")
         plain: dict[str, Any] = {key: value.numpy() for key, value in arrays.items()}
         np.savez(self._inputs, **plain)
-        peer().ask(f"prepare {kind} {self._inputs}")
+        start_peer().ask(f"prepare {kind} {self._inputs}")
 
     def __call__(self) -> Tensor:
         """Compute and fetch the result."""
-        result = peer().file(f"{self.kind}.npy")
-        peer().ask(f"save {result}")
+        result = start_peer().file_path(f"{self.kind}.npy")
+        start_peer().ask(f"save {result}")
         return torch.from_numpy(np.load(result))
 
-    def seconds(self) -> tuple[float, float]:
-        """Compute once; processor and wall seconds by the child's clock."""
-        processor, wall = map(float, peer().ask("run").split())
+    def measure_seconds(self) -> tuple[float, float]:
+        """Compute once; return processor and wall seconds by the child's clock."""
+        processor, wall = map(float, start_peer().ask("run").split())
         return processor, wall

@@ -1,4 +1,4 @@
-"""Runs neural-tangents in its own environment, one line of standard input for one answer.
+"""Run neural-tangents in its own environment; each line on standard input gets one answer.
 
 `prepare KIND FILE.npz` compiles a kernel function for the arrays in FILE; `run` answers with the
 processor and wall seconds of one call; `save FILE.npy` writes the result. Imports nothing of this
@@ -27,8 +27,8 @@ stax: Any = importlib.import_module("neural_tangents.stax")
 Call = Callable[[], Any]
 
 
-def dense(arrays: Any, trace_axes: tuple[int, ...]) -> Call:
-    """The tangent kernel by structured derivatives, jitted, of a ReLU network without biases."""
+def make_dense_kernel(arrays: Any, trace_axes: tuple[int, ...]) -> Call:
+    """Return the jitted NTK of a bias-free ReLU network, by structured derivatives."""
     weights = [jax.numpy.asarray(arrays[f"weight_{i}"].T) for i in range(len(arrays.files) - 1)]
     x = jax.numpy.asarray(arrays["x"])
 
@@ -48,13 +48,13 @@ def dense(arrays: Any, trace_axes: tuple[int, ...]) -> Call:
     return lambda: function(x, None, weights)
 
 
-def convolutional_limit(arrays: Any) -> Call:
-    """A block of the CNTK with global average pooling: four convolutions 3×3 and ReLU."""
+def make_limit_kernel(arrays: Any) -> Call:
+    """Return a block of the CNTK: four 3×3 convolutions with ReLU, global average pooling."""
     one, two = (jax.numpy.asarray(arrays[key].transpose(0, 2, 3, 1)) for key in ("one", "two"))
     layers: list[Any] = []
-    for place in range(4):
+    for index in range(4):
         # Our first layer is N(0, 1/9) without the division by its channels.
-        scale = one.shape[-1] if place == 0 else 2.0
+        scale = one.shape[-1] if index == 0 else 2.0
         layers += [stax.Conv(1, (3, 3), padding="SAME", W_std=scale**0.5), stax.Relu()]
     _, _, kernel = stax.serial(*layers, stax.GlobalAvgPool(), stax.Dense(1, W_std=2**0.5))
     function = jax.jit(lambda a, b: kernel(a, b, "ntk"))
@@ -62,14 +62,14 @@ def convolutional_limit(arrays: Any) -> Call:
 
 
 KINDS: dict[str, Callable[[Any], Call]] = {
-    "fc_mean": lambda arrays: dense(arrays, (-1,)),
-    "fc_full": lambda arrays: dense(arrays, ()),
-    "cntk": convolutional_limit,
+    "fc_mean": lambda arrays: make_dense_kernel(arrays, (-1,)),
+    "fc_full": lambda arrays: make_dense_kernel(arrays, ()),
+    "cntk": make_limit_kernel,
 }
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     call: Call = lambda: None  # noqa: E731 - until something is prepared
     print("ready", nt.__version__, jax.__version__, flush=True)
     for line in sys.stdin:

@@ -11,32 +11,32 @@ import torch
 
 from benchmarks import machine, report
 from benchmarks.case import Case
-from benchmarks.measure import measure
-from benchmarks.peer import is_here, peer
-from benchmarks.timing import pin
+from benchmarks.measure import measure_case
+from benchmarks.peer import is_installed, start_peer
+from benchmarks.timing import pin_to_one_core
 from dgn_engine.plugins import discover_plugins
 
 
 def main() -> int:
-    """Measure, print, write; a word and 0 where the environment is absent."""
-    pin()  # first of all: the choice of the faster product is timed
+    """Run the cases and print each row. Without neural-tangents, say so and return 0."""
+    pin_to_one_core()  # before any import that times which matrix product is faster
     cases = discover_plugins("benchmarks.peer_cases", "CASE", Case)
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--only", action="append", choices=list(cases), help="one case; repeatable")
     parser.add_argument("--out", type=Path, help="write everything as JSON")
     arguments = parser.parse_args()
-    if not is_here():
+    if not is_installed():
         print("Skipped: neural-tangents is not installed; `make bench-peers` tries to.")
         return 0
-    about = machine.machine(torch.device("cpu")) | {"peer": peer().versions}
+    about = machine.describe_machine(torch.device("cpu")) | {"peer": start_peer().versions}
     print(*(f"{key}: {value}" for key, value in about.items()), sep="\n", end="\n\n")
     rows = []
     disagreements = 0
     for name in arguments.only or cases:
-        row = measure(name, cases[name], torch.device("cpu"), quick=False)
-        print(report.text(row), end="\n\n", flush=True)
+        row = measure_case(name, cases[name], torch.device("cpu"), quick=False)
+        print(report.format_row(row), end="\n\n", flush=True)
         disagreements += not row.agrees
-        rows.append(report.tree(row))
+        rows.append(report.encode_row(row))
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps([{"machine": about, "cases": rows}], indent=1)

@@ -1,4 +1,4 @@
-"""The rivals in plain torch: the tutorial's tangent kernel, recursions pair by pair."""
+"""Reference methods in plain torch: the tutorial's tangent kernel, and pairwise recursions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from benchmarks.networks import SOFT
 EINSUM = {"full": "Naf,Mbf->NMab", "trace": "Naf,Maf->NM"}
 
 
-def tutorial(
+def tutorial_kernel(
     module: nn.Module, one: Tensor, two: Tensor, compute: Literal["full", "trace"]
 ) -> Tensor:
-    """The Jacobian contraction of the PyTorch tutorial 'Neural Tangent Kernels': the Jacobian of
-    each block, also where both blocks are the same, and an einsum for each parameter.
+    """Compute the NTK by the Jacobian contraction of the PyTorch tutorial 'Neural Tangent Kernels':
+    the Jacobian of each block, even if both blocks are the same, and one einsum per parameter.
 
-    'full' (N, M, C, C), 'trace' (N, M), summed over logits.
+    Returns:
+        (N, M, C, C) for 'full'; (N, M), summed over the logits, for 'trace'.
     """
     parameters = {key: value.detach() for key, value in module.named_parameters()}
 
@@ -40,7 +41,7 @@ Weights = list[Tensor]
 
 
 def gated_logits(feature: Weights, value: Weights, x: Tensor) -> Tensor:
-    """A dense deep gated network on one input (a,): soft gates, ReLU in the feature network."""
+    """Return the logits of a dense DGN for one input (a,): soft gates, ReLU feature network."""
     feature_z, value_z = x, x
     for f, v in zip(feature[:-1], value[:-1], strict=True):
         q = f @ feature_z
@@ -50,7 +51,7 @@ def gated_logits(feature: Weights, value: Weights, x: Tensor) -> Tensor:
 
 
 def gated_kernels(feature: Weights, value: Weights, x: Tensor) -> Tensor:
-    """(3, n, n): H, K^V and K^F (mean over logits), by one Jacobian for each network."""
+    """Return H, K^V and K^F (mean over logits) as (3, n, n), by one Jacobian per network."""
     kernels = [_path_kernel(feature, x)]
     for argument in (1, 0):
         jacobian = vmap(jacrev(gated_logits, argnums=argument), (None, None, 0))(feature, value, x)
@@ -71,8 +72,8 @@ def _path_kernel(feature: Weights, x: Tensor) -> Tensor:
 
 
 def path_kernel_of_pair(gates: list[Tensor], x: Tensor, s: int, t: int) -> Tensor:
-    """H[s, t] of a convolutional network 3×3 with global average pooling, every τ divided by its
-    width: a Gram matrix of positions, shifted sums and a product for each layer."""
+    """Return H[s, t] of a 3×3 convolutional network with global average pooling, each τ divided by
+    its width: per layer a Gram matrix of positions, shifted sums and a product."""
     side = x.shape[-1]
     kernel = (x[s].flatten(1).T @ x[t].flatten(1)).reshape((side,) * 4)
     for layer in gates:
@@ -82,8 +83,8 @@ def path_kernel_of_pair(gates: list[Tensor], x: Tensor, s: int, t: int) -> Tenso
 
 
 def limit_kernel_of_pair(x: Tensor, s: int, t: int, depth: int) -> Tensor:
-    """The convolutional limit kernel (Arora et al. 2019) of two different examples, ReLU, 3×3,
-    global average pooling, every layer trained."""
+    """Return the convolutional limit kernel (Arora et al. 2019) of two different examples: ReLU,
+    3×3, global average pooling, every layer trained."""
     covariance = torch.einsum("cyx,cvu->yxvu", x[s], x[t])
     tangent = torch.zeros_like(covariance)
     squares = x[[s, t]].square().sum(1)
@@ -100,7 +101,7 @@ def limit_kernel_of_pair(x: Tensor, s: int, t: int, depth: int) -> Tensor:
 
 
 def _box(kernel: Tensor) -> Tensor:
-    """Σ_r K[p + r, p' + r] for windows of 3×3 with zero padding, K (H, W, H, W)."""
+    """Return Σ_r K[p + r, p' + r] over 3×3 windows with zero padding, for K (H, W, H, W)."""
     side = len(kernel)
     padded = F.pad(kernel, (1,) * 8)
     rows, both = (torch.zeros_like(part) for part in (padded[:side, :, :side], kernel))

@@ -1,10 +1,9 @@
-"""Where costs bend: `python -m benchmarks.scaling [--only NAME] [--rounds N] [--out F.json]`.
+"""How costs scale: `python -m benchmarks.scaling [--only NAME] [--rounds N] [--out F.json]`.
 
-Processor seconds against width, depth and batch, the number of probe examples, of panels in sight,
-of recorded runs and of steps that were scored. `--runs-in DIR` keeps the folders of runs there,
-whose making takes longer than their measuring. Every size of one row is measured in each round, so
-that a busy machine slows all of them; given is the median of the rounds, with the least and the
-most.
+Processor seconds against width, depth and batch size, and against the number of probe examples,
+visible panels, recorded runs and scored steps. `--runs-in DIR` keeps the run folders, which take
+longer to create than to measure. Each round measures every size of a row, so that a busy machine
+slows all of them alike; the output is the median over the rounds, with minimum and maximum.
 """
 
 from __future__ import annotations
@@ -57,49 +56,49 @@ FC128 = NetConfig("fc", (("depth", 6), ("width", 128)))
 
 @dataclass
 class Curve:
-    """`seconds[name][size]`: one figure of each round."""
+    """Seconds against size: `seconds[name][size]` holds one value per round."""
 
     title: str
     over: str
     seconds: dict[str, dict[int, list[float]]] = field(default_factory=dict)
 
     @contextmanager
-    def timed(self, name: str, size: int) -> Iterator[None]:
-        """Note the processor seconds that this thread takes meanwhile."""
+    def time_block(self, name: str, size: int) -> Iterator[None]:
+        """Add the processor seconds this thread spends in the block."""
         began = time.thread_time()
         yield
-        self.note(name, size, time.thread_time() - began)
+        self.add(name, size, time.thread_time() - began)
 
-    def note(self, name: str, size: int, seconds: float) -> None:
+    def add(self, name: str, size: int, seconds: float) -> None:
         self.seconds.setdefault(name, {}).setdefault(size, []).append(seconds)
 
-    def text(self) -> str:
-        """A line for each name: milliseconds at each size."""
+    def format_lines(self) -> str:
+        """Return one line per name, with the milliseconds at each size."""
         lines = [f"{self.title}, ms by {self.over}"]
         for name, sizes in self.seconds.items():
-            figures = (f"{size:,}: {_spread(found)}" for size, found in sizes.items())
+            figures = (f"{size:,}: {_format_spread(found)}" for size, found in sizes.items())
             lines.append(f"  {name}: {' · '.join(figures)}")
         return "\n".join(lines)
 
 
-def _spread(seconds: list[float]) -> str:
+def _format_spread(seconds: list[float]) -> str:
     middle, least, most = statistics.median(seconds), min(seconds), max(seconds)
     return f"{1e3 * middle:.3g} [{1e3 * least:.3g} – {1e3 * most:.3g}]"
 
 
-def _config(examples: int = 64) -> RunConfig:
+def _make_config(examples: int = 64) -> RunConfig:
     training = TrainingConfig(epochs=0, batch=32, learning_rate=1e-4)
     return RunConfig(net=FC128, training=training, probe_examples=examples, device="cpu")
 
 
-def _examples() -> DeviceData:
+def _draw_examples() -> DeviceData:
     generator = torch.Generator().manual_seed(1)
     x = torch.rand((2048, 784), generator=generator)
     y = torch.randint(0, 10, (2048,), generator=generator)
     return DeviceData(x, y, x[:32], y[:32])
 
 
-def _trainer(
+def _make_trainer(
     data: DeviceData, width: int, depth: int, batch: int, regime: str = "DL", seed: int = 0
 ) -> Trainer:
     hidden = [Dense(*pair) for pair in pairwise([784, *[width] * depth])]
@@ -109,80 +108,81 @@ def _trainer(
     return Trainer(config, architecture, data, find_regime(regime), torch.device("cpu"))
 
 
-def training_step(rounds: int, sizes: Sequence[int], over: str) -> Curve:
-    """Steps of a dense network, DL, 784 inputs; `over`: which of its sizes changes."""
-    found = Curve("a step, DL, 784 inputs", over)
-    data, usual = _examples(), {"width": 128, "depth": 5, "batch": 32}
-    trainers = {size: _trainer(data, **(usual | {over: size})) for size in sizes}
-    for place in range(rounds + 1):
+def measure_training_step(rounds: int, sizes: Sequence[int], over: str) -> Curve:
+    """Time steps of a dense network (DL, 784 inputs); `over` names the size that varies."""
+    curve = Curve("a step, DL, 784 inputs", over)
+    data, usual = _draw_examples(), {"width": 128, "depth": 5, "batch": 32}
+    trainers = {size: _make_trainer(data, **(usual | {over: size})) for size in sizes}
+    for index in range(rounds + 1):
         for size, trainer in trainers.items():
             began = time.thread_time()
             for _ in range(STEPS):
                 trainer.step()
-            if place:  # the first warms up
-                found.note("a step", size, (time.thread_time() - began) / STEPS)
-    return found
+            if index:  # the first warms up
+                curve.add("a step", size, (time.thread_time() - began) / STEPS)
+    return curve
 
 
-def packing(rounds: int) -> Curve:
-    """A step of one network by itself, and its share of a step of a stack of 24."""
-    found = Curve(f"a step for each network, 784 inputs, stack of {STACK}", "width")
-    data = _examples()
+def measure_packing(rounds: int) -> Curve:
+    """Time a step of a single network, and its share of a step of a stack of 24."""
+    curve = Curve(f"a step for each network, 784 inputs, stack of {STACK}", "width")
+    data = _draw_examples()
     for width in WIDTHS[:5]:
         for regime in ("ReLU", "FR-II", "DL"):
-            one = _trainer(data, width, 5, 32, regime)
+            single = _make_trainer(data, width, 5, 32, regime)
             stack = TrainerStack(
-                [_trainer(data, width, 5, 32, regime, seed) for seed in range(STACK)]
+                [_make_trainer(data, width, 5, 32, regime, seed) for seed in range(STACK)]
             )
-            for place in range(rounds + 1):
-                for name, step, shares in (("alone", one.step, 1), ("stack", stack.step, STACK)):
+            for index in range(rounds + 1):
+                for name, step, shares in (("alone", single.step, 1), ("stack", stack.step, STACK)):
                     steps = max(3, 2 * STEPS // shares)
                     began = time.thread_time()
                     for _ in range(steps):
                         step()
-                    if place:
+                    if index:
                         seconds = (time.thread_time() - began) / steps / shares
-                        found.note(f"{regime}, {name}", width, seconds)
-    return found
+                        curve.add(f"{regime}, {name}", width, seconds)
+    return curve
 
 
-def probe_examples(rounds: int) -> Curve:
-    """A reading of each kernel probe of fc 128×5 on digits; in the engine's thread."""
-    found = Curve("a reading, fc 128×5, digits", "probe examples")
+def measure_probe_readings(rounds: int) -> Curve:
+    """Time a reading of each kernel probe of fc 128×5 on digits, as in the engine's thread."""
+    curve = Curve("a reading, fc 128×5, digits", "probe examples")
     runs = {
-        n: Run(1, _config(n), lambda _event: None, ignore_progress, live=False) for n in EXAMPLES
+        n: Run(1, _make_config(n), lambda _event: None, ignore_progress, live=False)
+        for n in EXAMPLES
     }
     probes = all_probes()
     for run in runs.values():
         run.step()
-    for place in range(rounds + 1):
+    for index in range(rounds + 1):
         for n, run in runs.items():
             context = run.probed.probe_context()
             for name in PROBES:
                 began = time.thread_time()
                 probes[name].read(context, {}, None)
-                if place:  # the first warms up
-                    found.note(name, n, time.thread_time() - began)
-    return found
+                if index:  # the first warms up
+                    curve.add(name, n, time.thread_time() - began)
+    return curve
 
 
-def panels(rounds: int) -> Curve:
-    """What the window's thread takes for one round of drawing with so many panels in sight."""
-    found = Curve("drawing a round, fc 128×5, 1440×900", "panels")
+def measure_panels(rounds: int) -> Curve:
+    """Time one round of drawing in the GUI thread against the number of visible panels."""
+    curve = Curve("drawing a round, fc 128×5, 1440×900", "panels")
     with tempfile.TemporaryDirectory() as folder:
-        window = InWindow(_config(), "", Path(folder), process=False)
+        window = InWindow(_make_config(), "", Path(folder), process=False)
         try:
             for _ in range(rounds):
                 by_panel = _draw_each(window)
                 for count in range(1, len(PANELS) + 1):
-                    found.note("the first so many", count, sum(by_panel[:count]))
+                    curve.add("the first so many", count, sum(by_panel[:count]))
         finally:
             window.close()
-    return found
+    return curve
 
 
 def _draw_each(window: InWindow) -> list[float]:
-    """Train a little and draw each panel, painting included: processor seconds of each."""
+    """Train briefly, draw and paint each panel, and return the processor seconds of each."""
     display, docks = window.viewer.window.display, window.viewer.window.docks
     draw, display._draw_panel = display._draw_panel, lambda name: None  # type: ignore[method-assign]
     window.resume()
@@ -199,22 +199,22 @@ def _draw_each(window: InWindow) -> list[float]:
 
 
 def make_runs(folder: Path) -> None:
-    """Folders of 10, 100, … runs, copies of a short one, where they are not there yet."""
+    """Create folders of 10, 100, … copies of a short run, unless they exist."""
     first = folder / "one"
     if not first.exists():
         small = ("--data", "digits", "--width", "4", "--depth", "3", "--epochs", "1", "--quiet")
         command = python_command("-m", "dgn_engine.cli", "train", *small, "--out", str(first))
         subprocess.run(command, env=python_environment(), check=True)
     for count in RUNS:
-        for place in range(count):
-            target = folder / f"runs-{count}" / f"run-{place:05}"
+        for index in range(count):
+            target = folder / f"runs-{count}" / f"run-{index:05}"
             if not target.exists():
                 shutil.copytree(first, target)
 
 
-def recorded_runs(rounds: int, kept: Path | None) -> Curve:
-    """`dgn runs list`, with its index and the first time."""
-    found = Curve("listing recorded runs", "runs")
+def measure_run_list(rounds: int, kept: Path | None) -> Curve:
+    """Time listing recorded runs without and with an index."""
+    curve = Curve("listing recorded runs", "runs")
     with tempfile.TemporaryDirectory() as folder:
         within = kept or Path(folder)
         make_runs(within)
@@ -222,77 +222,78 @@ def recorded_runs(rounds: int, kept: Path | None) -> Curve:
             for count in RUNS:
                 root = within / f"runs-{count}"
                 forget_index(root)
-                with found.timed("without an index", count):
+                with curve.time_block("without an index", count):
                     list_runs(str(root))
-                with found.timed("with its index", count):
+                with curve.time_block("with its index", count):
                     list_runs(str(root))
-    return found
+    return curve
 
 
-def history(rounds: int) -> Curve:
-    """What the window keeps of a run that was scored so often: to take one more in, and to draw
-    the panel of its curves."""
-    found = Curve("a long run in the window", "scored steps")
+def measure_history(rounds: int) -> Curve:
+    """Time the window's history of a long run: adding scores, and drawing the training panel."""
+    curve = Curve("a long run in the window", "scored steps")
     draw = all_panels()["training"].draw
     pasts = {count: History() for count in SCORES}
     for count, past in pasts.items():
         for step in range(count):
-            past.on_event(_score(step))
-    for place in range(rounds):
+            past.on_event(_make_score(step))
+    for index in range(rounds):
         for count, past in pasts.items():
-            with found.timed("100 more scores", count):
+            with curve.time_block("100 more scores", count):
                 for step in range(100):
-                    past.on_event(_score(count + 100 * place + step))
-            with found.timed("the view and the curves", count):
+                    past.on_event(_make_score(count + 100 * index + step))
+            with curve.time_block("the view and the curves", count):
                 draw(past.view({}))
-    return found
+    return curve
 
 
-def _score(step: int) -> Measured:
+def _make_score(step: int) -> Measured:
     return Measured(step, step / 100, 2.3 / (1 + step), 0.5, 2.4 / (1 + step), 0.4)
 
 
-def rows_of(kept: Path | None) -> Mapping[str, Callable[[int], Curve]]:
+def list_measurements(kept: Path | None) -> Mapping[str, Callable[[int], Curve]]:
     return {
-        "width": partial(training_step, sizes=WIDTHS, over="width"),
-        "depth": partial(training_step, sizes=DEPTHS, over="depth"),
-        "batch": partial(training_step, sizes=BATCHES, over="batch"),
-        "packing": packing,
-        "probe_examples": probe_examples,
-        "panels": panels,
-        "recorded_runs": partial(recorded_runs, kept=kept),
-        "history": history,
+        "width": partial(measure_training_step, sizes=WIDTHS, over="width"),
+        "depth": partial(measure_training_step, sizes=DEPTHS, over="depth"),
+        "batch": partial(measure_training_step, sizes=BATCHES, over="batch"),
+        "packing": measure_packing,
+        "probe_examples": measure_probe_readings,
+        "panels": measure_panels,
+        "recorded_runs": partial(measure_run_list, kept=kept),
+        "history": measure_history,
     }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
-    parser.add_argument("--only", action="append", choices=tuple(rows_of(None)), help="repeatable")
+    parser.add_argument(
+        "--only", action="append", choices=tuple(list_measurements(None)), help="repeatable"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path, help="write everything as JSON")
-    parser.add_argument("--runs-in", type=Path, help="where folders of runs are made and kept")
-    parser.add_argument("--make-runs", action="store_true", help="make them and stop")
-    given = parser.parse_args()
+    parser.add_argument("--runs-in", type=Path, help="create and keep the run folders here")
+    parser.add_argument("--make-runs", action="store_true", help="only create the run folders")
+    options = parser.parse_args()
     if "DISPLAY" not in os.environ and "WAYLAND_DISPLAY" not in os.environ:
         os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    if given.make_runs:
-        if given.runs_in is None:
+    if options.make_runs:
+        if options.runs_in is None:
             parser.error("--make-runs needs --runs-in.")
-        make_runs(given.runs_in)
+        make_runs(options.runs_in)
         return 0
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    measured = rows_of(given.runs_in)
+    measured = list_measurements(options.runs_in)
     rows: list[dict[str, object]] = []
-    for name in given.only or measured:
-        before = machine.load()
-        curve = measured[name](given.rounds)
-        print(f"{curve.text()}\n  load {before} to {machine.load()}", flush=True)
-        rows.append({**vars(curve), "load": [before, machine.load()]})
-    if given.out:
-        tree = {"machine": machine.machine(torch.device("cpu")), "rows": rows}
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(tree, indent=1), encoding="utf-8")
+    for name in options.only or measured:
+        before = machine.read_load()
+        curve = measured[name](options.rounds)
+        print(f"{curve.format_lines()}\n  load {before} to {machine.read_load()}", flush=True)
+        rows.append({**vars(curve), "load": [before, machine.read_load()]})
+    if options.out:
+        tree = {"machine": machine.describe_machine(torch.device("cpu")), "rows": rows}
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(tree, indent=1), encoding="utf-8")
     return 0
 
 

@@ -1,11 +1,11 @@
-"""Time from start: `python -m benchmarks.start [--rounds N]` starts the viewer N times and watches.
+"""Start-up time: `python -m benchmarks.start [--rounds N]` starts the viewer N times.
 
-Each round is a process of its own, with settings of its own, on the display that DISPLAY names, or
-without one (QT_QPA_PLATFORM=offscreen). Seconds since the process was asked for: until the window
-was painted first, until the first panel was live, and until all panels in sight were; and seconds
-of processor time in the same spans, which other work on the machine lengthens less.
+Each round is a fresh process with its own settings, on the display named by DISPLAY, or without
+one (QT_QPA_PLATFORM=offscreen). It reports the seconds from the request for the process until the
+window is first painted, until the first panel is live, and until all visible panels are live; and
+the processor seconds in the same spans, which other work on the machine affects less.
 
-`python -m benchmarks.start --commands` starts commands of `dgn` that compute nothing instead.
+`python -m benchmarks.start --commands` instead times `dgn` commands that compute nothing.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ RUNS = 20  # recorded ones that are listed
 TOO_LONG = 120.0  # seconds
 
 
-def watch(began: float) -> dict[str, float]:
-    """In the child: start the viewer as its command does and note when each moment comes."""
+def time_viewer_start(began: float) -> dict[str, float]:
+    """Start the viewer in the child as its command does, and return the time of each moment."""
     from PySide6.QtCore import QEvent, QObject, QTimer
 
     from dgn_viewer.__main__ import first_run
@@ -83,8 +83,8 @@ def watch(began: float) -> dict[str, float]:
     return seen
 
 
-def one_round() -> dict[str, float]:
-    """Start once and wait for the child's figures."""
+def run_round() -> dict[str, float]:
+    """Run one round in a child process and return its figures."""
     # Late: the child, which runs this module too, measures what the viewer itself imports.
     from dgn_engine.confinement.child_process import python_command, python_environment
 
@@ -102,24 +102,24 @@ def one_round() -> dict[str, float]:
 
 
 def time_commands(rounds: int) -> None:
-    """Start each command so often, and once more before, so that its files are at hand."""
+    """Time each command, after one extra run that brings its files into the cache."""
     from dgn_engine.confinement.child_process import python_environment
 
     with tempfile.TemporaryDirectory() as folder:
         environment = python_environment() | {"XDG_DATA_HOME": folder, "XDG_CACHE_HOME": folder}
         runs = Path(folder) / "dgn-viewer" / "runs"
         small = ("train", "--data", "digits", "--width", "4", "--depth", "3", "--epochs", "1")
-        run_command((*small, "--quiet", "--out", str(runs / "one")), environment)
-        for place in range(1, RUNS):
-            shutil.copytree(runs / "one", runs / f"run-{place}")
+        time_command((*small, "--quiet", "--out", str(runs / "one")), environment)
+        for index in range(1, RUNS):
+            shutil.copytree(runs / "one", runs / f"run-{index}")
         for words in COMMANDS:
-            times = [run_command(words, environment) for _ in range(rounds + 1)][1:]
-            print(f"dgn {' '.join(words):20}", spread([wall for wall, _ in times]), end="; ")
-            print("of processor time", spread([cpu for _, cpu in times]))
+            times = [time_command(words, environment) for _ in range(rounds + 1)][1:]
+            print(f"dgn {' '.join(words):20}", format_spread([wall for wall, _ in times]), end="; ")
+            print("of processor time", format_spread([cpu for _, cpu in times]))
 
 
-def run_command(words: tuple[str, ...], environment: Mapping[str, str]) -> tuple[float, float]:
-    """Seconds that a command took, and seconds of processor time."""
+def time_command(words: tuple[str, ...], environment: Mapping[str, str]) -> tuple[float, float]:
+    """Run a command; return its wall seconds and its processor seconds."""
     from dgn_engine.confinement.child_process import python_command
 
     before, began = os.times(), time.monotonic()
@@ -134,29 +134,35 @@ def run_command(words: tuple[str, ...], environment: Mapping[str, str]) -> tuple
     return wall, user + after.children_system - before.children_system
 
 
-def spread(times: list[float]) -> str:
-    """Median, least and most."""
+def format_spread(times: list[float]) -> str:
+    """Format the median, minimum and maximum."""
     return f"{statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f})"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.start", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--commands", action="store_true", help="of dgn, instead of the viewer")
+    parser.add_argument("--commands", action="store_true", help="time dgn commands, not the viewer")
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)  # this is a round
-    given = parser.parse_args()
-    if given.began is not None:
-        print(json.dumps(watch(given.began)))
+    options = parser.parse_args()
+    if options.began is not None:
+        print(json.dumps(time_viewer_start(options.began)))
         return 0
-    if given.commands:
-        time_commands(given.rounds)
-    rounds = [] if given.commands else [one_round() for _ in range(given.rounds)]
-    from benchmarks.machine import load, processor  # torch, which a round must not load early
+    if options.commands:
+        time_commands(options.rounds)
+    rounds = [] if options.commands else [run_round() for _ in range(options.rounds)]
+    from benchmarks.machine import (
+        describe_processor,
+        read_load,
+    )  # torch, which a round must not load early
 
-    print(f"{processor()}, load {load()}, {given.rounds} rounds; median (least to most), seconds")
+    print(
+        f"{describe_processor()}, load {read_load()}, {options.rounds} rounds; "
+        "median (min to max), seconds"
+    )
     for moment in MOMENTS if rounds else ():
         wall, cpu = ([figures[key] for figures in rounds] for key in (moment, f"{moment} cpu"))
-        print(f"{moment:12} {spread(wall)}; of processor time {spread(cpu)}")
+        print(f"{moment:12} {format_spread(wall)}; of processor time {format_spread(cpu)}")
     return 0
 
 

@@ -1,11 +1,11 @@
-"""What packing and cores give a sweep of 48: `python -m benchmarks.sweep_on_cores [--rounds N]`.
+"""Gain of stacks and cores in a sweep of 48: `python -m benchmarks.sweep_on_cores [--rounds N]`.
 
 48 dense networks (784-128×5-10, batch 32; ReLU, FR-II and DL in equal parts) take the same steps
-in four ways: one after another or as stacks of one regime, in one process or in one for each of
-`--cores`. Given are network-steps a second of the clock, in turns, and their ratios to the first
-way: the median of the rounds, with the least and the most. Processes are started before; what
-starting costs (3 s of a processor each) is not in it. Then Adam by itself: nanoseconds a weight, of
-one network and of a stack of 24.
+in four ways: one after another or as one stack per regime, in one process or in `--cores`
+processes. The output is network-steps per wall-clock second and the ratio to the first way: median
+over the rounds, minimum and maximum. Processes start beforehand, so their start-up (3 processor
+seconds each) is not included. Then Adam alone: nanoseconds per weight, for one network and for a
+stack of 24.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ REGIMES = ("ReLU", "FR-II", "DL")
 STACK = NETWORKS // len(REGIMES)
 
 
-def serve(pipe: Connection, place: int, of: int) -> None:
-    """Make every `of`-th part of the networks; take steps when told 'single' or 'packed', and say
-    how many network-steps that were."""
+def serve_steps(pipe: Connection, offset: int, stride: int) -> None:
+    """Build every `stride`-th network from `offset`; on 'single' or 'packed' take steps and send
+    the number of network-steps."""
     import torch
 
-    from benchmarks.networks import dense
+    from benchmarks.networks import dense_architecture
     from benchmarks.training_epochs import CLASSES, CONFIG
     from dgn_engine.regimes import find_regime
     from dgn_engine.training.batched.stacked_network import TrainerStack
@@ -44,8 +44,14 @@ def serve(pipe: Connection, place: int, of: int) -> None:
 
     def trainers(regime: str) -> list[Trainer]:
         return [
-            Trainer(replace(CONFIG, seed=seed), dense(CLASSES), data, find_regime(regime), cpu)
-            for seed in range(place, STACK, of)
+            Trainer(
+                replace(CONFIG, seed=seed),
+                dense_architecture(CLASSES),
+                data,
+                find_regime(regime),
+                cpu,
+            )
+            for seed in range(offset, STACK, stride)
         ]
 
     single = [trainers(regime) for regime in REGIMES]
@@ -66,47 +72,47 @@ def serve(pipe: Connection, place: int, of: int) -> None:
 
 
 class Processes:
-    """Some that share the 48 networks."""
+    """Worker processes that share the 48 networks."""
 
     def __init__(self, count: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Connection] = []
-        for place in range(count):
+        for index in range(count):
             ours, theirs = context.Pipe()
-            context.Process(target=serve, args=(theirs, place, count), daemon=True).start()
+            context.Process(target=serve_steps, args=(theirs, index, count), daemon=True).start()
             self._pipes.append(ours)
-        self._hear()
+        self._receive_counts()
 
-    def _hear(self) -> int:
+    def _receive_counts(self) -> int:
         return sum(int(pipe.recv()) for pipe in self._pipes)
 
-    def rate(self, way: str) -> float:
-        """Network-steps a second of the clock, until the last of them is done."""
+    def measure_rate(self, way: str) -> float:
+        """Return network-steps per wall-clock second, until the last process is done."""
         began = time.perf_counter()
         for pipe in self._pipes:
             pipe.send(way)
-        return self._hear() / (time.perf_counter() - began)
+        return self._receive_counts() / (time.perf_counter() - began)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         for pipe in self._pipes:
             pipe.send("end")
 
 
-def adam(networks: int, rounds: int) -> float:
-    """Nanoseconds a weight of one update of so many networks' weights, the median."""
+def time_adam(networks: int, rounds: int) -> float:
+    """Return the median nanoseconds per weight of one Adam update of so many networks."""
     import torch
 
     torch.set_num_threads(1)
     weights = torch.nn.Parameter(torch.rand(networks * 332_000))
     weights.grad = torch.rand_like(weights)
     optimiser = torch.optim.Adam([weights], lr=1e-6, fused=True)
-    found = []
+    seconds = []
     for _ in range(rounds):
         began = time.thread_time()
         for _ in range(max(1, 24 // networks)):
             optimiser.step()
-        found.append((time.thread_time() - began) / (24 // networks) / weights.numel())
-    return 1e9 * statistics.median(found)
+        seconds.append((time.thread_time() - began) / (24 // networks) / weights.numel())
+    return 1e9 * statistics.median(seconds)
 
 
 def main() -> int:
@@ -115,30 +121,33 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2)
-    given = parser.parse_args()
-    one, more = Processes(1), Processes(given.cores)
+    options = parser.parse_args()
+    single_process, several_processes = Processes(1), Processes(options.cores)
     ways = {
-        "one by one, one process": (one, "single"),
-        "stacks, one process": (one, "packed"),
-        f"one by one, {given.cores} processes": (more, "single"),
-        f"stacks, {given.cores} processes": (more, "packed"),
+        "one by one, one process": (single_process, "single"),
+        "stacks, one process": (single_process, "packed"),
+        f"one by one, {options.cores} processes": (several_processes, "single"),
+        f"stacks, {options.cores} processes": (several_processes, "packed"),
     }
     rates: dict[str, list[float]] = {name: [] for name in ways}
-    for place in range(given.rounds + 1):
+    for index in range(options.rounds + 1):
         for name, (processes, way) in ways.items():
-            rate = processes.rate(way)
-            if place:  # the first warms up
+            rate = processes.measure_rate(way)
+            if index:  # the first warms up
                 rates[name].append(rate)
     first = next(iter(rates.values()))
-    for name, found in rates.items():
-        ratios = [mine / theirs for mine, theirs in zip(found, first, strict=True)]
+    for name, values in rates.items():
+        ratios = [mine / theirs for mine, theirs in zip(values, first, strict=True)]
         print(
-            f"{name}: {statistics.median(found):,.0f} network-steps/s, "
+            f"{name}: {statistics.median(values):,.0f} network-steps/s, "
             f"{statistics.median(ratios):.2f} [{min(ratios):.2f} – {max(ratios):.2f}]"
         )
-    one.end()
-    more.end()
-    print(f"Adam, ns a weight: one network {adam(1, 9):.2f}, a stack of 24 {adam(24, 9):.2f}")
+    single_process.stop()
+    several_processes.stop()
+    print(
+        f"Adam, ns per weight: one network {time_adam(1, 9):.2f}, "
+        f"a stack of 24 {time_adam(24, 9):.2f}"
+    )
     return 0
 
 

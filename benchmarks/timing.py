@@ -1,7 +1,7 @@
-"""Seconds of several pieces of work, alternating on one core.
+"""Time several pieces of work in alternating rounds on one core.
 
-Each round gives two figures: processor seconds, which neighbours on a shared machine do not
-touch, and wall seconds. On a quiet machine they are the same.
+Each round yields two figures: processor seconds, which other processes on a shared machine barely
+affect, and wall seconds. On an idle machine they are the same.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LEAST_ROUNDS = 3
 Seconds = tuple[float, float]  # processor, wall
 
 
-def pin() -> int | None:
-    """Hold this process and its children to one core, the last; None where that is impossible."""
+def pin_to_one_core() -> int | None:
+    """Pin this process and its children to the last core; return it, or None if impossible."""
     torch.set_num_threads(1)
     if not hasattr(os, "sched_setaffinity"):
         return None
@@ -30,17 +30,17 @@ def pin() -> int | None:
 
 @runtime_checkable
 class OwnClock(Protocol):
-    """Work that another process does and times."""
+    """Work that runs in another process and is timed there."""
 
-    def seconds(self) -> Seconds:
-        """Do it once."""
+    def measure_seconds(self) -> Seconds:
+        """Do the work once and return its seconds."""
 
 
-def timed(work: Callable[[], object], device: torch.device) -> Callable[[], Seconds]:
+def make_timer(work: Callable[[], object], device: torch.device) -> Callable[[], Seconds]:
     """Return a call that does the work once and returns its seconds.
 
-    On a card these are seconds of the wall until every stream is idle: events would time the
-    current stream alone, and steps run as graphs on another.
+        On CUDA these are wall-clock seconds until every stream is idle: events would time only the
+    current stream, while captured steps run on another one.
     """
 
     def on_cuda() -> Seconds:
@@ -57,20 +57,20 @@ def timed(work: Callable[[], object], device: torch.device) -> Callable[[], Seco
         return time.process_time() - start, time.perf_counter() - wall
 
     if isinstance(work, OwnClock):
-        return work.seconds
+        return work.measure_seconds
     return on_cuda if device.type == "cuda" else on_cpu
 
 
-def alternate(
+def time_in_turns(
     calls: Sequence[Callable[[], Seconds]], most_rounds: int, budget: float
 ) -> list[list[Seconds]]:
-    """Seconds of every call, in rounds A B C, A B C, …: at least three of them, then until the
-    budget of seconds is spent. Warming up is the caller's."""
+    """Time every call in rounds A B C, A B C, …: at least three rounds, then until `budget` seconds
+    have passed. The caller is responsible for warming up."""
     seconds: list[list[Seconds]] = [[] for _ in calls]
     start = time.perf_counter()
     for done in range(most_rounds):
         if done >= LEAST_ROUNDS and time.perf_counter() - start > budget:
             break
-        for place, call in enumerate(calls):
-            seconds[place].append(call())
+        for index, call in enumerate(calls):
+            seconds[index].append(call())
     return seconds

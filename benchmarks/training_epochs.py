@@ -1,4 +1,4 @@
-"""Epochs of training a deep gated network: by our trainer, and as somebody writes them in torch."""
+"""Epochs of training a deep gated network: by our trainer, and in hand-written torch."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ CONFIG = RunConfig(
 )
 
 
-EAGER: list[str] = []  # why steps of this process were not captured, with the method's name
+EAGER: list[str] = []  # 'METHOD: why its steps were not captured', for this process
 
 
 def record_eager(method: str, trainer: Trainer) -> Trainer:
-    """Return the trainer; add to `EAGER` why its steps are not captured, where they are not."""
+    """Add the reason to `EAGER` if the trainer's steps are not captured; return the trainer."""
     trainer.network_step.on_eager = lambda reason: EAGER.append(f"{method}: {reason}")
     return trainer
 
 
-def our_epochs(trainer: Trainer, method: str = "dgn_engine") -> Work:
-    """An epoch; returns its mean loss."""
+def make_epochs(trainer: Trainer, method: str = "dgn_engine") -> Work:
+    """Return a function that trains one epoch and returns its mean loss."""
     record_eager(method, trainer)
 
     def work() -> Tensor:
@@ -42,9 +42,9 @@ def our_epochs(trainer: Trainer, method: str = "dgn_engine") -> Work:
 
 
 class GatedModule(nn.Module):
-    """The network of a trainer with the same weights, as somebody writes it who needs no more.
+    """A minimal hand-written version of a trainer's network, with the same weights.
 
-    `layer`: maps inputs and a weight to pre-activations; `head`: what comes before the last layer.
+    `layer` maps inputs and a weight to pre-activations; `head` is applied before the last layer.
     """
 
     def __init__(
@@ -63,26 +63,26 @@ class GatedModule(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         feature, value = x, x
-        for place, weight in enumerate(self.feature):
+        for index, weight in enumerate(self.feature):
             q = self._layer(feature, weight)
             feature = F.relu(q)
             gate = self._top * torch.sigmoid(self._beta * q)
-            value = self._layer(value, self.value[place]) * gate
+            value = self._layer(value, self.value[index]) * gate
         return F.linear(self._head(value), self.value[-1])
 
 
-def orders(n: int) -> Iterator[Tensor]:
-    """The order of the examples in each epoch, as our trainer has it."""
+def epoch_orders(n: int) -> Iterator[Tensor]:
+    """Yield the order of the examples in each epoch, as our trainer uses it."""
     epoch = 0
     while True:
         yield epoch_order(CONFIG.seed, epoch, n)
         epoch += 1
 
 
-def eager_epochs(trainer: Trainer, module: nn.Module, optimiser: Optimizer) -> Work:
-    """The same epochs by autograd: resident data, nothing read back before the end."""
+def make_eager_epochs(trainer: Trainer, module: nn.Module, optimiser: Optimizer) -> Work:
+    """Return a function for the same epochs by autograd: data on the device, no host reads."""
     x, y = trainer.data.train_x, trainer.data.train_y
-    n, device, shuffled = len(x), x.device, orders(len(x))
+    n, device, shuffled = len(x), x.device, epoch_orders(len(x))
 
     def work() -> Tensor:
         total = torch.zeros((), device=device)

@@ -1,4 +1,4 @@
-"""One run in several ways, for so many seconds at a time: headless, and in the real window."""
+"""Run the same training headless or in the real window, in blocks of so many seconds."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.training.run import Run
 from dgn_viewer.application import Options, Viewer
 
-SETTLE = 1.0  # seconds after Run in which panels draw anew what was paused
-LEARN = 12.0  # seconds in which the window learns what its pictures cost, before the first block
+SETTLE = 1.0  # seconds after Run in which the panels redraw
+LEARN = 12.0  # seconds before the first block, in which the window learns its drawing costs
 PATIENCE = 120.0  # seconds until every panel is live
 FROZEN = 5.0  # seconds
 MOUSE_MS = 16  # between two moves over the charts
@@ -29,8 +29,8 @@ MOUSE_MS = 16  # between two moves over the charts
 
 @dataclass(frozen=True)
 class Block:
-    """So many seconds of training: steps a second, and processor seconds a step of this process;
-    what the window's thread took of a core, and what the ledger says at the end."""
+    """One block of training: steps per second, processor seconds per step of this process, the
+    GUI thread's share of a core, and the cost ledger at the end."""
 
     rate: float
     processor: float = 0.0
@@ -39,15 +39,15 @@ class Block:
 
 
 class Headless:
-    """The run as `dgn train` takes its steps, in this thread; `probes`: read at each step."""
+    """Trains in this thread as `dgn train` does; `probes` are read at each step."""
 
     def __init__(self, config: RunConfig, probes: tuple[str, ...] = ()) -> None:
         self._run = Run(1, config, lambda _event: None, ignore_progress, live=False)
         self._run.probe_schedule.watch(tuple(ProbeRequest(name) for name in probes))
         self._probes = probes
 
-    def block(self, seconds: float) -> Block:
-        """Train for so long."""
+    def run_block(self, seconds: float) -> Block:
+        """Train for so many seconds."""
         run = self._run
         before, began, busy = run.step_count, time.perf_counter(), time.process_time()
         while time.perf_counter() - began < seconds:
@@ -62,7 +62,7 @@ class Headless:
 
 
 class InWindow:
-    """The same run in the window: default panels, recording, drawing. Who makes one closes it."""
+    """The same run in the window with default panels, recording and drawing. Call `close`."""
 
     def __init__(self, config: RunConfig, data_root: str, folder: Path, process: bool) -> None:
         self._options = Options(
@@ -75,14 +75,14 @@ class InWindow:
         )
         self.viewer = Viewer(self._options)
         self._seen: list[tuple[float, float, Frame]] = []
-        self.viewer.pump.frame_arrived.connect(self._note)
+        self.viewer.pump.frame_arrived.connect(self._record_frame)
         self.viewer.start()
-        self._until(self._live)
+        self._wait_until(self._all_panels_live)
         self.wait(LEARN)
         self.pause()
 
-    def block(self, seconds: float, meanwhile: Callable[[], None] | None = None) -> Block:
-        """Train for so long, watched; `meanwhile`: called as often as a mouse moves."""
+    def run_block(self, seconds: float, meanwhile: Callable[[], None] | None = None) -> Block:
+        """Train for so many seconds; call `meanwhile` at the rate of mouse moves."""
         self.resume()
         self._seen.clear()
         busy, began = time.thread_time(), time.perf_counter()
@@ -98,9 +98,11 @@ class InWindow:
         steps = last.step - first.step
         return Block(steps / (end - start), (after - before) / steps, window, last.watching)
 
-    def frozen(self, answers: bool = False) -> Block:
-        """The window does not answer for so long, or does; steps a second of the last two seconds
-        as the engine counts them, which is the same measure for both."""
+    def run_frozen(self, answers: bool = False) -> Block:
+        """Train while the window is frozen, or, with `answers`, responsive, for `FROZEN` seconds.
+
+        The rate is that of the last two seconds as the engine counts it, the same for both.
+        """
         self.resume()
         if answers:
             self.wait(FROZEN)
@@ -112,8 +114,8 @@ class InWindow:
         self.pause()
         return Block(rate)
 
-    def scrub(self) -> Callable[[], None]:
-        """Moves the mouse on over the charts of one panel after another."""
+    def make_scrubber(self) -> Callable[[], None]:
+        """Return a function that moves the mouse over the charts of one panel after another."""
         hosts = [
             self.viewer.window.docks.hosts[name]
             for name in self.viewer.window.docks.visible_panels()
@@ -134,42 +136,42 @@ class InWindow:
         return move
 
     def wait(self, seconds: float) -> None:
-        """Let the window live for so long."""
+        """Run the event loop for so many seconds."""
         loop = QEventLoop()
         QTimer.singleShot(round(1000 * seconds), loop.quit)
         loop.exec()
 
     def resume(self) -> None:
         self.viewer.pump.send(Resume())
-        self._until(lambda: self.viewer.window.run_state.is_running)
+        self._wait_until(lambda: self.viewer.window.run_state.is_running)
         self.wait(SETTLE)
 
     def pause(self) -> None:
         self.viewer.pump.send(Pause())
-        self._until(lambda: not self.viewer.window.run_state.is_running)
+        self._wait_until(lambda: not self.viewer.window.run_state.is_running)
         self.wait(0.5)
 
     def close(self) -> None:
         self.viewer.close()
 
-    def _note(self, frame: Frame) -> None:
+    def _record_frame(self, frame: Frame) -> None:
         self._seen.append((time.perf_counter(), time.process_time(), frame))
 
-    def _live(self) -> bool:
+    def _all_panels_live(self) -> bool:
         docks = self.viewer.window.docks
         states = [docks.hosts[name].panel_state() for name in docks.visible_panels()]
         return bool(states) and all(state == "live" for state in states)
 
-    def _until(self, reached: Callable[[], bool]) -> None:
+    def _wait_until(self, reached: Callable[[], bool]) -> None:
         limit = time.monotonic() + PATIENCE
         while not reached():
             if time.monotonic() > limit:
-                raise RuntimeError("the window is not where it should be by now")
+                raise RuntimeError("the window did not reach the expected state in time")
             self.wait(0.05)
 
 
-def images_like_mnist(root: Path) -> str:
-    """Write 60,000 + 10,000 drawn images of 10 classes, 28×28, in the files of MNIST."""
+def write_mnist_like_images(root: Path) -> str:
+    """Write 60,000 + 10,000 random 28×28 images of 10 classes in MNIST's file format."""
     raw = root / "MNIST" / "raw"
     raw.mkdir(parents=True)
     generator = np.random.default_rng(0)

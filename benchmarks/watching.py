@@ -1,10 +1,10 @@
-"""What watching costs: `python -m benchmarks.watching [--only NAME] [--rounds N] [--out F.json]`.
+"""Cost of watching: `python -m benchmarks.watching [--only NAME] [--rounds N] [--out F.json]`.
 
 The same run headless and unrecorded, and in the real window (default panels, recording, drawing;
-offscreen where there is no display), in turns in one process: A B, A B, … Judged is the ratio of
-steps a second, side by side, its median over the rounds; beside it stands the ratio of processor
-seconds a step, of all threads of the process, which neighbours on the machine touch less. Then:
-every step watched against none; the window frozen and scrubbed; how long drawings take.
+offscreen if there is no display), alternating in one process: A B, A B, … The verdict uses the
+median over the rounds of the ratio of steps per second. The ratio of processor seconds per step,
+over all threads of the process, is also given: other processes on the machine affect it less.
+Further rows: every step watched against none; the window frozen and scrubbed; drawing times.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pathlib import Path
 import torch
 
 from benchmarks import machine
-from benchmarks.drawn_frames import drawn_frames
-from benchmarks.watched_runs import Block, Headless, InWindow, images_like_mnist
+from benchmarks.drawn_frames import watch_drawing
+from benchmarks.watched_runs import Block, Headless, InWindow, write_mnist_like_images
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 
 BAR = 0.95  # of the steps a second without a window
@@ -45,7 +45,7 @@ NAMES = (*WATCHED, "every_step", "hands", "drawn")
 
 @dataclass
 class Ratio:
-    """Two ways in turns: steps a second of `one` over those of `other`."""
+    """Two ways of running in turns: steps per second of `one` relative to `other`."""
 
     title: str
     one: list[Block] = field(default_factory=list)
@@ -54,28 +54,28 @@ class Ratio:
 
     @property
     def ratios(self) -> list[float]:
-        """Of each round, the smallest first."""
+        """The ratio of each round, in ascending order."""
         return sorted(a.rate / b.rate for a, b in zip(self.one, self.other, strict=True))
 
     @property
     def processor(self) -> float:
-        """Median ratio of steps a processor second."""
+        """Median ratio of steps per processor second."""
         pairs = zip(self.one, self.other, strict=True)
         return statistics.median(b.processor / a.processor for a, b in pairs)
 
     @property
     def shown(self) -> list[str]:
-        """The viewer overhead at the end of each block, as the status bar has it, and its error."""
-        seen = [block.watching for block in self.one if block.watching is not None]
+        """The viewer overhead at the end of each block, as the status bar shows it."""
+        watched = [block.watching for block in self.one if block.watching is not None]
         return [
             f"{100 * one.overhead:.1f} ± {100 * one.noise:.1f} %"
             if one.overhead
             else one.unmeasured
-            for one in seen
+            for one in watched
         ]
 
-    def tree(self) -> dict[str, object]:
-        """For JSON."""
+    def as_json(self) -> dict[str, object]:
+        """Return the ratio as a JSON object."""
         last = self.one[-1].watching
         return {
             "title": self.title,
@@ -90,8 +90,8 @@ class Ratio:
             "viewer_overhead": self.shown,
         }
 
-    def text(self, bar: float = 0.0) -> str:
-        """A line or two for people."""
+    def format_lines(self, bar: float = 0.0) -> str:
+        """Return the ratio as readable text."""
         middle, ratios = statistics.median(self.ratios), self.ratios
         rates = [statistics.median(b.rate for b in blocks) for blocks in (self.one, self.other)]
         line = f"{self.title}: {rates[0]:.0f} steps/s against {rates[1]:.0f}: {middle:.3f}"
@@ -110,70 +110,70 @@ class Ratio:
         return line
 
 
-def _config(row: tuple[str, NetConfig, DataConfig], root: str) -> RunConfig:
+def _make_config(row: tuple[str, NetConfig, DataConfig], root: str) -> RunConfig:
     training = TrainingConfig(epochs=0, batch=32, learning_rate=1e-4)
     data = replace(row[2], root=root)
     return RunConfig(net=row[1], data=data, training=training, device="cpu")
 
 
-def _watched(name: str, root: str, given: argparse.Namespace) -> Ratio:
-    found, config = Ratio(f"watched, {WATCHED[name][0]}"), _config(WATCHED[name], root)
+def _measure_watched(name: str, root: str, options: argparse.Namespace) -> Ratio:
+    ratio, config = Ratio(f"watched, {WATCHED[name][0]}"), _make_config(WATCHED[name], root)
     with tempfile.TemporaryDirectory() as folder:
-        window = InWindow(config, root, Path(folder), given.process)
+        window = InWindow(config, root, Path(folder), options.process)
         try:
             headless = Headless(config)
-            headless.block(1.0)
-            for _ in range(given.rounds):
-                found.other.append(headless.block(given.seconds))
-                found.one.append(window.block(given.seconds))
+            headless.run_block(1.0)
+            for _ in range(options.rounds):
+                ratio.other.append(headless.run_block(options.seconds))
+                ratio.one.append(window.run_block(options.seconds))
         finally:
             window.close()
-    found.load = machine.load()
-    return found
+    ratio.load = machine.read_load()
+    return ratio
 
 
-def _every_step(root: str, given: argparse.Namespace) -> Ratio:
-    """How many times as long a step takes with readings of 64 examples after each."""
-    found, config = Ratio("every step watched, fc 128×5, n = 64"), _config(FC128, root)
+def _measure_every_step(root: str, options: argparse.Namespace) -> Ratio:
+    """Measure training with readings of 64 examples after every step against none."""
+    ratio, config = Ratio("every step watched, fc 128×5, n = 64"), _make_config(FC128, root)
     watched, plain = Headless(config, EVERY_STEP), Headless(config)
     for each in (watched, plain):
-        each.block(1.0)
-    for _ in range(given.rounds):
-        found.other.append(plain.block(given.seconds / 2))
-        found.one.append(watched.block(given.seconds / 2))
-    found.load = machine.load()
-    return found
+        each.run_block(1.0)
+    for _ in range(options.rounds):
+        ratio.other.append(plain.run_block(options.seconds / 2))
+        ratio.one.append(watched.run_block(options.seconds / 2))
+    ratio.load = machine.read_load()
+    return ratio
 
 
-def _hands(root: str, given: argparse.Namespace) -> Sequence[Ratio]:
-    """The window frozen, and the mouse moved over its charts, against a window left alone; and
-    that against itself, which says how far the ratio of frozen to awake is to be trusted."""
+def _measure_interaction(root: str, options: argparse.Namespace) -> Sequence[Ratio]:
+    """Compare a frozen window, and one with the mouse moving over its charts, with an idle window;
+    and an idle window with itself, which shows the noise of the ratio for the frozen one."""
     titles = ("frozen for 5 s", "left alone, twice", "scrubbed")
     frozen, again, scrubbed = (Ratio(f"{what}, {FC128[0]}") for what in titles)
-    config = _config(FC128, root)
+    config = _make_config(FC128, root)
     with tempfile.TemporaryDirectory() as folder:
-        window = InWindow(config, root, Path(folder), given.process)
+        window = InWindow(config, root, Path(folder), options.process)
         try:
-            scrub = window.scrub()
-            for _ in range(given.rounds):
-                awake = window.frozen(answers=True)
+            scrub = window.make_scrubber()
+            for _ in range(options.rounds):
+                awake = window.run_frozen(answers=True)
                 for ratio in (frozen, again):
                     ratio.other.append(awake)
-                frozen.one.append(window.frozen())
-                again.one.append(window.frozen(answers=True))
-                scrubbed.other.append(window.block(given.seconds))
-                scrubbed.one.append(window.block(given.seconds, scrub))
+                frozen.one.append(window.run_frozen())
+                again.one.append(window.run_frozen(answers=True))
+                scrubbed.other.append(window.run_block(options.seconds))
+                scrubbed.one.append(window.run_block(options.seconds, scrub))
         finally:
             window.close()
-    frozen.load = again.load = scrubbed.load = machine.load()
+    frozen.load = again.load = scrubbed.load = machine.read_load()
     return frozen, again, scrubbed
 
 
-def _drawn(root: str, given: argparse.Namespace) -> dict[str, float]:
+def _measure_drawing(root: str, options: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        window = InWindow(_config(FC128, root), root, Path(folder), process=False)
+        window = InWindow(_make_config(FC128, root), root, Path(folder), process=False)
         try:
-            return drawn_frames(window, given.rounds * given.seconds).quantiles()
+            return watch_drawing(window, options.rounds * options.seconds).compute_quantiles()
         finally:
             window.close()
 
@@ -185,35 +185,37 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=6.0, help="of each block")
     parser.add_argument("--process", action="store_true", help="the engine in its own process")
     parser.add_argument("--out", type=Path, help="write everything as JSON")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if "DISPLAY" not in os.environ and "WAYLAND_DISPLAY" not in os.environ:
         os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        root = images_like_mnist(Path(folder))
-        for name in given.only or NAMES:
+        root = write_mnist_like_images(Path(folder))
+        for name in options.only or NAMES:
             if name == "drawn":
-                quantiles = _drawn(root, given)
+                quantiles = _measure_drawing(root, options)
                 print(
                     "drawn frames, ms:", *(f"{k} {v:.1f}" for k, v in quantiles.items()), sep=" · "
                 )
-                rows.append({"title": "drawn frames, ms", "load": machine.load(), **quantiles})
+                rows.append({"title": "drawn frames, ms", "load": machine.read_load(), **quantiles})
                 continue
             if name in WATCHED:
-                found, bar = [_watched(name, root, given)], BAR
+                ratios, bar = [_measure_watched(name, root, options)], BAR
             else:
                 bar = 0.0
-                found = (
-                    [_every_step(root, given)] if name == "every_step" else [*_hands(root, given)]
+                ratios = (
+                    [_measure_every_step(root, options)]
+                    if name == "every_step"
+                    else [*_measure_interaction(root, options)]
                 )
-            for ratio in found:
-                print(ratio.text(bar), flush=True)
-                rows.append(ratio.tree())
-            if given.out:
-                tree = {"machine": machine.machine(torch.device("cpu")), "rows": rows}
-                given.out.parent.mkdir(parents=True, exist_ok=True)
-                given.out.write_text(json.dumps(tree, indent=1), encoding="utf-8")
+            for ratio in ratios:
+                print(ratio.format_lines(bar), flush=True)
+                rows.append(ratio.as_json())
+            if options.out:
+                tree = {"machine": machine.describe_machine(torch.device("cpu")), "rows": rows}
+                options.out.parent.mkdir(parents=True, exist_ok=True)
+                options.out.write_text(json.dumps(tree, indent=1), encoding="utf-8")
     return 0
 
 

@@ -1,12 +1,12 @@
-"""Starts the bundle where there is no Python of ours (`make bundle-check`).
+"""Check that the bundle works without our Python environment (`make bundle-check`).
 
     python packaging/bundle_check.py dist/dgn-viewer
 
-Trains, draws every panel and an animation, reads a sound checkpoint and refuses a hostile one,
+Trains, draws every panel and an animation, reads a valid checkpoint and refuses a hostile one,
 sweeps in worker processes, serves a run and mirrors it, opens the window with the engine in a
-thread and in a process of its own, and again on a virtual X display where `Xvfb` is installed.
-Prints size, seconds to the first picture, and what it did; ends with 1 at the first thing that does
-not work. Needs nothing but Python.
+thread and in its own process, and again on a virtual X display if `Xvfb` is installed. Prints the
+size, the seconds to the first picture, and what it did; exits with 1 at the first failure. Needs
+only Python.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ COMMANDS = {
     "sweep",
     "train",
 }
-NEED_MORE = ("agreement",)  # panels that show nothing of one run alone
-MOST = 950e6  # bytes that the folder may have
-LIMIT = 300  # seconds for one command, however slow the machine
+NEED_MORE = ("agreement",)  # panels that show nothing for a single run
+MOST = 950e6  # bytes, the largest allowed size of the folder
+LIMIT = 300  # seconds for one command, even on a slow machine
 SWEEP = """[base.data]
 name = "digits"
 train_limit = 64
@@ -51,7 +51,7 @@ seed = [0, 1]
 
 
 class CheckError(Exception):
-    """A check that did not hold, in one sentence."""
+    """A failed check, described in one sentence."""
 
 
 class Hostile:
@@ -65,7 +65,7 @@ class Hostile:
 
 
 class Bundle:
-    """The programs of a folder, run in an empty place with the environment of a stranger."""
+    """The programs of the bundle, run in an empty folder with a new user's environment."""
 
     def __init__(self, folder: Path, place: Path) -> None:
         self.folder, self.place = folder, place
@@ -92,17 +92,17 @@ class Bundle:
         )
 
     def run(self, program: str, *words: str, code: int = 0) -> tuple[str, str]:
-        """What it says on stdout and stderr; raises `CheckError` on another exit code."""
+        """Run a program; return stdout and stderr. Raises `CheckError` on another exit code."""
         child = self.start(program, *words)
         try:
-            said, complaint = child.communicate(timeout=LIMIT)
+            output, complaint = child.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             child.kill()
             raise CheckError(f"{program} {' '.join(words)} did not end in {LIMIT} s.") from None
         if child.returncode != code or "Traceback" in complaint:
-            ending = complaint.strip()[-1500:] or said.strip()[-500:]
+            ending = complaint.strip()[-1500:] or output.strip()[-500:]
             raise CheckError(f"{program} {' '.join(words)} ended with {child.returncode}: {ending}")
-        return said, complaint
+        return output, complaint
 
 
 def main() -> int:
@@ -110,8 +110,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="dgn bundle ü ") as place:
         bundle = Bundle(folder, Path(place))
         try:
-            _size(folder)
-            checks = (_commands, _panels_drawn, _served, _checkpoints, _sweep, _window, _display)
+            check_size(folder)
+            checks = (
+                check_commands,
+                check_panels,
+                check_mirror,
+                check_checkpoints,
+                check_sweep,
+                check_window,
+                check_display,
+            )
             for check in checks:
                 print(f"{check(bundle)}", flush=True)
         except CheckError as failure:
@@ -120,7 +128,7 @@ def main() -> int:
     return 0
 
 
-def _size(folder: Path) -> None:
+def check_size(folder: Path) -> None:
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     size = sum(path.stat().st_size for path in files)
     print(f"size: {size / 1e6:.0f} MB in {len(files)} files")
@@ -128,8 +136,8 @@ def _size(folder: Path) -> None:
         raise CheckError(f"The bundle has {size / 1e6:.0f} MB, more than {MOST / 1e6:.0f}.")
 
 
-def _commands(bundle: Bundle) -> str:
-    """Train, list, export; confined processes work, and every experiment is there."""
+def check_commands(bundle: Bundle) -> str:
+    """Check training, listing and exporting, the confined reader, experiments and documents."""
     version, _ = bundle.run("dgn", "--version")
     listed = set(bundle.run("dgn", "--help")[0].split())
     if lost := sorted(COMMANDS - listed):
@@ -138,7 +146,7 @@ def _commands(bundle: Bundle) -> str:
     bundle.run("dgn", *train.split())
     for kind in ("svg", "pdf", "png"):
         bundle.run("dgn", "figure", "run", "--panel", "training", "-o", f"figure.{kind}")
-        _wanted(bundle.place / f"figure.{kind}")
+        _require_file(bundle.place / f"figure.{kind}")
     bundle.run("dgn", "runs", "export", "run", "run.dgn")
     experiments = bundle.run("dgn", "reproduce", "--list")[0].splitlines()
     health, _ = bundle.run("dgn", "inspect", "--confinement")
@@ -152,8 +160,8 @@ def _commands(bundle: Bundle) -> str:
     return f"{version.strip()}: {done}; {len(COMMANDS)} commands, {found}"
 
 
-def _panels_drawn(bundle: Bundle) -> str:
-    """Every panel is found and draws what a run recorded, and one is made a film."""
+def check_panels(bundle: Bundle) -> str:
+    """Check that every panel draws a recorded run, and that panels can be animated."""
     engine = bundle.folder / "_internal" / "dgn_engine"
     sources = sorted((engine / "panels").glob("[!_]*.py"))
     panels = [path.stem for path in sources if path.stem not in NEED_MORE]
@@ -164,60 +172,60 @@ def _panels_drawn(bundle: Bundle) -> str:
     bundle.run("dgn", *train.split(), "--record", ",".join(path.stem for path in probes))
     for name in panels:
         bundle.run("dgn", "figure", "all", "--panel", name, "-o", f"{name}.png", "--dpi", "50")
-        _wanted(bundle.place / f"{name}.png")
+        _require_file(bundle.place / f"{name}.png")
     film = "figure all --panel overlap,ntk --animate all -o film.gif"
     bundle.run("dgn", *film.split())
-    _wanted(bundle.place / "film.gif")
+    _require_file(bundle.place / "film.gif")
     return f"{len(panels)} panels drawn, {len(probes)} probes, an animation"
 
 
-def _served(bundle: Bundle) -> str:
-    """`dgn serve` and `dgn mirror` in two processes; the mirror is equal."""
+def check_mirror(bundle: Bundle) -> str:
+    """Check `dgn serve` and `dgn mirror` in two processes: the mirror has the same log."""
     server = bundle.start("dgn", "serve", "run")
     assert server.stdout is not None
-    told: list[str] = []
+    output: list[str] = []
     try:
-        while not told or not told[-1].startswith("Token"):
-            told.append(server.stdout.readline())
-            if not told[-1]:
+        while not output or not output[-1].startswith("Token"):
+            output.append(server.stdout.readline())
+            if not output[-1]:
                 raise CheckError("'dgn serve' ended.")
-        port = told[0].rpartition("127.0.0.1:")[2].partition(".")[0]
-        (bundle.place / "token").write_text(told[-1].split()[-1], "utf-8")
+        port = output[0].rpartition("127.0.0.1:")[2].partition(".")[0]
+        (bundle.place / "token").write_text(output[-1].split()[-1], "utf-8")
         address = f"dgn://127.0.0.1:{port}"
         bundle.run("dgn", "mirror", address, "mirrored", "--token-file", "token")
     finally:
         server.kill()
         server.communicate()
-    one, two = (bundle.place / name / "log.jsonl" for name in ("run", "mirrored"))
-    if one.read_bytes() != two.read_bytes():
+    first, second = (bundle.place / name / "log.jsonl" for name in ("run", "mirrored"))
+    if first.read_bytes() != second.read_bytes():
         raise CheckError("A mirrored run has another log.")
     return "served a run, and mirrored it"
 
 
-def _checkpoints(bundle: Bundle) -> str:
-    """A run's own weights are listed by the confined reader; a pickle that calls is only named."""
+def check_checkpoints(bundle: Bundle) -> str:
+    """Check that the confined reader lists a run's weights and refuses a hostile pickle."""
     sound, _ = bundle.run("dgn", "inspect", "run/weights.safetensors", "--json")
     mark, hostile = bundle.place / "it ran", bundle.place / "hostile.pt"
     hostile.write_bytes(pickle.dumps({"weight": Hostile(mark)}))
     child = bundle.start("dgn", "inspect", "hostile.pt")
-    said, complaint = child.communicate(timeout=LIMIT)
-    if mark.exists() or "Traceback" in complaint or "system" not in said + complaint:
+    output, complaint = child.communicate(timeout=LIMIT)
+    if mark.exists() or "Traceback" in complaint or "system" not in output + complaint:
         raise CheckError(
-            f"A hostile checkpoint was met with {child.returncode}: {said} {complaint}"
+            f"A hostile checkpoint gave exit code {child.returncode}: {output} {complaint}"
         )
-    facts = len(json.loads(sound))
-    return f"read a checkpoint ({facts} facts); refused a hostile one: {_last(said + complaint)}"
+    facts, refusal = len(json.loads(sound)), _last_line(output + complaint)
+    return f"read a checkpoint ({facts} facts); refused a hostile one: {refusal}"
 
 
-def _sweep(bundle: Bundle) -> str:
+def check_sweep(bundle: Bundle) -> str:
     (bundle.place / "sweep.toml").write_text(SWEEP, "utf-8")
     words = "sweep sweep.toml --executor processes --workers 2 --out sweep --quiet"
-    said, complaint = bundle.run("dgn", *words.split())
-    return f"swept in two processes: {_last(said + complaint)}"
+    output, complaint = bundle.run("dgn", *words.split())
+    return f"swept in two processes: {_last_line(output + complaint)}"
 
 
-def _window(bundle: Bundle) -> str:
-    """The window draws, with the engine in a thread and in a process of its own."""
+def check_window(bundle: Bundle) -> str:
+    """Check that the window draws, with the engine in a thread and in its own process."""
     seconds = []
     for name, more in (("thread", ()), ("thread", ()), ("process", ("--process",))):
         begun = time.monotonic()
@@ -225,12 +233,12 @@ def _window(bundle: Bundle) -> str:
         taken = ("--offscreen", "--steps", "5", "--screenshot", str(picture))
         bundle.run("dgn-viewer", *taken, *more)
         seconds.append(time.monotonic() - begun)
-        _wanted(picture)
+        _require_file(picture)
     shown = [
         json.loads((bundle.place / f"{name}.json").read_text("utf-8"))
         for name in ("thread", "process")
     ]
-    panels = [_panels(facts) for facts in shown]
+    panels = [_list_panels(facts) for facts in shown]
     if panels[0] != panels[1] or not panels[0]:
         raise CheckError(f"The panels in a thread and in a process differ: {panels}")
     first, again, other = seconds
@@ -240,10 +248,10 @@ def _window(bundle: Bundle) -> str:
     )
 
 
-def _display(bundle: Bundle) -> str:
-    """On an X display: the window opens, and SIGTERM closes it in order."""
+def check_display(bundle: Bundle) -> str:
+    """Check that the window opens on an X display, and that SIGTERM closes it cleanly."""
     if shutil.which("Xvfb") is None:
-        return "Xvfb is not installed: not tried on a display"
+        return "Xvfb is not installed: not tested on a display"
     read, write = os.pipe()
     server = subprocess.Popen(
         ["Xvfb", "-displayfd", str(write), "-screen", "0", "1440x900x24"],
@@ -251,8 +259,8 @@ def _display(bundle: Bundle) -> str:
         stderr=subprocess.DEVNULL,
     )
     os.close(write)
-    with os.fdopen(read) as told:
-        number = told.readline().strip()
+    with os.fdopen(read) as output:
+        number = output.readline().strip()
     try:
         begun = time.monotonic()
         child = bundle.start("dgn-viewer", DISPLAY=f":{number}", QT_QPA_PLATFORM="xcb")
@@ -269,20 +277,20 @@ def _display(bundle: Bundle) -> str:
     finally:
         server.kill()
         server.wait()
-    return f"on a virtual X display: training after {opened:.1f} s, closed by SIGTERM in order"
+    return f"on a virtual X display: training after {opened:.1f} s, closed cleanly by SIGTERM"
 
 
-def _panels(facts: Mapping[str, object]) -> list[str]:
-    found = facts.get("panels", ())
-    return sorted(map(str, found)) if isinstance(found, dict | list) else []
+def _list_panels(facts: Mapping[str, object]) -> list[str]:
+    panels = facts.get("panels", ())
+    return sorted(map(str, panels)) if isinstance(panels, dict | list) else []
 
 
-def _wanted(path: Path) -> None:
+def _require_file(path: Path) -> None:
     if not path.is_file() or not path.stat().st_size:
         raise CheckError(f"{path.name} was not written.")
 
 
-def _last(text: str) -> str:
+def _last_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[-1]
 
 

@@ -1,11 +1,11 @@
-"""Makes a Debian package of the bundle (`make deb`), with dpkg-deb alone.
+"""Build a Debian package of the bundle (`make deb`), with dpkg-deb alone.
 
     python packaging/debian_package.py dist/dgn-viewer dist
 
-The bundle goes to /usr/lib/dgn-viewer, both programs to /usr/bin, and what a desktop wants (menu
-entry, icon, type of session files, description for software centres) to /usr/share. Same bytes for
-the same bundle: all times are those of `SOURCE_DATE_EPOCH`, else of the last commit. What a user
-made lies in their home and is never touched.
+The bundle goes to /usr/lib/dgn-viewer, both programs to /usr/bin, and the desktop files (menu
+entry, icon, type of session files, description for software centres) to /usr/share. The build is
+reproducible: all timestamps are `SOURCE_DATE_EPOCH`, or the time of the last commit. A user's own
+data is in their home directory and is never touched.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ RENAMED = {"libglib2.0-0": "libglib2.0-0t64 | libglib2.0-0"}  # since Debian 13,
 def main() -> int:
     bundle, into = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     if not (bundle / "dgn-viewer").is_file():
-        print(f"{bundle} is no bundle: run `make bundle` first.", file=sys.stderr)
+        print(f"{bundle} is not a bundle: run `make bundle` first.", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="dgn-deb-", dir=into) as folder:
         tree = Path(folder) / "tree"
         moment = build_tree(bundle, tree)
-        name = f"dgn-viewer_{version()}_{architecture()}.deb"
+        name = f"dgn-viewer_{read_version()}_{read_architecture()}.deb"
         subprocess.run(
             [
                 "dpkg-deb",
@@ -72,8 +72,8 @@ def main() -> int:
 
 
 def build_tree(bundle: Path, tree: Path) -> int:
-    """What the package installs, below `tree`; the time that all of it bears."""
-    moment = _moment()
+    """Write the files of the package below `tree`; return their common timestamp."""
+    moment = _source_date()
     place = tree / "usr" / "lib" / "dgn-viewer"
     place.parent.mkdir(parents=True)
     shutil.copytree(bundle, place, symlinks=True)
@@ -89,15 +89,15 @@ def build_tree(bundle: Path, tree: Path) -> int:
     _copy(LINUX / "lintian-overrides", share / "lintian" / "overrides" / "dgn-viewer")
     day = time.strftime("%Y-%m-%d", time.gmtime(moment))
     described = (LINUX / f"{METAINFO}.in").read_text("utf-8")
-    dated = described.replace("@VERSION@", version()).replace("@DATE@", day)
+    dated = described.replace("@VERSION@", read_version()).replace("@DATE@", day)
     _write(share / "metainfo" / METAINFO, dated)
-    _documents(share / "doc" / "dgn-viewer", moment)
+    _write_documents(share / "doc" / "dgn-viewer", moment)
     files = [path for path in tree.rglob("*") if path.is_file() and not path.is_symlink()]
     size = sum(path.stat().st_size for path in files) // 1024
     needed = {*system_libraries.NEEDED.values(), *system_libraries.NEEDED_FOR_X11.values()}
     wanted = ", ".join(RENAMED.get(name, name) for name in sorted(needed))
     control = CONTROL.format(
-        version=version(), architecture=architecture(), size=size, libraries=wanted
+        version=read_version(), architecture=read_architecture(), size=size, libraries=wanted
     )
     _write(tree / "DEBIAN" / "control", control)
     for path in (tree, *tree.rglob("*")):
@@ -107,49 +107,49 @@ def build_tree(bundle: Path, tree: Path) -> int:
     return moment
 
 
-def version() -> str:
+def read_version() -> str:
     source = (ROOT / "dgn_engine" / "__init__.py").read_text("utf-8")
-    found = re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)
-    assert found is not None
-    return found[1]
+    match = re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)
+    assert match is not None
+    return match[1]
 
 
-def architecture() -> str:
-    told = subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True)
-    return told.stdout.decode().strip()
+def read_architecture() -> str:
+    output = subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True)
+    return output.stdout.decode().strip()
 
 
 def _is_program(path: Path, place: Path) -> bool:
-    """Of the bundle at `place`; PyInstaller marks libraries as programs too."""
+    """Return whether a file of the bundle is a program; PyInstaller marks libraries too."""
     return path.parent in (place, place / "_internal" / "torch" / "bin")
 
 
-def _documents(folder: Path, moment: int) -> None:
-    """Licence and changelogs, as Debian's policy has them."""
+def _write_documents(folder: Path, moment: int) -> None:
+    """Write the licence and the changelog as Debian's policy requires."""
     head = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"
     licence = (ROOT / "LICENSE").read_text("utf-8").strip()
     indented = "\n".join(f" {line}" if line.strip() else " ." for line in licence.splitlines())
     who = "Files: *\nCopyright: The dgn-viewer authors\nLicense: Expat\n"
     _write(folder / "copyright", f"{head}\n{who}{indented}\n")
     date = time.strftime("%a, %d %b %Y %H:%M:%S +0000", time.gmtime(moment))
-    entry = f"dgn-viewer ({version()}) unstable; urgency=low\n\n  * See CHANGELOG.md.\n\n"
+    entry = f"dgn-viewer ({read_version()}) unstable; urgency=low\n\n  * See CHANGELOG.md.\n\n"
     signed = f" -- The dgn-viewer authors <dgn-viewer@example.org>  {date}\n"
-    _compressed(folder / "changelog.gz", entry + signed)
+    _write_compressed(folder / "changelog.gz", entry + signed)
 
 
-def _compressed(path: Path, text: str) -> None:
+def _write_compressed(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
-def _moment() -> int:
-    given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if given:
-        return int(given)
-    told = subprocess.run(
+def _source_date() -> int:
+    seconds = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if seconds:
+        return int(seconds)
+    output = subprocess.run(
         ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    return int(told.stdout) if told.returncode == 0 else int(time.time())
+    return int(output.stdout) if output.returncode == 0 else int(time.time())
 
 
 def _copy(source: Path, target: Path) -> None:

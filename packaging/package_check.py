@@ -1,11 +1,11 @@
-"""Checks the wheel and the sdist as a stranger gets them (`make package-check`).
+"""Check the wheel and the sdist as a new user gets them (`make package-check`).
 
     python packaging/package_check.py [dist]
 
-Builds both twice, the second time from the unpacked sdist, and compares the bytes; looks into them
-with twine and check-wheel-contents; installs the wheel into a fresh environment that knows nothing
-of this checkout and starts both programs there. The packages that ours needs are those of the
-environment that runs this script: they are added by path, which takes no download and a second.
+Builds both twice, the second time from the unpacked sdist, and compares the bytes; checks them
+with twine and check-wheel-contents; installs the wheel into a fresh environment that does not see
+this checkout, and starts both programs there. The dependencies come from the environment that runs
+this script, added by path: this needs no download.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ for package in ("dgn_engine.data", "dgn_engine.regimes", "dgn_engine.panels"):
 
 
 class CheckError(Exception):
-    """A check that did not hold, in one sentence."""
+    """A failed check, described in one sentence."""
 
 
 def main() -> int:
@@ -49,8 +49,8 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="dgn package ü ") as folder:
             wheel, sdist = _build_twice(into, Path(folder))
-            _inspect(wheel, sdist)
-            _start(wheel, Path(folder))
+            _check_contents(wheel, sdist)
+            _install_and_start(wheel, Path(folder))
     except CheckError as failure:
         print(f"package-check: {failure}", file=sys.stderr)
         return 1
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _build_twice(into: Path, folder: Path) -> tuple[Path, Path]:
-    """Build into `into`, and from the sdist once more; the same bytes are wanted."""
+    """Build into `into`, and again from the sdist; both builds must have the same bytes."""
     built = _build(ROOT, into)
     with tarfile.open(built[1]) as archive:
         archive.extractall(folder / "unpacked", filter="data")
@@ -66,14 +66,14 @@ def _build_twice(into: Path, folder: Path) -> tuple[Path, Path]:
     (source / "PKG-INFO").unlink()  # the build would add its own to it
     again = _build(source, folder / "again")
     for first, second in zip(built, again, strict=True):
-        if _digest(first) != _digest(second):
-            raise CheckError(f"{first.name} has other bytes when it is built from the sdist.")
-        print(f"{first.name}: {first.stat().st_size / 1e6:.1f} MB, the same bytes twice")
+        if _hash_file(first) != _hash_file(second):
+            raise CheckError(f"{first.name} has different bytes when built from the sdist.")
+        print(f"{first.name}: {first.stat().st_size / 1e6:.1f} MB, the same bytes both times")
     return built
 
 
 def _build(source: Path, into: Path) -> tuple[Path, Path]:
-    """The wheel and the sdist of `source`."""
+    """Build `source`; return the wheel and the sdist."""
     into.mkdir(parents=True, exist_ok=True)
     for old in (*into.glob("dgn_viewer-*.whl"), *into.glob("dgn_viewer-*.tar.gz")):
         old.unlink()
@@ -82,23 +82,23 @@ def _build(source: Path, into: Path) -> tuple[Path, Path]:
     return wheel, sdist
 
 
-def _inspect(wheel: Path, sdist: Path) -> None:
-    """What twine and check-wheel-contents find, and every file of the packages is in the wheel."""
+def _check_contents(wheel: Path, sdist: Path) -> None:
+    """Run twine and check-wheel-contents, and check that the wheel has every file."""
     _run([sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)])
     _run([sys.executable, "-m", "check_wheel_contents", str(wheel)], cwd=ROOT)
-    held = set(zipfile.ZipFile(wheel).namelist())
+    packed = set(zipfile.ZipFile(wheel).namelist())
     wanted = {
         path.relative_to((ROOT / folder).parent).as_posix()
         for folder in PACKAGES
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    if lost := sorted(wanted - held):
+    if lost := sorted(wanted - packed):
         raise CheckError(f"The wheel lacks {', '.join(lost[:5])} ({len(lost)} in all).")
     print(f"twine, check-wheel-contents: sound; {len(wanted)} files of the packages are in it")
 
 
-def _start(wheel: Path, folder: Path) -> None:
+def _install_and_start(wheel: Path, folder: Path) -> None:
     """Install into a fresh environment, without a checkout, and start both programs."""
     place = folder / "fresh"
     venv.create(place, with_pip=False)
@@ -107,8 +107,8 @@ def _start(wheel: Path, folder: Path) -> None:
     site_packages = Path(
         _run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
     )
-    # A path in a .pth file leads to packages, but not to what other .pth files there name: an
-    # editable installation of this checkout stays unseen.
+    # A path in a .pth file makes packages importable, but does not process the .pth files there:
+    # an editable installation of this checkout stays invisible.
     places = [p for p in sys.path if Path(p).name == "site-packages"]
     (site_packages / "needed.pth").write_text("\n".join(places), "utf-8")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
@@ -116,11 +116,11 @@ def _start(wheel: Path, folder: Path) -> None:
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     home = {name: str(elsewhere / name) for name in XDG}
-    given = {**os.environ, **home, "OMP_NUM_THREADS": "1"}
-    given.pop("PYTHONPATH", None)
+    environment = {**os.environ, **home, "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONPATH", None)
 
     def run(*command: str) -> str:
-        return _run([str(programs / command[0]), *command[1:]], cwd=elsewhere, env=given)
+        return _run([str(programs / command[0]), *command[1:]], cwd=elsewhere, env=environment)
 
     print(f"found inside: {run('python', '-c', SEEN_INSIDE).strip(' ,')}")
     print(run("dgn", "--version").strip(), "·", run("dgn-viewer", "--version").strip())
@@ -129,12 +129,12 @@ def _start(wheel: Path, folder: Path) -> None:
     run("dgn", "runs", "list", ".")
     run("dgn-viewer", "--offscreen", "--steps", "3", "--screenshot", "window.png")
     if not (elsewhere / "window.png").stat().st_size:
-        raise CheckError("dgn-viewer saved no picture.")
-    print("dgn trained, dgn-viewer too and saved its picture")
+        raise CheckError("dgn-viewer saved no screenshot.")
+    print("dgn and dgn-viewer trained; dgn-viewer saved a screenshot")
 
 
 def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    """What the command says; raises `CheckError` with its complaint."""
+    """Run a command and return its output; raises `CheckError` with its error message."""
     done = subprocess.run(
         command, cwd=cwd, env=env, capture_output=True, text=True, encoding="utf-8", check=False
     )
@@ -144,7 +144,7 @@ def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None
     return done.stdout
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from dgn_engine.storage.runs import index_database
-from tests.daily import leave_the_rest_for_the_night
-from tests.plugins import ELSEWHERE, concerns, is_about, may_concern
+from tests.daily import mark_the_rest_nightly
+from tests.plugins import ELSEWHERE, is_about, is_selected, may_concern
 from tests.snapshots import Recorded, Snapshot
 
 # No test needs a display, whoever starts it.
@@ -76,8 +76,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if unknown := [name for name in names if not any(is_about(item, name) for item in items)]:
             raise pytest.UsageError(f"no test is about a plug-in {', '.join(unknown)}")
         together = not config.getoption("--each")
-        chosen = [item for item in items if concerns(item, names, together)]
-    leave_the_rest_for_the_night(chosen, most=2 * len(names) if names else None)
+        chosen = [item for item in items if is_selected(item, names, together)]
+    mark_the_rest_nightly(chosen, most=2 * len(names) if names else None)
     if names:
         chosen = [item for item in chosen if not any(map(item.get_closest_marker, ELSEWHERE))]
         kept = set(chosen)

@@ -28,7 +28,7 @@ def nightly(*values: object) -> list[object]:
     ]
 
 
-def leave_the_rest_for_the_night(items: Iterable[pytest.Item], most: int | None = None) -> None:
+def mark_the_rest_nightly(items: Iterable[pytest.Item], most: int | None = None) -> None:
     """Mark the cases of a `wide` test `nightly` that bring no new value of any parameter, and those
     beyond `most` of one test; those that no push runs anyway bring none."""
     groups: dict[str, list[pytest.Item]] = defaultdict(list)

@@ -13,6 +13,6 @@ NOT_UNICODE = "\x1b[2Jbad\udcff"  # of the byte 0xff in the name of a file
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
-def hidden(text: str) -> set[str]:
+def hidden_characters(text: str) -> set[str]:
     """The letters of a text that nobody sees, or that steer a terminal."""
     return {letter for letter in text if unicodedata.category(letter) in _HIDDEN}

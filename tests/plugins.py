@@ -41,7 +41,7 @@ def may_concern(module: Path) -> bool:
     return "each(" in text or f"mark.{MARKER}" in text
 
 
-def concerns(item: pytest.Item, files: Iterable[str], together: bool = True) -> bool:
+def is_selected(item: pytest.Item, files: Iterable[str], together: bool = True) -> bool:
     """Whether a test is about one of these plug-ins or, if `together`, about all of them."""
     if item.get_closest_marker(MARKER) is None:
         return False

@@ -1,1 +1,1 @@
-"""One file, one row of the table."""
+"""The benchmark cases: one module per row of the table, found by the constant CASE."""

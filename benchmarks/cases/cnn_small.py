@@ -5,23 +5,28 @@ from __future__ import annotations
 import torch
 
 from benchmarks.case import Case, Faster, Leaner, Method, Work
-from benchmarks.networks import convolutional, examples, network, plain_module
-from benchmarks.reference import tutorial
+from benchmarks.networks import (
+    convolutional_architecture,
+    draw_examples,
+    make_network,
+    make_plain_module,
+)
+from benchmarks.reference import tutorial_kernel
 from dgn_engine.kernels import tangent_kernels
 
 CLASSES = 10
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    architecture = convolutional(32, 16, CLASSES)
-    made, x = network(architecture, device), examples(architecture, n, device)
-    return lambda: tangent_kernels(made, x).total_kernel
+    architecture = convolutional_architecture(32, 16, CLASSES)
+    model, x = make_network(architecture, device), draw_examples(architecture, n, device)
+    return lambda: tangent_kernels(model, x).total_kernel
 
 
 def _tutorial(device: torch.device, n: int) -> Work:
-    architecture = convolutional(32, 16, CLASSES)
-    module, x = plain_module(architecture, device), examples(architecture, n, device)
-    return lambda: tutorial(module, x, x, "trace") / CLASSES
+    architecture = convolutional_architecture(32, 16, CLASSES)
+    module, x = make_plain_module(architecture, device), draw_examples(architecture, n, device)
+    return lambda: tutorial_kernel(module, x, x, "trace") / CLASSES
 
 
 CASE = Case(

@@ -6,19 +6,24 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case, Method, Within, Work
-from benchmarks.networks import convolutional, examples, network, plain_module
+from benchmarks.networks import (
+    convolutional_architecture,
+    draw_examples,
+    make_network,
+    make_plain_module,
+)
 from dgn_engine.kernels import tangent_kernels
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    architecture = convolutional(128, 32, 1)
-    made, x = network(architecture, device), examples(architecture, n, device)
-    return lambda: tangent_kernels(made, x).total_kernel
+    architecture = convolutional_architecture(128, 32, 1)
+    model, x = make_network(architecture, device), draw_examples(architecture, n, device)
+    return lambda: tangent_kernels(model, x).total_kernel
 
 
 def _step(device: torch.device, n: int) -> Work:
-    architecture = convolutional(128, 32, 1)
-    module, x = plain_module(architecture, device), examples(architecture, n, device)
+    architecture = convolutional_architecture(128, 32, 1)
+    module, x = make_plain_module(architecture, device), draw_examples(architecture, n, device)
     optimiser = torch.optim.SGD(module.parameters(), lr=1e-6)
 
     def work() -> Tensor:

@@ -1,4 +1,4 @@
-"""The convolutional limit kernel (CNTK), against plain torch; `bench-peers` has the rival."""
+"""The convolutional limit kernel (CNTK), against plain torch; see `bench-peers` for a rival."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case, Method, Work
-from benchmarks.networks import convolutional, examples
+from benchmarks.networks import convolutional_architecture, draw_examples
 from benchmarks.reference import limit_kernel_of_pair
 from dgn_engine.kernels import convolutional_limit
 
 N = 8
-PLAIN = ((0, 1), (2, 5))  # the pairs that plain torch is timed on
+PLAIN = ((0, 1), (2, 5))  # the pairs on which plain torch is timed
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    architecture = convolutional(1, 32, 1)
-    x = examples(architecture, n, device).double()
+    architecture = convolutional_architecture(1, 32, 1)
+    x = draw_examples(architecture, n, device).double()
     return lambda: convolutional_limit(architecture, x).tangent
 
 
 def _plain(device: torch.device, n: int) -> Work:
-    x = examples(convolutional(1, 32, 1), n, device).double()
+    x = draw_examples(convolutional_architecture(1, 32, 1), n, device).double()
     return lambda: torch.stack([limit_kernel_of_pair(x, s, t, depth=4) for s, t in PLAIN])
 
 

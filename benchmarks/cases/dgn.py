@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case, Faster, Method, Work
-from benchmarks.networks import dense, examples, network
+from benchmarks.networks import dense_architecture, draw_examples, make_network
 from benchmarks.reference import gated_kernels
 from dgn_engine.kernels import neural_path_kernel, tangent_kernels
 
@@ -14,14 +14,17 @@ CLASSES = 10
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    architecture = dense(CLASSES)
-    made, x = network(architecture, device, gated=True), examples(architecture, n, device)
+    architecture = dense_architecture(CLASSES)
+    model, x = (
+        make_network(architecture, device, gated=True),
+        draw_examples(architecture, n, device),
+    )
 
     def work() -> Tensor:
         with torch.no_grad():
-            gates = made.trace(x).value.gates
+            gates = model.trace(x).value.gates
         npk = neural_path_kernel(architecture, gates, x)
-        tangent = tangent_kernels(made, x)
+        tangent = tangent_kernels(model, x)
         assert tangent.feature is not None
         return torch.stack([npk, tangent.value, tangent.feature])
 
@@ -29,10 +32,13 @@ def _ours(device: torch.device, n: int) -> Work:
 
 
 def _jacobians(device: torch.device, n: int) -> Work:
-    architecture = dense(CLASSES)
-    made, x = network(architecture, device, gated=True), examples(architecture, n, device)
-    feature = [weight.detach() for weight in made.feature.folded_tensors()[0]]
-    value = [weight.detach() for weight in made.value.folded_tensors()[0]]
+    architecture = dense_architecture(CLASSES)
+    model, x = (
+        make_network(architecture, device, gated=True),
+        draw_examples(architecture, n, device),
+    )
+    feature = [weight.detach() for weight in model.feature.folded_tensors()[0]]
+    value = [weight.detach() for weight in model.value.folded_tensors()[0]]
     return lambda: gated_kernels(feature, value, x)
 
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import torch
 
 from benchmarks.case import Case, Faster, Leaner, Method, Work
-from benchmarks.networks import dense, examples, network, plain_module
-from benchmarks.reference import tutorial
+from benchmarks.networks import dense_architecture, draw_examples, make_network, make_plain_module
+from benchmarks.reference import tutorial_kernel
 from dgn_engine.kernels import tangent_kernels
 
 CLASSES = 10
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    architecture = dense(CLASSES)
-    made, x = network(architecture, device), examples(architecture, n, device)
-    return lambda: tangent_kernels(made, x).total_kernel
+    architecture = dense_architecture(CLASSES)
+    model, x = make_network(architecture, device), draw_examples(architecture, n, device)
+    return lambda: tangent_kernels(model, x).total_kernel
 
 
 def _tutorial(device: torch.device, n: int) -> Work:
-    architecture = dense(CLASSES)
-    module, x = plain_module(architecture, device), examples(architecture, n, device)
-    return lambda: tutorial(module, x, x, "trace") / CLASSES
+    architecture = dense_architecture(CLASSES)
+    module, x = make_plain_module(architecture, device), draw_examples(architecture, n, device)
+    return lambda: tutorial_kernel(module, x, x, "trace") / CLASSES
 
 
 CASE = Case(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case, Faster, Method, Work
-from benchmarks.networks import convolutional, examples, hard_gates
+from benchmarks.networks import convolutional_architecture, draw_examples, draw_hard_gates
 from benchmarks.reference import path_kernel_of_pair
 from dgn_engine.kernels import neural_path_kernel
 
@@ -15,14 +15,14 @@ PAIRS_TIMED = 32  # of the plain recursion, spread over the whole kernel
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    architecture = convolutional(128, 32, 1)
-    gates, x = hard_gates(architecture, n, device), examples(architecture, n, device)
+    architecture = convolutional_architecture(128, 32, 1)
+    gates, x = draw_hard_gates(architecture, n, device), draw_examples(architecture, n, device)
     return lambda: neural_path_kernel(architecture, gates, x, "width")
 
 
 def _plain(device: torch.device, n: int) -> Work:
-    architecture = convolutional(128, 32, 1)
-    gates, x = hard_gates(architecture, n, device), examples(architecture, n, device)
+    architecture = convolutional_architecture(128, 32, 1)
+    gates, x = draw_hard_gates(architecture, n, device), draw_examples(architecture, n, device)
     places = [(i % n, 5 * i % n) for i in range(PAIRS_TIMED)]
 
     def work() -> Tensor:

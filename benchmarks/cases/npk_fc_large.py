@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 
 from benchmarks.case import Bounded, Case, Method, Work
-from benchmarks.networks import dense, examples, hard_gates
+from benchmarks.networks import dense_architecture, draw_examples, draw_hard_gates
 from dgn_engine.kernels import neural_path_kernel
 
 N = 10_000
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    architecture = dense(10)
-    gates, x = hard_gates(architecture, n, device), examples(architecture, n, device)
+    architecture = dense_architecture(10)
+    gates, x = draw_hard_gates(architecture, n, device), draw_examples(architecture, n, device)
     return lambda: neural_path_kernel(architecture, gates, x, "width")
 
 

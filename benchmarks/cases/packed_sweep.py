@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case, Faster, Method, Work
-from benchmarks.networks import dense
+from benchmarks.networks import dense_architecture
 from benchmarks.training_epochs import BATCH, CLASSES, CONFIG
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.batched.stacked_network import TrainerStack
@@ -20,7 +20,7 @@ REGIMES, SEEDS = ("ReLU", "FR-II", "DL"), range(16)
 
 
 def _trainers(device: torch.device, n: int) -> list[list[Trainer]]:
-    """Of each regime, 16 seeds on the same examples."""
+    """Return, for each regime, the trainers of 16 seeds on the same examples."""
     generator = torch.Generator().manual_seed(1)
     x = torch.rand((n, 784), generator=generator).to(device)
     y = torch.randint(0, CLASSES, (n,), generator=generator).to(device)
@@ -28,7 +28,7 @@ def _trainers(device: torch.device, n: int) -> list[list[Trainer]]:
 
     def trainer(name: str, seed: int) -> Trainer:
         config = replace(CONFIG, seed=seed, gating=replace(CONFIG.gating, regime=name))
-        return Trainer(config, dense(CLASSES), data, find_regime(name), device)
+        return Trainer(config, dense_architecture(CLASSES), data, find_regime(name), device)
 
     return [[trainer(name, seed) for seed in SEEDS] for name in REGIMES]
 
@@ -38,7 +38,7 @@ def _means(losses: Sequence[float]) -> Tensor:
 
 
 def _packed(device: torch.device, n: int) -> Work:
-    """An epoch of each stack; the mean losses of all 48."""
+    """Return a function that trains each stack for an epoch: the mean losses of all 48."""
     stacks = [TrainerStack(group) for group in _trainers(device, n)]
 
     def work() -> Tensor:
@@ -51,7 +51,7 @@ def _packed(device: torch.device, n: int) -> Work:
 
 
 def _one_by_one(device: torch.device, n: int) -> Work:
-    """An epoch of each network, by the step that a run by itself takes."""
+    """Return a function that trains each network for an epoch, with the step of a single run."""
     trainers = [trainer for group in _trainers(device, n) for trainer in group]
 
     def work() -> Tensor:

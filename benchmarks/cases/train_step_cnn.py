@@ -9,8 +9,15 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.case import Case, Faster, Method, Work
-from benchmarks.networks import convolutional
-from benchmarks.training_epochs import BATCH, CLASSES, CONFIG, GatedModule, eager_epochs, our_epochs
+from benchmarks.networks import convolutional_architecture
+from benchmarks.training_epochs import (
+    BATCH,
+    CLASSES,
+    CONFIG,
+    GatedModule,
+    make_eager_epochs,
+    make_epochs,
+)
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.trainer import Trainer
@@ -23,26 +30,26 @@ def _trainer(device: torch.device, n: int) -> Trainer:
     x = torch.rand((n, 3, SIDE, SIDE), generator=generator).to(device)
     y = torch.randint(0, CLASSES, (n,), generator=generator).to(device)
     data = DeviceData(x, y, x[:BATCH], y[:BATCH])
-    architecture = convolutional(CHANNELS, SIDE, CLASSES)
+    architecture = convolutional_architecture(CHANNELS, SIDE, CLASSES)
     return Trainer(CONFIG, architecture, data, find_regime("DL"), device)
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    return our_epochs(_trainer(device, n))
+    return make_epochs(_trainer(device, n))
 
 
 def _default_order(device: torch.device, n: int) -> Work:
-    """The same with maps in torch's default order of memory, channels first."""
+    """Return the same epochs with maps in torch's default memory format, channels first."""
     trainer = _trainer(device, n)
     setattr(trainer.network_step, "_takes_channels_last", lambda _: False)  # noqa: B010 - for mypy
-    return our_epochs(trainer)
+    return make_epochs(trainer)
 
 
 def _plain(device: torch.device, n: int) -> Work:
-    """Resident data, Adam as it comes, the loss read at the end of the epoch."""
+    """Return epochs with data on the device, default Adam, and the loss read at the end."""
     trainer = _trainer(device, n)
     module = GatedModule(trainer, partial(F.conv2d, padding=1), lambda v: v.mean(dim=(2, 3)))
-    return eager_epochs(trainer, module, torch.optim.Adam(module.parameters(), lr=1e-4))
+    return make_eager_epochs(trainer, module, torch.optim.Adam(module.parameters(), lr=1e-4))
 
 
 PREPARE: dict[str, Callable[[torch.device, int], Work]] = {

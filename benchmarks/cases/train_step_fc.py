@@ -11,53 +11,57 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.case import Case, Faster, Method, Work
-from benchmarks.networks import dense
+from benchmarks.networks import dense_architecture
 from benchmarks.training_epochs import (
     BATCH,
     CLASSES,
     CONFIG,
     GatedModule,
-    eager_epochs,
-    orders,
-    our_epochs,
+    epoch_orders,
+    make_eager_epochs,
+    make_epochs,
 )
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.trainer import Trainer
 
 
-def trainer(
+def make_trainer(
     device: torch.device, n: int, seed: int = CONFIG.seed, data: DeviceData | None = None
 ) -> Trainer:
-    """Of n drawn examples, or of `data`."""
+    """Return a trainer on n random examples, or on `data`."""
     if data is None:
         generator = torch.Generator().manual_seed(1)
         x = torch.rand((n, 784), generator=generator).to(device)
         y = torch.randint(0, CLASSES, (n,), generator=generator).to(device)
         data = DeviceData(x, y, x[:BATCH], y[:BATCH])
-    return Trainer(replace(CONFIG, seed=seed), dense(CLASSES), data, find_regime("DL"), device)
+    return Trainer(
+        replace(CONFIG, seed=seed), dense_architecture(CLASSES), data, find_regime("DL"), device
+    )
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    return our_epochs(trainer(device, n))
+    return make_epochs(make_trainer(device, n))
 
 
-def _module(made: Trainer) -> GatedModule:
-    return GatedModule(made, F.linear, lambda value: value)
+def _make_module(trainer: Trainer) -> GatedModule:
+    return GatedModule(trainer, F.linear, lambda value: value)
 
 
 def _hand_tuned(device: torch.device, n: int) -> Work:
-    """Resident data, fused Adam, nothing read back before the end."""
-    made = trainer(device, n)
-    module = _module(made)
-    return eager_epochs(made, module, torch.optim.Adam(module.parameters(), lr=1e-4, fused=True))
+    """Return epochs with data on the device, fused Adam, and no host reads before the end."""
+    model = make_trainer(device, n)
+    module = _make_module(model)
+    return make_eager_epochs(
+        model, module, torch.optim.Adam(module.parameters(), lr=1e-4, fused=True)
+    )
 
 
 def _tutorial(device: torch.device, n: int) -> Work:
-    """A DataLoader, Adam as it comes, the loss read at every step."""
-    made = trainer(device, n)
-    module, shuffled = _module(made), orders(n)
-    examples = TensorDataset(made.data.train_x.cpu(), made.data.train_y.cpu())
+    """Return epochs with a DataLoader, default Adam, and the loss read at every step."""
+    model = make_trainer(device, n)
+    module, shuffled = _make_module(model), epoch_orders(n)
+    examples = TensorDataset(model.data.train_x.cpu(), model.data.train_y.cpu())
     optimiser = torch.optim.Adam(module.parameters(), lr=1e-4)
 
     def work() -> Tensor:

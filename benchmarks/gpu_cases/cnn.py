@@ -9,12 +9,12 @@ import torch
 
 from benchmarks.case import Case, Faster
 from benchmarks.image_epochs import PLAIN, ImageEpochs
-from benchmarks.networks import convolutional
+from benchmarks.networks import convolutional_architecture
 from benchmarks.training_epochs import CLASSES, CONFIG
 
 EPOCHS = ImageEpochs(
     replace(CONFIG, training=replace(CONFIG.training, batch=128)),
-    convolutional(128, 32, CLASSES),
+    convolutional_architecture(128, 32, CLASSES),
     partial(torch.optim.Adam, lr=CONFIG.training.learning_rate, fused=True),
 )
 

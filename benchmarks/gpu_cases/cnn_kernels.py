@@ -1,4 +1,4 @@
-"""The heavy readings of a convolutional network: what the window shows of it, beside training."""
+"""The expensive readings of a convolutional network, as the window computes them."""
 
 from __future__ import annotations
 
@@ -6,31 +6,39 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Amounts, Case, Method, Work
-from benchmarks.floors import ITEM, input_count, weight_count
-from benchmarks.networks import convolutional, examples, hard_gates, network
+from benchmarks.floors import ITEM, count_inputs, count_weights
+from benchmarks.networks import (
+    convolutional_architecture,
+    draw_examples,
+    draw_hard_gates,
+    make_network,
+)
 from dgn_engine.kernels import neural_path_kernel, npk_cost, ntk_cost, overlap, tangent_kernels
 
-ARCHITECTURE = convolutional(128, 32, 10)
+ARCHITECTURE = convolutional_architecture(128, 32, 10)
 
 
-def _nothing(_: Tensor) -> Tensor:
-    """Each method has another result."""
+def _compare_nothing(_: Tensor) -> Tensor:
+    """Return an empty result: the methods compute different kernels."""
     return torch.empty(0)
 
 
 def _path_kernel(device: torch.device, n: int) -> Work:
-    x, gates = examples(ARCHITECTURE, n, device), hard_gates(ARCHITECTURE, n, device)
+    x, gates = draw_examples(ARCHITECTURE, n, device), draw_hard_gates(ARCHITECTURE, n, device)
     return lambda: neural_path_kernel(ARCHITECTURE, gates, x)
 
 
 def _overlap(device: torch.device, n: int) -> Work:
-    gates = hard_gates(ARCHITECTURE, n, device)
+    gates = draw_hard_gates(ARCHITECTURE, n, device)
     return lambda: overlap(ARCHITECTURE, gates)
 
 
 def _tangent(device: torch.device, n: int) -> Work:
-    made, x = network(ARCHITECTURE, device, gated=True), examples(ARCHITECTURE, n, device)
-    return lambda: tangent_kernels(made, x).total_kernel
+    model, x = (
+        make_network(ARCHITECTURE, device, gated=True),
+        draw_examples(ARCHITECTURE, n, device),
+    )
+    return lambda: tangent_kernels(model, x).total_kernel
 
 
 def _floor_of_paths(n: int) -> Amounts:
@@ -39,8 +47,8 @@ def _floor_of_paths(n: int) -> Amounts:
 
 
 def _floor_of_tangent(n: int) -> Amounts:
-    """K^V and K^F: twice what one network costs."""
-    numbers = 2 * weight_count(ARCHITECTURE) + input_count(ARCHITECTURE, n) + n * n
+    """Return the least work of K^V and K^F: twice that of one network."""
+    numbers = 2 * count_weights(ARCHITECTURE) + count_inputs(ARCHITECTURE, n) + n * n
     return Amounts(2 * ntk_cost(ARCHITECTURE, n), ITEM * numbers)
 
 
@@ -49,9 +57,16 @@ CASE = Case(
     n=64,
     quick=8,
     methods=(
-        Method("H (neural path kernel)", _path_kernel, comparable=_nothing, floor=_floor_of_paths),
-        Method("Λ (overlap)", _overlap, comparable=_nothing, floor=_floor_of_paths),
-        Method("K (tangent kernel), DL", _tangent, comparable=_nothing, floor=_floor_of_tangent),
+        Method(
+            "H (neural path kernel)",
+            _path_kernel,
+            comparable=_compare_nothing,
+            floor=_floor_of_paths,
+        ),
+        Method("Λ (overlap)", _overlap, comparable=_compare_nothing, floor=_floor_of_paths),
+        Method(
+            "K (tangent kernel), DL", _tangent, comparable=_compare_nothing, floor=_floor_of_tangent
+        ),
     ),
     bars=(),
     rank=9,

@@ -1,4 +1,4 @@
-"""Steps of DavidNet as a gated pair, at the width and batch of its author: precisions, torch."""
+"""Steps of a gated DavidNet at its author's width and batch, by precision, against torch."""
 
 from __future__ import annotations
 

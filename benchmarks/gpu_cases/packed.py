@@ -1,4 +1,4 @@
-"""48 dense networks as one stack, and one by one with the trainer of a single run."""
+"""48 dense networks as one stack, against one by one with the trainer of a single run."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Amounts, Case, Faster, Method, Work
-from benchmarks.cases.train_step_fc import trainer
-from benchmarks.floors import training_amounts
-from benchmarks.networks import dense
+from benchmarks.cases.train_step_fc import make_trainer
+from benchmarks.floors import count_training_work
+from benchmarks.networks import dense_architecture
 from benchmarks.training_epochs import BATCH, CLASSES, CONFIG, record_eager
 from dgn_engine.training.batched.stacked_network import TrainerStack
 
 NETWORKS, STEPS = 48, 50
 
 
-def _steps(n: int) -> int:
-    """A dry run has few."""
+def _count_steps(n: int) -> int:
+    """Return the number of steps, which is small in a dry run."""
     return min(STEPS, n // BATCH)
 
 
 def _packed(device: torch.device, n: int) -> Work:
-    """Steps of all networks at once; returns the mean loss of the first."""
-    first = record_eager("packed", trainer(device, n))
-    others = [trainer(device, n, seed, first.data) for seed in range(1, NETWORKS)]
-    pack, steps = TrainerStack([first, *others]), _steps(n)
+    """Return steps of all networks at once; their result is the mean loss of the first."""
+    first = record_eager("packed", make_trainer(device, n))
+    others = [make_trainer(device, n, seed, first.data) for seed in range(1, NETWORKS)]
+    pack, steps = TrainerStack([first, *others]), _count_steps(n)
 
     def work() -> Tensor:
         for _ in range(steps):
@@ -35,8 +35,8 @@ def _packed(device: torch.device, n: int) -> Work:
 
 
 def _one_by_one(device: torch.device, n: int) -> Work:
-    """The steps of one of the networks."""
-    single, steps = record_eager("one by one", trainer(device, n)), _steps(n)
+    """Return the steps of a single network."""
+    single, steps = record_eager("one by one", make_trainer(device, n)), _count_steps(n)
 
     def work() -> Tensor:
         for _ in range(steps):
@@ -47,8 +47,8 @@ def _one_by_one(device: torch.device, n: int) -> Work:
 
 
 def _floor(n: int) -> Amounts:
-    steps = _steps(n)
-    return training_amounts(CONFIG, dense(CLASSES), steps * BATCH, steps, NETWORKS)
+    steps = _count_steps(n)
+    return count_training_work(CONFIG, dense_architecture(CLASSES), steps * BATCH, steps, NETWORKS)
 
 
 CASE = Case(

@@ -1,4 +1,4 @@
-"""A run whose probes are all watched, and the same run that nobody watches."""
+"""A run with all probes watched, against the same run with none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Amounts, Case, Method, Within, Work
-from benchmarks.floors import training_amounts
+from benchmarks.floors import count_training_work
 from benchmarks.timing import Seconds
 from benchmarks.training_epochs import EAGER
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
@@ -26,15 +26,15 @@ CONFIG = RunConfig(
     training=TrainingConfig(epochs=0),
 )
 DIGITS = (1, 8, 8), 10  # shape and classes
-QUIET = 0.5  # seconds: a slice of a reading takes less
+QUIET = 0.5  # seconds: longer than a slice of a reading
 
 
 class _Steps:
-    """Steps of a session's engine, by the clock on the wall."""
+    """Steps of a session's engine, timed by the wall clock."""
 
     def __init__(self, device: torch.device, steps: int, watched: bool) -> None:
         self._steps, self._watched = steps, watched
-        self._said: list[Event] = []
+        self._events: list[Event] = []
         self._engine = Engine(self._record, lambda _: None)
         config = replace(CONFIG, device="cuda" if device.type == "cuda" else "cpu")
         if watched:
@@ -42,31 +42,31 @@ class _Steps:
         self._engine.handle_command(StartRun(config))
 
     def _record(self, event: Event) -> None:
-        self._said.append(event)
+        self._events.append(event)
         if isinstance(event, StepsNotCaptured):
             EAGER.append(f"{'watched' if self._watched else 'not watched'}: {event.reason}")
 
     def __call__(self) -> Tensor:
-        self.seconds()
+        self.measure_seconds()
         return torch.empty(0)
 
-    def seconds(self) -> Seconds:
+    def measure_seconds(self) -> Seconds:
         run = self._engine.run
-        assert run is not None, self._said
+        assert run is not None, self._events
         last = run.step_count + self._steps
         began = time.perf_counter()
         while run.step_count < last:
             self._engine.advance()
             if not self._engine.running or run.diverged:
-                raise RuntimeError(self._why_it_stands())
+                raise RuntimeError(self._reason_stopped())
         run.wait_for_scores()
         wall = time.perf_counter() - began
-        if self._watched:  # what is being read on the side must not count as the other's time
+        if self._watched:  # a reading still in progress must not slow the other method
             time.sleep(QUIET)
         return wall, wall
 
-    def _why_it_stands(self) -> str:
-        failures = [event for event in self._said if isinstance(event, Failed)]
+    def _reason_stopped(self) -> str:
+        failures = [event for event in self._events if isinstance(event, Failed)]
         if not failures:
             return "the run stopped by itself or diverged"
         return f"{failures[-1].what}\n{failures[-1].traceback}"
@@ -81,9 +81,9 @@ def _unwatched(device: torch.device, n: int) -> Work:
 
 
 def _floor(n: int) -> Amounts:
-    """Of the steps alone: what is read costs extra."""
+    """Return the least work of the steps alone, without the readings."""
     architecture = build_architecture(CONFIG.net, *DIGITS)
-    return training_amounts(CONFIG, architecture, n * CONFIG.training.batch, n)
+    return count_training_work(CONFIG, architecture, n * CONFIG.training.batch, n)
 
 
 CASE = Case(

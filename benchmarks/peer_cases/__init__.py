@@ -1,1 +1,1 @@
-"""One file, one row of the table against neural-tangents."""
+"""The cases against neural-tangents: one module per row, found by the constant CASE."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case, Faster, Method, Work
-from benchmarks.networks import convolutional, examples
+from benchmarks.networks import convolutional_architecture, draw_examples
 from benchmarks.peer import PeerWork
 from dgn_engine.kernels import convolutional_limit
 
@@ -15,13 +15,13 @@ N = 8
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    architecture = convolutional(1, 32, 1)
-    x = examples(architecture, n, device).double()
+    architecture = convolutional_architecture(1, 32, 1)
+    x = draw_examples(architecture, n, device).double()
     return lambda: convolutional_limit(architecture, x).tangent
 
 
 def _theirs(device: torch.device, n: int) -> Work:
-    x = examples(convolutional(1, 32, 1), n, device)
+    x = draw_examples(convolutional_architecture(1, 32, 1), n, device)
     return PeerWork("cntk", {"one": x[:2], "two": x[2:4]})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks.case import Case, Faster, Method, Work
-from benchmarks.networks import dense, examples, network
+from benchmarks.networks import dense_architecture, draw_examples, make_network
 from benchmarks.peer import PeerWork
 from dgn_engine.kernels import gram, tangent_kernels
 
@@ -14,16 +14,16 @@ BAR = 1.4 if gram.onednn_is_faster() else 1.0
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    architecture = dense(10)
-    made, x = network(architecture, device), examples(architecture, n, device)
-    return lambda: tangent_kernels(made, x, "mean").total_kernel
+    architecture = dense_architecture(10)
+    model, x = make_network(architecture, device), draw_examples(architecture, n, device)
+    return lambda: tangent_kernels(model, x, "mean").total_kernel
 
 
 def _theirs(device: torch.device, n: int) -> Work:
-    architecture = dense(10)
-    weights = network(architecture, device).value.folded_tensors()[0]
+    architecture = dense_architecture(10)
+    weights = make_network(architecture, device).value.folded_tensors()[0]
     arrays = {f"weight_{i}": weight.detach() for i, weight in enumerate(weights)}
-    return PeerWork("fc_mean", arrays | {"x": examples(architecture, n, device)})
+    return PeerWork("fc_mean", arrays | {"x": draw_examples(architecture, n, device)})
 
 
 CASE = Case(

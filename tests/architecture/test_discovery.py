@@ -131,7 +131,7 @@ def test_every_file_of_a_plug_in_folder_is_discovered(folder: str, constant: str
 
 def calls_discover(function: ast.AST) -> bool:
     calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
-    return any(isinstance(called, ast.Name) and called.id == "discover" for called in calls)
+    return any(isinstance(called, ast.Name) and called.id == "discover_plugins" for called in calls)
 
 
 def lists_entries(function: ast.FunctionDef) -> bool:
@@ -142,7 +142,7 @@ def discoveries() -> set[str]:
     """Names of the functions that return all plug-ins of a kind, or what forms show of them."""
     sources = (*(ROOT / "dgn_engine").rglob("*.py"), *(ROOT / "app").rglob("*.py"))
     texts = (path.read_text("utf-8") for path in sources)
-    trees = (ast.parse(text) for text in texts if "discover(" in text or "Entry, ...]" in text)
+    trees = (ast.parse(text) for text in texts if "discover_plugins(" in text or "Entry, ...]" in text)
     return {
         node.name
         for tree in trees

@@ -8,7 +8,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-from benchmarks.house import count_functions, late_imports, slivers
+from benchmarks.house import count_functions, count_late_imports, find_slivers
 
 CODE = '''
 class Box:
@@ -42,7 +42,7 @@ def test_functions_are_counted_by_their_names_and_docstrings() -> None:
 
 
 def test_imports_of_our_own_modules_inside_functions_are_counted() -> None:
-    assert late_imports([ast.parse(CODE), ast.parse("from dgn_engine import errors\n")]) == 1
+    assert count_late_imports([ast.parse(CODE), ast.parse("from dgn_engine import errors\n")]) == 1
 
 
 @pytest.mark.parametrize(("importers", "found"), [((), 0), (("a",), 1), (("a", "b"), 0)])
@@ -55,4 +55,4 @@ def test_a_small_module_with_one_importer_is_named(
         graph.add_import(importer=f"dgn_engine.{importer}", imported="dgn_engine.small")
     for lines, expected in ((59, found), (60, 0)):
         lengths = {tmp_path / "dgn_engine" / "small.py": lines}
-        assert len(slivers(graph, lengths, tmp_path)) == expected
+        assert len(find_slivers(graph, lengths, tmp_path)) == expected

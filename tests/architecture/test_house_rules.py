@@ -249,7 +249,7 @@ LABELS = {
     "app/dgn_viewer/widgets/layouts.py": "it is where they come from",
     "app/dgn_viewer/inspector/pages/about_page.py": "our own words with mathematics, escaped",
 }
-WORDS_OF_TIPS = {"tip", "plain_tip", "html"}
+WORDS_OF_TIPS = {"wrapping_tip", "plain_tip", "label_html"}
 
 
 def test_no_name_is_taken_for_markup_by_a_label_or_a_tip(trees: dict[Path, ast.Module]) -> None:

@@ -33,7 +33,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def files_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_reader_child(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints and sessions are read without a child."""
     read_files_here(monkeypatch)
 
@@ -54,5 +54,5 @@ def make_run(events: list[Event]) -> Callable[..., Run]:
     return make
 
 
-def gating(regime: str) -> GatingConfig:
+def gating_config(regime: str) -> GatingConfig:
     return GatingConfig(regime=regime)

@@ -31,7 +31,7 @@ from dgn_engine.sweep.workers import find_executor
 from dgn_engine.training.ignored_settings import RunFacts, check_contradictions, ignored_settings
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.views.event_notices import use_form_names
-from tests.engine.cli.typed import said_in_a_line
+from tests.engine.cli.typed import one_line_error
 from tests.plugins import each
 from tests.refusals import refused
 
@@ -99,7 +99,7 @@ def test_a_misspelt_name_is_refused_with_the_nearest(ask: Callable[[], object], 
 def test_a_misspelt_option_is_refused_with_the_nearest(
     arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert said_in_a_line(capsys, *arguments).endswith(f"'{meant}'?\n")
+    assert one_line_error(capsys, *arguments).endswith(f"'{meant}'?\n")
 
 
 # Refusals carry what they are about as data, and whoever shows one composes its sentence.

@@ -29,7 +29,7 @@ from dgn_engine.text.written_numbers import (
     plus_minus,
     time_left,
 )
-from tests.hostile_names import HOSTILE, hidden
+from tests.hostile_names import HOSTILE, hidden_characters
 from tests.snapshots import Recorded
 
 
@@ -57,7 +57,7 @@ def test_what_is_no_visible_letter_is_escaped(text: str, shown: str) -> None:
 def test_every_letter_of_unicode_is_shown_or_escaped() -> None:
     shown = printable("".join(map(chr, range(0x110000))))
     shown.encode()
-    assert not hidden("".join(set(shown)))
+    assert not hidden_characters("".join(set(shown)))
 
 
 def test_lines_are_kept_where_they_are_asked_for_and_nothing_else() -> None:
@@ -74,7 +74,7 @@ def test_json_hides_nothing_and_reads_back_as_it_was() -> None:
     tree = {HOSTILE: [HOSTILE, 1.5, None, "Λ", "\U000e0101\udcff"]}
     for indent in (None, 1):
         text = printable_json(tree, indent=indent)
-        assert not hidden(text.replace("\n", ""))
+        assert not hidden_characters(text.replace("\n", ""))
         assert json.loads(text) == tree
         assert "Λ" in text
     with pytest.raises(ValueError, match="JSON"):
@@ -82,7 +82,7 @@ def test_json_hides_nothing_and_reads_back_as_it_was() -> None:
 
 
 def test_a_refusal_is_one_printable_sentence_of_bounded_length() -> None:
-    assert not hidden(str(UserError(f"There is no '{HOSTILE}'.")))
+    assert not hidden_characters(str(UserError(f"There is no '{HOSTILE}'.")))
     long = str(UserError("x" * 10**6 + " end."))
     assert len(long) == MOST
     assert long.endswith(" end.")
@@ -102,7 +102,7 @@ def test_a_console_prints_names_in_cells_and_sentences_as_they_are() -> None:
     said = stream.getvalue()
     assert "[red]1[/red] :smile:" in said
     assert "\x1b[31m" not in said
-    assert not hidden(said.replace("\n", "").replace("\x1b[", ""))
+    assert not hidden_characters(said.replace("\n", "").replace("\x1b[", ""))
 
 
 def test_a_terminal_without_greek_gets_escapes(capsys: pytest.CaptureFixture[str]) -> None:

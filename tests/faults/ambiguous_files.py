@@ -27,13 +27,15 @@ from tests.faults.pickle_assembly import (
     Name,
     Reference,
     legacy,
-    pickled,
+    make_pickle,
     storage,
     tensor,
 )
 
 _NUMBERS = (0, 1, 8, 0x10, 0x20, 0x800, 0xFFFF, 0xFFFFFFFF)
-EVIL = pickled(Call("os", "system", ("true",)))  # never loaded: readers are told to refuse pickles
+EVIL = make_pickle(
+    Call("os", "system", ("true",))
+)  # never loaded: readers are told to refuse pickles
 _LOCAL, _LISTED = "<4s5H3I2H", "<4s6H3I5H2I"
 _FIELDS = ("needs", "flags", "method", "time", "date", "crc", "packed", "size")
 
@@ -183,7 +185,7 @@ def torch_archive(rng: random.Random) -> Archive:
     if rng.random() < 0.5:
         tree = dict(reversed(tree.items()))
     members = [
-        ("data.pkl", pickled(_odd_tree(rng, tree) if rng.random() < 0.4 else tree)),
+        ("data.pkl", make_pickle(_odd_tree(rng, tree) if rng.random() < 0.4 else tree)),
         (".format_version", b"1"),
         (".storage_alignment", b"64"),
         ("byteorder", b"little"),
@@ -575,7 +577,9 @@ def two_formats(rng: random.Random) -> bytes:
         case 0:
             return _tar_header(rng) + legacy({"w": tensor()})[512:]
         case 1:
-            body = rng.choice((legacy({"w": tensor()}), EVIL, pickled({"w": 1}), pickled(None)))
+            body = rng.choice(
+                (legacy({"w": tensor()}), EVIL, make_pickle({"w": 1}), make_pickle(None))
+            )
             return pickle_in_safetensors(body)
         case 2:
             return _as_tar(rng.choice((safetensors, npy, old_file))(rng))

@@ -18,9 +18,9 @@ from tests.faults.pickle_assembly import (
     Name,
     Raw,
     Reference,
-    coded,
+    encode_thing,
     legacy,
-    pickled,
+    make_pickle,
     storage,
     torch_zip,
 )
@@ -40,15 +40,17 @@ def _mostly(rng: random.Random, usual: T, *odd: T) -> T:
 
 def _then(thing: Any, *after: Any, code: bytes) -> Raw:
     """A thing to which an instruction does something after it was made."""
-    return Raw(coded(thing) + b"".join(map(coded, after)) + code)
+    return Raw(encode_thing(thing) + b"".join(map(encode_thing, after)) + code)
 
 
 def _new(name: Name, arguments: Any) -> Raw:
-    return Raw(coded(name) + coded(arguments) + b"\x81")
+    return Raw(encode_thing(name) + encode_thing(arguments) + b"\x81")
 
 
 def _table(*pairs: tuple[Any, Any]) -> Raw:
-    return Raw(b"}(" + b"".join(coded(key) + coded(value) for key, value in pairs) + b"u")
+    return Raw(
+        b"}(" + b"".join(encode_thing(key) + encode_thing(value) for key, value in pairs) + b"u"
+    )
 
 
 def _store(rng: random.Random, kind: str, key: str, old: bool) -> Reference:
@@ -190,7 +192,13 @@ def _filled(rng: random.Random, value: Callable[[str], Any]) -> Any:
             first = Call(counter.module, counter.name, (_table(pairs[0]),))
             return _then(first, *pairs[1], code=b"s")
         case 4:
-            return Raw(coded(_NO_HOOKS) + b"(" + coded(whole)[2:] + coded({"x": whole}) + b"b")
+            return Raw(
+                encode_thing(_NO_HOOKS)
+                + b"("
+                + encode_thing(whole)[2:]
+                + encode_thing({"x": whole})
+                + b"b"
+            )
         case 5:
             return {"list": [value("w"), whole], "x": _then(whole, {"a": 1}, code=b"b")}
     return whole
@@ -204,17 +212,17 @@ def of_tensors(rng: random.Random) -> bytes:
     if not old:
         order = _mostly(rng, b"little", b"big")
         return torch_zip(tree, NUMBERS, byteorder=order)
-    first = Raw(coded(tree))
+    first = Raw(encode_thing(tree))
     listed = {key: (_declared(first.code, key), numbers) for key, numbers in NUMBERS.items()}
     return legacy(first, {key: each for key, each in listed.items() if each[0]})
 
 
 def _declared(code: bytes, key: str) -> int:
     """How many numbers a pickle says that a storage has; 0 where it does not name it."""
-    _, found, rest = code.partition(coded(key) + coded("cpu") + b"J")
+    _, found, rest = code.partition(encode_thing(key) + encode_thing("cpu") + b"J")
     return int(struct.unpack("<i", rest[:4])[0]) if found else 0
 
 
 def of_arrays(rng: random.Random) -> bytes:
     """A plain pickle of arrays."""
-    return pickled(_filled(rng, lambda _: array(rng)), 3)
+    return make_pickle(_filled(rng, lambda _: array(rng)), 3)

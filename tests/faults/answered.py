@@ -8,7 +8,7 @@ from dgn_engine.storage.checkpoints import limits, reader_child, wire
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 
 
-def answered(content: bytes, part: str = "") -> CheckpointContents:
+def read_answer(content: bytes, part: str = "") -> CheckpointContents:
     """Raises `UnreadableFile`."""
     pipe = io.BytesIO()
     reader_child.answer_tensors(content, pipe, part)
@@ -19,6 +19,6 @@ def answered(content: bytes, part: str = "") -> CheckpointContents:
 def answer_or_reason(content: bytes) -> tuple[CheckpointContents | None, str]:
     """Or why it is refused."""
     try:
-        return answered(content), ""
+        return read_answer(content), ""
     except UnreadableFile as verdict:
         return None, str(verdict)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.reference_runs import RUNS, Reference, trained
-from tests.faults.tables import Table, keep, keep_table
+from tests.faults.reference_runs import RUNS, Reference, train_reference
+from tests.faults.tables import Table, append_rows, append_table
 from tests.faults.victims import warm_up
 
 
@@ -27,7 +27,7 @@ def pytest_runtest_makereport(
     if item.get_closest_marker("faults") and (report.when == "call" or not report.passed):
         reason = call.excinfo.exconly().splitlines()[0][:200] if call.excinfo else ""
         row = {"test": item.nodeid, "outcome": report.outcome, "reason": reason}
-        keep("tests", [{**row, "seconds": round(report.duration, 1)}])
+        append_rows("tests", [{**row, "seconds": round(report.duration, 1)}])
     return report
 
 
@@ -44,7 +44,7 @@ def table() -> Iterator[Table]:
     found = Table()
     yield found
     found.show()
-    keep_table(found)
+    append_table(found)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reference]
     warm_up()  # else the first would take longest
     found = {}
     for name, arguments in RUNS.items():
-        found[name] = trained(arguments, root / name.replace(", ", "-"))
+        found[name] = train_reference(arguments, root / name.replace(", ", "-"))
     return found
 
 

@@ -18,7 +18,13 @@ from pathlib import Path
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.repair import repair_run_folder
 from tests.faults.failing_disk import Shim
-from tests.faults.reference_runs import Reference, assert_equal, damage, go_on, trained
+from tests.faults.reference_runs import (
+    Reference,
+    assert_equal,
+    continue_run,
+    describe_damage,
+    train_reference,
+)
 
 RUN = [
     *("train", "--width", "8", "--depth", "3", "--train-limit", "64", "--epochs", "3", "--quiet"),
@@ -44,11 +50,11 @@ def trouble(out: Path, code: int, whole: Reference) -> str:
             return f"exit code {code}, and nothing is there"
         if out.exists():
             shutil.rmtree(out)
-    elif lost := damage(out):
+    elif lost := describe_damage(out):
         return "; ".join(lost)
     elif code == 0 and not (out / folder_layout.WEIGHTS).exists():
         return "it says that all is well, and its weights are not there"
-    if code := go_on(out, whole).wait():
+    if code := continue_run(out, whole).wait():
         return f"it cannot be gone on with: exit code {code}"
     repair_run_folder(out)
     try:
@@ -61,13 +67,13 @@ def trouble(out: Path, code: int, whole: Reference) -> str:
 def main(place: Path, error: int, stride: int, on: bool) -> Found:
     """Until a run has ended before its turn came; `stride`: the first of so many writes fails."""
     shim = Shim()
-    whole = trained(RUN, place / "whole")
+    whole = train_reference(RUN, place / "whole")
     found = Found(0, {}, [])
     for number in itertools.count(0, stride):
         inner = place / f"{number}"
         inner.mkdir()
         arm = partial(shim.arm, inner, number, error, on)
-        code = go_on(inner / "run", whole, arm).wait()
+        code = continue_run(inner / "run", whole, arm).wait()
         if shim.seen > number:
             found.injected += 1
             found.codes[code] = found.codes.get(code, 0) + 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.faults.honest_files import OLD, npy, npz, saved
 from tests.faults.hostile_archives import zipped
 from tests.faults.hostile_headers import safetensors
-from tests.faults.pickle_assembly import Call, Name, Reference, legacy, pickled, torch_zip
+from tests.faults.pickle_assembly import Call, Name, Reference, legacy, make_pickle, torch_zip
 
 
 @functools.cache
@@ -146,7 +146,7 @@ def random_pickles(draw: st.DrawFn) -> bytes:
         case 0:
             return legacy(thing)
         case 1:
-            return pickled(thing)
+            return make_pickle(thing)
         case _:
             return torch_zip({"odd": thing, "w": draw(_TENSORS)})
 

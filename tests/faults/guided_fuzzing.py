@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         broken += bool(trouble)
         verdict = trouble or "read or refused, nothing run"
         print(f"{target:24} {tried:10,} {seconds:8.0f} {covered:>9}  {verdict}", flush=True)
-        tables.keep(
+        tables.append_rows(
             "guided",
             [
                 {

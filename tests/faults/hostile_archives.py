@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 
 from tests.faults.honest_files import npz
-from tests.faults.pickle_assembly import ONES, pickled, tensor, torch_zip
+from tests.faults.pickle_assembly import ONES, make_pickle, tensor, torch_zip
 
 SOUND = torch_zip({"w": tensor()})
 
@@ -47,11 +47,11 @@ def in_list(content: bytes, member: bytes, offset: int, value: bytes) -> bytes:
 def _link() -> bytes:
     info = zipfile.ZipInfo("archive/data/0")
     info.create_system, info.external_attr = 3, 0xA1FF << 16
-    return zipped([("archive/data.pkl", pickled({"w": tensor()})), (info, b"/etc/passwd")])
+    return zipped([("archive/data.pkl", make_pickle({"w": tensor()})), (info, b"/etc/passwd")])
 
 
 def _named(name: str) -> bytes:
-    return zipped([("archive/data.pkl", pickled({"w": tensor()})), (name, ONES)])
+    return zipped([("archive/data.pkl", make_pickle({"w": tensor()})), (name, ONES)])
 
 
 def _overlapping() -> bytes:
@@ -104,7 +104,7 @@ def archives() -> dict[str, tuple[bytes, str]]:
             "two directories",
         ),
         "one name twice in a zip": (
-            zipped([("a/data.pkl", pickled({})), ("a/data.pkl", pickled(tree))]),
+            zipped([("a/data.pkl", make_pickle({})), ("a/data.pkl", make_pickle(tree))]),
             "two members of one name",
         ),
         "a path that leads up": (_named("../../etc/passwd"), "leads outside"),
@@ -135,9 +135,9 @@ def archives() -> dict[str, tuple[bytes, str]]:
         "TorchScript code": (torch_zip(tree, **{"code/__torch__.py": b"x"}), "TorchScript"),
         "a torch.package": (torch_zip(tree, **{".data/extern_modules": b""}), "torch.package"),
         "an exported program": (torch_zip(tree, archive_format=b"pt2"), "exported program"),
-        "two pickles": (torch_zip(tree, **{"other.pkl": pickled(1)}), "does not have a single"),
+        "two pickles": (torch_zip(tree, **{"other.pkl": make_pickle(1)}), "does not have a single"),
         "a pickle without a folder": (
-            zipped({"data.pkl": pickled(tree)}),
+            zipped({"data.pkl": make_pickle(tree)}),
             "does not have a single",
         ),
         "two folders": (_named("elsewhere/0"), "more than one folder"),

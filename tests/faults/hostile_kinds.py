@@ -18,10 +18,10 @@ from tests.faults.pickle_assembly import (
     Call,
     Name,
     Raw,
-    coded,
+    encode_thing,
     legacy,
+    make_pickle,
     numpy_type,
-    pickled,
     storage,
     tensor,
     torch_zip,
@@ -49,7 +49,7 @@ def odd() -> dict[str, tuple[bytes, tuple[str, ...], str]]:
 
 def _steps() -> dict[str, tuple[Any, str]]:
     """Every instruction that calls, with what it calls taken from odd places."""
-    mkdir = coded(Name("os", "mkdir"))
+    mkdir = encode_thing(Name("os", "mkdir"))
     module = "torch.nn.modules.container"
     hooks = {"_modules": {}, "_parameters": {}, "_forward_hooks": {1: Name("os", "system")}}
     array = Call("numpy.core.multiarray", "_reconstruct", (Name("numpy", "ndarray"), (0,), b"b"))
@@ -60,13 +60,19 @@ def _steps() -> dict[str, tuple[Any, str]]:
             r"os\.mkdir",
         ),
         "a class by OBJ from the memo": (Raw(mkdir + b"r\0\1\0\0" + b"0(j\0\1\0\0No"), "os.mkdir"),
-        "a class by OBJ without a class": (Raw(b"(" + coded("x") + b"o"), "str"),
-        "a new object of what a call gave": (Raw(coded(Call("os", "x")) + b")\x81"), r"os\.x"),
-        "a new object of a text": (Raw(coded("x") + b")\x81"), "str"),
+        "a class by OBJ without a class": (Raw(b"(" + encode_thing("x") + b"o"), "str"),
+        "a new object of what a call gave": (
+            Raw(encode_thing(Call("os", "x")) + b")\x81"),
+            r"os\.x",
+        ),
+        "a new object of a text": (Raw(encode_thing("x") + b")\x81"), "str"),
         "a new object whose names are a list": (Raw(mkdir + b")]\x92"), r"os\.mkdir"),
-        "a call whose arguments are a list": (Raw(mkdir + coded(["x"]) + b"R"), r"os\.mkdir"),
+        "a call whose arguments are a list": (
+            Raw(mkdir + encode_thing(["x"]) + b"R"),
+            r"os\.mkdir",
+        ),
         "a call whose arguments are a call": (
-            Raw(mkdir + coded(Call("os", "listdir")) + b"R"),
+            Raw(mkdir + encode_thing(Call("os", "listdir")) + b"R"),
             r"os\.mkdir",
         ),
         "a state with slots": (
@@ -74,15 +80,21 @@ def _steps() -> dict[str, tuple[Any, str]]:
             "Namespace",
         ),
         "pairs for what a call gave": (
-            Raw(coded(Call("os", "environ")) + b"(" + coded("PATH") + coded("/x") + b"u"),
+            Raw(
+                encode_thing(Call("os", "environ"))
+                + b"("
+                + encode_thing("PATH")
+                + encode_thing("/x")
+                + b"u"
+            ),
             r"os\.environ",
         ),
         "items for what a call gave": (
-            Raw(coded(Call("sys", "path")) + b"(" + coded("/x") + b"e"),
+            Raw(encode_thing(Call("sys", "path")) + b"(" + encode_thing("/x") + b"e"),
             r"sys\.path",
         ),
         "members for what a call gave": (
-            Raw(coded(Call("a", "B")) + b"(" + coded("/x") + b"\x90"),
+            Raw(encode_thing(Call("a", "B")) + b"(" + encode_thing("/x") + b"\x90"),
             r"a\.B",
         ),
         "a default that is a function": (
@@ -98,7 +110,7 @@ def _steps() -> dict[str, tuple[Any, str]]:
             "reduce",
         ),
         "a key of 10 MB for 50,000 names": (
-            Raw(b"]" + coded("k" * 10_000_000) + b"q\1" + b"0(" + b"}h\1Ns" * 50_000 + b"e"),
+            Raw(b"]" + encode_thing("k" * 10_000_000) + b"q\1" + b"0(" + b"}h\1Ns" * 50_000 + b"e"),
             r"^odd \(list\)$",
         ),
         "a module with a hook": (Call(module, "Sequential", (), hooks), "Sequential"),
@@ -110,18 +122,29 @@ def _steps() -> dict[str, tuple[Any, str]]:
             Call(
                 "numpy.core.multiarray",
                 "scalar",
-                (Call("numpy", "dtype", ("O8", 0, 1)), pickled(Call("os", "x"))),
+                (Call("numpy", "dtype", ("O8", 0, 1)), make_pickle(Call("os", "x"))),
             ),
             "numpy",
         ),
         "an array of calls": (Call(array.module, array.name, array.arguments, objects), "O8"),
         "letters that look like os": (Call("\u043es", "system", ("x",)), r"\u043es\.system"),
-        "a module of no name": (Raw(coded("") + coded("") + b"\x93)R"), r"^odd \(\.\)$"),
-        "a name with a line break": (Raw(coded("a\nb") + coded("c\r") + b"\x93)R"), "a.nb"),
-        "a name that colours": (Raw(coded("\x1b[31m") + coded("x") + b"\x93)R"), "x1b"),
+        "a module of no name": (
+            Raw(encode_thing("") + encode_thing("") + b"\x93)R"),
+            r"^odd \(\.\)$",
+        ),
+        "a name with a line break": (
+            Raw(encode_thing("a\nb") + encode_thing("c\r") + b"\x93)R"),
+            "a.nb",
+        ),
+        "a name that colours": (
+            Raw(encode_thing("\x1b[31m") + encode_thing("x") + b"\x93)R"),
+            "x1b",
+        ),
         "a pickle in a pickle in a pickle": (
             Call(
-                "pickle", "loads", (pickled(Call("pickle", "loads", (pickled(Call("os", "x")),))),)
+                "pickle",
+                "loads",
+                (make_pickle(Call("pickle", "loads", (make_pickle(Call("os", "x")),))),),
             ),
             r"pickle\.loads",
         ),
@@ -157,7 +180,7 @@ def _extensions() -> dict[str, tuple[bytes, str]]:
         "a long path for 100,000 names": (
             torch_zip(
                 b"\x80\2"
-                + b"".join(b"}" + coded(letter * 300) for letter in "wxyz")
+                + b"".join(b"}" + encode_thing(letter * 300) for letter in "wxyz")
                 + b"}("
                 + b"".join(b"J" + i.to_bytes(4, "little") + b"N" for i in range(100_000))
                 + b"u"
@@ -168,7 +191,7 @@ def _extensions() -> dict[str, tuple[bytes, str]]:
         ),
         "a registered extension of no number": (torch_zip(b"\x80\2\x82"), "cut off"),
         "a registered extension behind code": (
-            torch_zip(b"\x80\2" + coded(Call("os", "x")) + b"\x82\7."),
+            torch_zip(b"\x80\2" + encode_thing(Call("os", "x")) + b"\x82\7."),
             r"extension 7\b.*would call os\.x",
         ),
         "a registered extension in a legacy file": (legacy(inner), named.format(7)),
@@ -187,14 +210,14 @@ def _end(at: int, value: bytes) -> bytes:
 def _attributed(mode: int) -> bytes:
     info = zipfile.ZipInfo("archive/data/0")
     info.create_system, info.external_attr = 3, mode << 16
-    return zipped([("archive/data.pkl", pickled({"w": tensor()})), (info, b"\0" * 16)])
+    return zipped([("archive/data.pkl", make_pickle({"w": tensor()})), (info, b"\0" * 16)])
 
 
 def _extra(extra: bytes, size: bytes = b"\xff" * 8) -> bytes:
     """An archive of one member whose sizes are said to stand in this extra field."""
     info = zipfile.ZipInfo("a/data.pkl")
     info.extra = b"\xfe\xca" + len(extra).to_bytes(2, "little") + extra
-    content = zipped([(info, pickled({"w": tensor()}))])
+    content = zipped([(info, make_pickle({"w": tensor()}))])
     content = content.replace(b"\xfe\xca", b"\1\0")
     return in_list(content, b"a/data.pkl", 20, size)
 
@@ -217,16 +240,19 @@ def _archives() -> dict[str, tuple[bytes, str]]:
         "a member that is a device": (_attributed(0x2000 | 0o666), "a device or pipe"),
         "a member that is a FIFO": (_attributed(0x1000 | 0o666), "a device or pipe"),
         "a member without a name": (
-            zipped({"a/.": b"x", "a/data.pkl": pickled({})}),
+            zipped({"a/.": b"x", "a/data.pkl": make_pickle({})}),
             "never writes",
         ),
         "a member of a name of 60,000 letters": (
-            zipped({"a/" + "x" * 60_000: b"", "a/data.pkl": pickled({})}),
+            zipped({"a/" + "x" * 60_000: b"", "a/data.pkl": make_pickle({})}),
             "never writes",
         ),
         "an npz with a pickle of torch": (
             zipped(
-                {"b/data.pkl": pickled(Call("os", "x")), "b/x.npy": npy_header("(1,)") + b"0000"}
+                {
+                    "b/data.pkl": make_pickle(Call("os", "x")),
+                    "b/x.npy": npy_header("(1,)") + b"0000",
+                }
             ),
             "a torch and a NumPy file.*os.x",
         ),
@@ -354,14 +380,14 @@ def _npy() -> dict[str, tuple[bytes, str]]:
             "does not match its size|wrong size",
         ),
         "npy with a pickle behind": (
-            npy_header("(1,)") + b"0000" + pickled(Call("os", "x")),
+            npy_header("(1,)") + b"0000" + make_pickle(Call("os", "x")),
             "does not match its size|wrong size",
         ),
     }
 
 
 def _formats() -> dict[str, tuple[bytes, str]]:
-    evil = pickled(Call("os", "x"))
+    evil = make_pickle(Call("os", "x"))
     return {
         "HDF5 behind 512 bytes": (
             b"\0" * 512 + b"\x89HDF\r\n\x1a\n" + b"\0" * 99,
@@ -376,7 +402,7 @@ def _formats() -> dict[str, tuple[bytes, str]]:
         "compiled Python": (b"\xcb\r\r\n" + b"\0" * 99, "is not a checkpoint"),
         "a PDF that is an archive": (b"%PDF-1.7\n" + SOUND, "is not a checkpoint"),
         "a picture that is a pickle": (b"GIF89a" + evil, "is not a checkpoint"),
-        "a pickle that is an archive": (pickled({"a": 1}) + SOUND, "after its end"),
+        "a pickle that is an archive": (make_pickle({"a": 1}) + SOUND, "after its end"),
         "an archive that is a pickle": (SOUND + evil, "after the end|before"),
         "a pickle before a legacy file": (evil + legacy({"w": tensor()}), r"os\.x|behind"),
         "an archive for a storage": (

@@ -12,10 +12,10 @@ from tests.faults.pickle_assembly import (
     Name,
     Raw,
     Reference,
-    coded,
+    encode_thing,
     legacy,
+    make_pickle,
     numpy_type,
-    pickled,
     storage,
     tensor,
     torch_zip,
@@ -26,7 +26,7 @@ W = ("w",)
 
 def laughing(innermost: Any, times: int = 40) -> Raw:
     """(x, x) of (x, x) of …: a tuple that stands for 2^times."""
-    return Raw(coded((innermost,)) + b"q\1" + b"h\1\x86q\1" * times)
+    return Raw(encode_thing((innermost,)) + b"q\1" + b"h\1\x86q\1" * times)
 
 
 def odd(canary: Path) -> dict[str, tuple[bytes, tuple[str, ...], str]]:
@@ -43,12 +43,12 @@ def odd(canary: Path) -> dict[str, tuple[bytes, tuple[str, ...], str]]:
         "averaged weights that are one large table": (
             torch_zip(
                 b"\x80\2}("
-                + b"".join(coded(i) + b"N" for i in range(20_000))
+                + b"".join(encode_thing(i) + b"N" for i in range(20_000))
                 + b"uq\1"
                 + b"0}("
-                + b"".join(coded(f"ema_{i}") + b"h\1" for i in range(20_000))
-                + coded("model")
-                + coded({"w": tensor()})
+                + b"".join(encode_thing(f"ema_{i}") + b"h\1" for i in range(20_000))
+                + encode_thing("model")
+                + encode_thing({"w": tensor()})
                 + b"u."
             ),
             W,
@@ -80,7 +80,7 @@ def code(canary: Path) -> dict[str, tuple[Any, str]]:
     """What would run somewhere; here it is a name."""
     place = str(canary)
     mkdir = f"__import__('os').mkdir({place!r})"
-    folder = coded(place)
+    folder = encode_thing(place)
     return {
         "a call of os.mkdir": (Call("os", "mkdir", (place,)), r"^odd \(os\.mkdir\)$"),
         "a call of posix.system": (Call("posix", "system", ("reboot",)), r"posix\.system"),
@@ -93,11 +93,19 @@ def code(canary: Path) -> dict[str, tuple[Any, str]]:
             r"builtins\.getattr",
         ),
         "a call of what a call gave": (
-            Raw(coded(Call("builtins", "getattr", (Name("os", "x"), "mkdir"))) + folder + b"\x85R"),
+            Raw(
+                encode_thing(Call("builtins", "getattr", (Name("os", "x"), "mkdir")))
+                + folder
+                + b"\x85R"
+            ),
             r"builtins\.getattr",
         ),
         "a call of functools.partial": (
-            Raw(coded(Call("functools", "partial", (Name("os", "mkdir"),))) + folder + b"\x85R"),
+            Raw(
+                encode_thing(Call("functools", "partial", (Name("os", "mkdir"),)))
+                + folder
+                + b"\x85R"
+            ),
             r"functools\.partial",
         ),
         "a call of torch.load": (Call("torch.serialization", "load", (place,)), "torch.ser"),
@@ -107,27 +115,40 @@ def code(canary: Path) -> dict[str, tuple[Any, str]]:
         "a call of ctypes": (Call("ctypes", "CDLL", ("libc.so.6",)), r"ctypes\.CDLL"),
         "a call of a module of its own": (Call("never_seen", "boom"), r"never_seen\.boom"),
         "a class by INST": (Raw(b"(" + folder + b"ios\nmkdir\n"), r"os\.mkdir"),
-        "a class by OBJ": (Raw(b"(" + coded(Name("os", "mkdir")) + folder + b"o"), r"os\.mkdir"),
-        "a name from the stack": (
-            Raw(coded("os") + coded("mkdir") + b"\x93" + folder + b"\x85R"),
+        "a class by OBJ": (
+            Raw(b"(" + encode_thing(Name("os", "mkdir")) + folder + b"o"),
             r"os\.mkdir",
         ),
-        "a new object": (Raw(coded(Name("os", "mkdir")) + folder + b"\x85\x81"), r"os\.mkdir"),
+        "a name from the stack": (
+            Raw(encode_thing("os") + encode_thing("mkdir") + b"\x93" + folder + b"\x85R"),
+            r"os\.mkdir",
+        ),
+        "a new object": (
+            Raw(encode_thing(Name("os", "mkdir")) + folder + b"\x85\x81"),
+            r"os\.mkdir",
+        ),
         "a new object with names": (
-            Raw(coded(Name("os", "mkdir")) + b")" + coded({"path": place}) + b"\x92"),
+            Raw(encode_thing(Name("os", "mkdir")) + b")" + encode_thing({"path": place}) + b"\x92"),
             r"os\.mkdir",
         ),
         "a state that is set": (
             Call("argparse", "Namespace", (), {"__class__": Name("os", "mkdir")}),
             r"argparse\.Namespace",
         ),
-        "a dotted name": (Raw(coded("os") + coded("path.os.mkdir") + b"\x93"), "path.os.mkdir"),
+        "a dotted name": (
+            Raw(encode_thing("os") + encode_thing("path.os.mkdir") + b"\x93"),
+            "path.os.mkdir",
+        ),
         "a state for a name": (
-            Raw(coded(Name("os", "mkdir")) + coded(("json", "loads")) + b"b"),
+            Raw(encode_thing(Name("os", "mkdir")) + encode_thing(("json", "loads")) + b"b"),
             r"^odd \(os\.mkdir\)$",
         ),
         "a method for a name": (
-            Raw(coded(Name("os", "mkdir")) + coded({"__setstate__": Name("os", "x")}) + b"b"),
+            Raw(
+                encode_thing(Name("os", "mkdir"))
+                + encode_thing({"__setstate__": Name("os", "x")})
+                + b"b"
+            ),
             r"^odd \(os\.mkdir\)$",
         ),
         "code as a state": (
@@ -160,7 +181,11 @@ def _big() -> dict[str, tuple[Any, str]]:
         "a place 2^32 in the memo": (Raw(b"Nr\xff\xff\xff\xff"), r"^odd \(None\)$"),
         "a billion laughs": (laughing("ha"), r"^odd \(tuple\)$"),
         "a billion laughs of dictionaries": (
-            Raw(coded({}) + b"q\1" + (b"0}(" + coded("a") + b"h\1" + coded("b") + b"h\1uq\1") * 40),
+            Raw(
+                encode_thing({})
+                + b"q\1"
+                + (b"0}(" + encode_thing("a") + b"h\1" + encode_thing("b") + b"h\1uq\1") * 40
+            ),
             r"^odd \(dict\)$",
         ),
         "a billion laughs for a key": (
@@ -168,7 +193,9 @@ def _big() -> dict[str, tuple[Any, str]]:
             r"^odd \(dict\)$",
         ),
         "keys with one hash": (
-            Raw(b"}(" + b"".join(coded(n * (2**61 - 1)) + b"N" for n in range(20_000)) + b"u"),
+            Raw(
+                b"}(" + b"".join(encode_thing(n * (2**61 - 1)) + b"N" for n in range(20_000)) + b"u"
+            ),
             r"^odd \(dict\)$",
         ),
         "a set of lists": (Raw(b"\x8f(]]\x90"), r"^odd \(set\)$"),
@@ -271,18 +298,22 @@ def _copied() -> dict[str, tuple[bytes, str]]:
     """A text or table that is there once, and copied by call after call; nothing is kept."""
 
     def again(module: str, name: str, arguments: bytes, times: int = 100_000) -> bytes:
-        kept = coded(Name(module, name)) + b"q\1" + b"0" + arguments + b"q\2"
+        kept = encode_thing(Name(module, name)) + b"q\1" + b"0" + arguments + b"q\2"
         return torch_zip(b"\x80\3" + kept + b"0" + b"h\1h\2R0" * times + b"N.")
 
-    text = coded("x" * 1_000_000)
-    table = b"}(" + b"".join(coded(i) + b"N" for i in range(20_000)) + b"u"
+    text = encode_thing("x" * 1_000_000)
+    table = b"}(" + b"".join(encode_thing(i) + b"N" for i in range(20_000)) + b"u"
     items = b"](" + b"K\1" * 100_000 + b"e"
-    inner = coded(legacy(Raw(coded(storage("0", 250_000))), {"0": (250_000, bytes(1_000_000))}))
-    load = coded(Name("torch.storage", "_load_from_bytes")) + b"q\1" + b"0" + inner + b"\x85q\2"
+    inner = encode_thing(
+        legacy(Raw(encode_thing(storage("0", 250_000))), {"0": (250_000, bytes(1_000_000))})
+    )
+    load = (
+        encode_thing(Name("torch.storage", "_load_from_bytes")) + b"q\1" + b"0" + inner + b"\x85q\2"
+    )
     reason = "copies its text or tables over and over"
     return {
         "a text copied by many calls": (
-            again("_codecs", "encode", text + coded("latin1") + b"\x86"),
+            again("_codecs", "encode", text + encode_thing("latin1") + b"\x86"),
             reason,
         ),
         "a table copied by many calls": (
@@ -303,13 +334,20 @@ def _copied() -> dict[str, tuple[bytes, str]]:
 
 def _shared() -> dict[str, tuple[bytes, str]]:
     """What is there once, and looked at again for everything that refers to it."""
-    large = b"(" + b"N" * 100_000 + b"tq\1" + b"0" + coded(Name("a", "B")) + b"q\2" + b"0"
+    large = b"(" + b"N" * 100_000 + b"tq\1" + b"0" + encode_thing(Name("a", "B")) + b"q\2" + b"0"
     objects = b"](" + b"h\2h\1R" * 5000 + b"e"
-    name = coded("m" * 5_000_000) + b"q\1" + b"0"
+    name = encode_thing("m" * 5_000_000) + b"q\1" + b"0"
     return {
         "objects of one large tuple": (
             torch_zip(
-                b"\x80\2" + large + b"}" + coded("model") + b"}" + coded("a") + objects + b"ss."
+                b"\x80\2"
+                + large
+                + b"}"
+                + encode_thing("model")
+                + b"}"
+                + encode_thing("a")
+                + objects
+                + b"ss."
             ),
             "no tensors",
         ),
@@ -330,8 +368,8 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
     state = (1, (2**40,), numpy_type("f4"), False, ONES)
     lying = Call(array.module, array.name, array.arguments, state)
     loop = Raw(b"]q\1h\1a")
-    one = Raw(coded(tensor()))
-    large = Raw(coded(tensor((1000, 1000), (1000, 1), 0, storage("0", 10**6))))
+    one = Raw(encode_thing(tensor()))
+    large = Raw(encode_thing(tensor((1000, 1000), (1000, 1), 0, storage("0", 10**6))))
     many = {f"t{i}": one for i in range(20_001)}
     wide = {f"t{i}": large for i in range(999)}
     return {
@@ -346,11 +384,11 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
             r"it would call builtins\.eval; nothing was run",
         ),
         "code whose result is thrown away": (
-            torch_zip({"a": Raw(coded(Call("os", "mkdir", (str(canary),))) + b"0N")}),
+            torch_zip({"a": Raw(encode_thing(Call("os", "mkdir", (str(canary),))) + b"0N")}),
             r"it would call os\.mkdir; nothing was run",
         ),
         "code alone in a plain pickle": (
-            pickled(Call("posix", "system", ("reboot",)), 4),
+            make_pickle(Call("posix", "system", ("reboot",)), 4),
             r"it would call posix\.system; nothing was run",
         ),
         "code alone in a legacy file": (
@@ -362,7 +400,7 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
             r"protocol 0 or 1.* loading it would call os\.mkdir; nothing was run",
         ),
         "text of protocol 0": (b"(dp0\nS'x'\ns.", "protocol 0 or 1"),
-        "a pickle of no tensors": (pickled({"a": 1}), "has no tensors .* it has dict"),
+        "a pickle of no tensors": (make_pickle({"a": 1}), "has no tensors .* it has dict"),
         "a registered extension": (torch_zip(b"\x80\2\x82\1."), "no checkpoint needs"),
         "a reference as text": (torch_zip(b"\x80\2Px\n."), "no checkpoint needs"),
         "buffers outside": (torch_zip(b"\x80\5\x97."), "no checkpoint needs"),
@@ -397,11 +435,11 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
         "a frame of 2^63": (torch_zip(b"\x80\4\x95" + b"\xff" * 7 + b"\x7fN."), "damaged"),
         "a number of minus 2^31 bytes": (torch_zip(b"\x80\2\x8b\0\0\0\x80."), "damaged pickle"),
         "a call of a call of a call": (
-            torch_zip(b"\x80\2" + coded("x") * 5000 + b"N" + b"R" * 5000 + b"."),
+            torch_zip(b"\x80\2" + encode_thing("x") * 5000 + b"N" + b"R" * 5000 + b"."),
             "no tensors",
         ),
         "a state of a state of a state": (
-            torch_zip(b"\x80\2" + coded(Call("os", "x")) * 5000 + b"b" * 4999 + b"."),
+            torch_zip(b"\x80\2" + encode_thing(Call("os", "x")) * 5000 + b"b" * 4999 + b"."),
             "nests",
         ),
         "instructions without end": (torch_zip(b"\x80\2" + b"N0" * 3_000_000 + b"N."), "2,000,000"),
@@ -412,7 +450,11 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
         ),
         "dictionaries in dictionaries with a tensor": (
             torch_zip(
-                b"\x80\2" + (b"}" + coded("a")) * 9999 + coded(tensor()) + b"s" * 9999 + b"."
+                b"\x80\2"
+                + (b"}" + encode_thing("a")) * 9999
+                + encode_thing(tensor())
+                + b"s" * 9999
+                + b"."
             ),
             "nests",
         ),
@@ -431,7 +473,7 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
             "indistinguishable",
         ),
         "a list for a key": (torch_zip({"w": tensor(), "x": Raw(b"}]Ns")}), "list as a key"),
-        "a protocol of the future": (pickled({"w": 1}, 6), "damaged pickle"),
+        "a protocol of the future": (make_pickle({"w": 1}, 6), "damaged pickle"),
         "a number and a text of one name": (
             torch_zip({1: tensor(), "1": tensor()}),
             "indistinguishable",
@@ -479,14 +521,16 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
             "in two ways",
         ),
         "a legacy file of the future": (legacy({"w": tensor()}, version=2001), "unknown version"),
-        "a plain pickle of references": (pickled({"w": tensor()}), "does not have"),
-        "a pickle with more behind": (pickled({"w": 1}) + b"more", "after its end"),
+        "a plain pickle of references": (make_pickle({"w": tensor()}), "does not have"),
+        "a pickle with more behind": (make_pickle({"w": 1}) + b"more", "after its end"),
         "a storage that is a pickle": (
-            pickled({"w": tensor(store=Call("torch.storage", "_load_from_bytes", (b"\x80\2N.",)))}),
+            make_pickle(
+                {"w": tensor(store=Call("torch.storage", "_load_from_bytes", (b"\x80\2N.",)))}
+            ),
             "torch did not write",
         ),
         "a storage in a storage": (
-            pickled(Call("torch.storage", "_load_from_bytes", (legacy({"a": 1}, {}),))),
+            make_pickle(Call("torch.storage", "_load_from_bytes", (legacy({"a": 1}, {}),))),
             "torch did not write",
         ),
     }

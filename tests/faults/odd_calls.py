@@ -18,7 +18,15 @@ from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.harmless_names import CALLS_ARGUMENTS, MADE, NAMED
 from tests.faults.differential import difference, read_inertly
-from tests.faults.pickle_assembly import Call, Name, Raw, coded, pickled, tensor, torch_zip
+from tests.faults.pickle_assembly import (
+    Call,
+    Name,
+    Raw,
+    encode_thing,
+    make_pickle,
+    tensor,
+    torch_zip,
+)
 from tests.faults.reference_readers import ReferenceReaders
 
 ADDRESSES = b"A" * 8
@@ -80,17 +88,17 @@ class _Drawing:
         types = (3, self.random.choice("<|"), None, None, None, *size, flags)
         of_array = (1, (1,), self.pick(self.type_of_numbers, self.plain), False, ADDRESSES)
         state = self.random.choice((types, of_array, {"a": 1}, {}, ({"a": 1}, None)))
-        return Raw(coded(made) + coded(state) + b"b")
+        return Raw(encode_thing(made) + encode_thing(state) + b"b")
 
     def call(self) -> Any:
         maker = self.random.choice(self.random.choice((_VALUES, _OF_NUMPY, _CALLING, _MODULES)))
         given = tuple(self.value() for _ in range(self.random.choice((0, 1, 1, 2, 3))))
         if self.random.random() < 0.1:
-            made = Raw(coded(maker) + coded(given) + b"\x81")
+            made = Raw(encode_thing(maker) + encode_thing(given) + b"\x81")
         elif self.random.random() < 0.05:
-            made = Raw(coded(maker) + coded([*given]) + b"R")
+            made = Raw(encode_thing(maker) + encode_thing([*given]) + b"R")
         else:
-            made = Raw(coded(maker) + coded(given) + b"R")
+            made = Raw(encode_thing(maker) + encode_thing(given) + b"R")
         return self.stated(made) if self.random.random() < 0.2 else made
 
 
@@ -98,7 +106,7 @@ def odd_call(seed: int) -> bytes:
     """The file of a seed: a plain pickle, or one of torch."""
     random = Random(seed)
     if random.random() < 0.6:
-        return pickled({"w": _ARRAY, "x": _Drawing(random, _ARRAY).call()}, 3)
+        return make_pickle({"w": _ARRAY, "x": _Drawing(random, _ARRAY).call()}, 3)
     return torch_zip({"w": tensor(), "x": _Drawing(random, tensor()).call()})
 
 

@@ -47,11 +47,11 @@ class Raw:
     code: bytes
 
 
-def pickled(thing: Any, protocol: int = 2) -> bytes:
-    return b"\x80" + bytes([protocol]) + coded(thing) + b"."
+def make_pickle(thing: Any, protocol: int = 2) -> bytes:
+    return b"\x80" + bytes([protocol]) + encode_thing(thing) + b"."
 
 
-def coded(thing: Any) -> bytes:
+def encode_thing(thing: Any) -> bytes:
     """The instructions that push a thing."""
     match thing:
         case Raw():
@@ -73,18 +73,22 @@ def coded(thing: Any) -> bytes:
         case bytes():
             return b"B" + struct.pack("<I", len(thing)) + thing
         case tuple():
-            return b"(" + b"".join(map(coded, thing)) + b"t"
+            return b"(" + b"".join(map(encode_thing, thing)) + b"t"
         case list():
-            return b"](" + b"".join(map(coded, thing)) + b"e"
+            return b"](" + b"".join(map(encode_thing, thing)) + b"e"
         case dict():
-            return b"}(" + b"".join(coded(k) + coded(v) for k, v in thing.items()) + b"u"
+            return (
+                b"}(" + b"".join(encode_thing(k) + encode_thing(v) for k, v in thing.items()) + b"u"
+            )
         case Name():
             return f"c{thing.module}\n{thing.name}\n".encode()
         case Reference():
-            return coded(thing.what) + b"Q"
+            return encode_thing(thing.what) + b"Q"
         case Call():
-            made = coded(Name(thing.module, thing.name)) + coded(thing.arguments) + b"R"
-            return made if thing.state is None else made + coded(thing.state) + b"b"
+            made = (
+                encode_thing(Name(thing.module, thing.name)) + encode_thing(thing.arguments) + b"R"
+            )
+            return made if thing.state is None else made + encode_thing(thing.state) + b"b"
     raise TypeError(thing)
 
 
@@ -115,7 +119,9 @@ def torch_zip(
     """As torch writes them now; `tree`: a thing, or the bytes of a pickle."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", compression) as archive:
-        archive.writestr(f"{folder}/data.pkl", tree if isinstance(tree, bytes) else pickled(tree))
+        archive.writestr(
+            f"{folder}/data.pkl", tree if isinstance(tree, bytes) else make_pickle(tree)
+        )
         if "byteorder" not in members:
             archive.writestr(f"{folder}/byteorder", b"little")
         for key, numbers in ({"0": ONES} if records is None else records).items():
@@ -136,8 +142,8 @@ def legacy(
     """As torch wrote them before 1.6."""
     records = {"0": (4, ONES)} if records is None else records
     system = {"protocol_version": 1001, "little_endian": little, "type_sizes": {}}
-    parts = [pickled(MAGIC), pickled(version), pickled(system)]
-    parts.append(tree if isinstance(tree, bytes) else pickled(tree))
-    parts.append(pickled(list(records) if keys is None else keys))
+    parts = [make_pickle(MAGIC), make_pickle(version), make_pickle(system)]
+    parts.append(tree if isinstance(tree, bytes) else make_pickle(tree))
+    parts.append(make_pickle(list(records) if keys is None else keys))
     parts += [struct.pack("<q", count) + numbers for count, numbers in records.values()]
     return b"".join(parts)

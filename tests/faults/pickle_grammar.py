@@ -24,7 +24,7 @@ from dgn_engine.storage.checkpoints.harmless_names import (
     SHOWN,
 )
 from tests.faults.answered import answer_or_reason
-from tests.faults.pickle_assembly import Raw, coded, legacy, tensor, torch_zip
+from tests.faults.pickle_assembly import Raw, encode_thing, legacy, tensor, torch_zip
 
 CANARY = "dgn_canary"
 FUNCTION = "touch"
@@ -81,7 +81,7 @@ class Drawing:
     def leaf(self, _: int) -> bytes:
         bytes_of_a_pickle = self.payload()
         choices = (None, 0, 1, True, "latin1", "weight", FUNCTION, b"", bytes_of_a_pickle, 2.5)
-        return coded(self.random.choice(choices))
+        return encode_thing(self.random.choice(choices))
 
     def name(self, _: int) -> bytes:
         pool = self.random.choice((_VALUES, _FUNCTIONS, _MAKERS, _OBJECTS))
@@ -93,13 +93,15 @@ class Drawing:
     def canary(self, _: int) -> bytes:
         """The function by its name, behind a dot in a module of torch, or bytes that call it."""
         if self.plain:
-            return coded(self.payload())
+            return encode_thing(self.payload())
         ways = ((CANARY, FUNCTION), ("torch.serialization", f"{CANARY}.{FUNCTION}"))
         return named(*self.random.choice(ways))
 
     def payload(self) -> bytes:
         call = named(CANARY, FUNCTION) + b")R"
-        kept = self.random.choice((b"\x80\4" + call + b".", b"\x80\4}" + coded("a") + call + b"s."))
+        kept = self.random.choice(
+            (b"\x80\4" + call + b".", b"\x80\4}" + encode_thing("a") + call + b"s.")
+        )
         legacy_file = legacy(Raw(call), {})
         return self.random.choice((kept, legacy_file, torch_zip(kept, {})))
 
@@ -109,10 +111,10 @@ class Drawing:
         text = content.decode("latin-1")
         return self.random.choice(
             (
-                coded(content),
-                named("_codecs", "encode") + coded((text, "latin1")) + b"R",
-                named("builtins", "bytes") + coded((list(content),)) + b"R",
-                named("builtins", "bytearray") + coded((content,)) + b"R",
+                encode_thing(content),
+                named("_codecs", "encode") + encode_thing((text, "latin1")) + b"R",
+                named("builtins", "bytes") + encode_thing((list(content),)) + b"R",
+                named("builtins", "bytearray") + encode_thing((content,)) + b"R",
                 b"\x96" + len(content).to_bytes(8, "little") + content,
                 self.value(depth),
             )
@@ -125,7 +127,7 @@ class Drawing:
         items = [self.value(depth) for _ in range(self.random.randrange(3))]
         if self.random.random() < 0.5:
             return b"](" + b"".join(items) + b"e"
-        return b"}(" + b"".join(coded(str(i)) + item for i, item in enumerate(items)) + b"u"
+        return b"}(" + b"".join(encode_thing(str(i)) + item for i, item in enumerate(items)) + b"u"
 
     def arguments(self, depth: int, most: int = 3) -> bytes:
         count = self.random.randrange(most + 1)
@@ -157,7 +159,7 @@ class Drawing:
             value = self.random.choice(ways)(depth)
             if attribute in ("_forward_hooks", "_forward_pre_hooks"):
                 value = b"}K\1" + value + b"s"
-            made += b"}" + coded(attribute) + value + b"sb"
+            made += b"}" + encode_thing(attribute) + value + b"sb"
         then = self.random.choice(("", "b", "a", "e", "add", "s"))
         if self.random.random() < 0.7:
             then = _CALLED_BY.get(attribute, then)
@@ -168,13 +170,13 @@ class Drawing:
             "a": given + b"a",
             "e": b"(" + given + b"e",
             "add": b"(" + given + b"\x90",
-            "s": coded("k") + given + b"s",
+            "s": encode_thing("k") + given + b"s",
         }
         return made + steps[then]
 
 
 def named(module: str, name: str) -> bytes:
-    return coded(module) + coded(name) + b"\x93"
+    return encode_thing(module) + encode_thing(name) + b"\x93"
 
 
 def drawn(seed: int) -> bytes:
@@ -185,8 +187,8 @@ def drawn(seed: int) -> bytes:
         value += b"0" + drawing.value()
     frame = drawing.random.choice((torch_zip, legacy, None))
     if frame is None:
-        return b"\x80\4}" + coded("n") + value + b"s."
-    return frame(b"\x80\4" + coded({"w": tensor(), "n": Raw(value)}) + b".")
+        return b"\x80\4}" + encode_thing("n") + value + b"s."
+    return frame(b"\x80\4" + encode_thing({"w": tensor(), "n": Raw(value)}) + b".")
 
 
 def judged(content: bytes) -> str:

@@ -14,7 +14,7 @@ from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.faults.victims import Victim, dgn, nothing
+from tests.faults.victims import Victim, do_nothing, fork_dgn
 
 SMALL = ["--width", "16", "--depth", "4", "--lr", "1e-3", "--quiet", "--checkpoint-every", "0"]
 RUNS = {  # FL: a swap in the middle
@@ -37,29 +37,33 @@ class Reference:
     steps: int
 
 
-def go_on(path: Path, reference: Reference, first: Callable[[], object] = nothing) -> Victim:
-    """Resume, or begin where not even a folder was made; `first` as in `dgn`."""
+def continue_run(
+    path: Path, reference: Reference, first: Callable[[], object] = do_nothing
+) -> Victim:
+    """Resume, or begin where not even a folder was made; `first` as in `fork_dgn`."""
     if (path / folder_layout.RUN).exists():
         extra = ["--record", "gates"] if "--record" in reference.arguments else []
         words = ("train", "--resume", path, "--quiet", "--checkpoint-every", "0", *extra)
-        return dgn(*words, first=first)
-    return dgn(*reference.arguments, "--out", path, first=first)
+        return fork_dgn(*words, first=first)
+    return fork_dgn(*reference.arguments, "--out", path, first=first)
 
 
-def trained(arguments: list[str], path: Path, first: Callable[[], object] = nothing) -> Reference:
-    """A run to its end; `first` as in `dgn`."""
+def train_reference(
+    arguments: list[str], path: Path, first: Callable[[], object] = do_nothing
+) -> Reference:
+    """A run to its end; `first` as in `fork_dgn`."""
     began = time.monotonic()
-    assert dgn(*arguments, "--out", path, first=first).wait() == 0
+    assert fork_dgn(*arguments, "--out", path, first=first).wait() == 0
     return Reference(arguments, path, time.monotonic() - began, RunReader(path).step)
 
 
-def damage(path: Path) -> list[str]:
+def describe_damage(path: Path) -> list[str]:
     """What is not sound in a run's folder."""
     return [str(one) for one in find_damage(path) if not one.harmless]
 
 
 def assert_sound(path: Path) -> None:
-    found = damage(path)
+    found = describe_damage(path)
     assert not found, found
 
 
@@ -88,7 +92,7 @@ def differing_scores(found: Sequence[Measured], wanted: Sequence[Measured]) -> s
     return f"scores of steps {more} instead of {fewer}; {len(found)} instead of {len(wanted)}"
 
 
-def fill(path: Path) -> None:
+def fill_disk(path: Path) -> None:
     with path.open("wb", buffering=0) as file:
         try:
             while True:

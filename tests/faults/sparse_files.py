@@ -7,7 +7,7 @@ import struct
 import zlib
 from pathlib import Path
 
-from tests.faults.pickle_assembly import pickled, storage, tensor
+from tests.faults.pickle_assembly import make_pickle, storage, tensor
 
 SIDE = 512  # of a small matrix beside the large one
 _PIECE = bytes(1 << 20)
@@ -38,7 +38,7 @@ def torch_zip(path: Path, large: int, *, sound: bool = True) -> None:
         name: tensor((count,), (1,), 0, storage(key, count))
         for name, key, count in (("net.w", "0", SIDE * SIDE), ("ema.w", "1", large // 4))
     }
-    listing = pickled(tree)
+    listing = make_pickle(tree)
     members = [
         ("a/data.pkl", listing, len(listing), zlib.crc32(listing)),
         ("a/byteorder", b"little", 6, zlib.crc32(b"little")),

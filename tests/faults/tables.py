@@ -55,7 +55,7 @@ class Table:
         print(f"faults injected {injected}, survived {survived}")
 
 
-def keep(what: str, rows: list[dict[str, Any]]) -> None:
+def append_rows(what: str, rows: list[dict[str, Any]]) -> None:
     """Add rows to the list `what` of the file that the environment names, and note the machine."""
     if not os.environ.get(KEPT):
         return
@@ -71,9 +71,9 @@ def keep(what: str, rows: list[dict[str, Any]]) -> None:
     path.write_text(json.dumps(known, indent=1), "utf-8")
 
 
-def keep_table(table: Table) -> None:
+def append_table(table: Table) -> None:
     """Add the rows of a table to the list 'faults'."""
-    keep("faults", [asdict(row) for row in table.rows])
+    append_rows("faults", [asdict(row) for row in table.rows])
 
 
 @cache

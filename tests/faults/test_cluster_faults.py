@@ -17,14 +17,14 @@ from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import unit_folder
 from dgn_engine.sweep.workers.dask_workers import DaskExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from tests.engine.sweep.listeners import Listener, answer_of, listeners
-from tests.engine.sweep.small import content, run, small
+from tests.engine.sweep.listeners import Listener, find_listeners, read_reply
+from tests.engine.sweep.small import read_results, run_units, small_training
 from tests.faults.reference_runs import assert_sound
 from tests.faults.tables import Table
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 GET = b"GET / HTTP/1.0\r\n\r\n"
-LONG = small(1, epochs=600)  # some seconds
+LONG = small_training(1, epochs=600)  # some seconds
 
 # In the place of Slurm's: a job is a process of this machine, whose number is its own.
 SBATCH = """#!/bin/bash
@@ -80,7 +80,7 @@ def test_a_job_of_slurm_whose_time_is_up_saves_its_run_which_goes_on_in_another(
     tmp_path: Path, slurm: Path, table: Table
 ) -> None:
     row = table.row("SIGUSR1 to a job of Slurm before its time is up")
-    run(SerialExecutor(), [LONG], tmp_path / "serial")
+    run_units(SerialExecutor(), [LONG], tmp_path / "serial")
     root = tmp_path / "sweep"
     told: list[int] = []
     served: list[Listener] = []  # who answers without a certificate
@@ -93,13 +93,15 @@ def test_a_job_of_slurm_whose_time_is_up_saves_its_run_which_goes_on_in_another(
             assert "tls://" in script
             owner = (unit_folder(root, LONG.id) / LOCK).read_text()
             worker = int(owner.split('"pid": ')[1].split(",")[0])
-            served.extend(one for one in listeners(jobs(slurm)) if answer_of(one, GET))
+            served.extend(one for one in find_listeners(jobs(slurm)) if read_reply(one, GET))
             told.append(first_of(worker, jobs(slurm)))
             os.kill(told[0], signal.SIGUSR1)
         elif told and progress.state == "queued":
             saved.append(RunReader(unit_folder(root, LONG.id)).checkpoints[-1].step)
 
-    states = run(DaskExecutor("slurm:jobs=2,memory=1GB,walltime=00:10:00"), [LONG], root, watch)
+    states = run_units(
+        DaskExecutor("slurm:jobs=2,memory=1GB,walltime=00:10:00"), [LONG], root, watch
+    )
     row.injected += 1
     assert states == {LONG.id: "done"}
     assert told
@@ -107,7 +109,7 @@ def test_a_job_of_slurm_whose_time_is_up_saves_its_run_which_goes_on_in_another(
     assert saved
     assert saved[0] > 0.1 * RunReader(unit_folder(root, LONG.id)).checkpoints[-1].step
     assert_sound(unit_folder(root, LONG.id))
-    assert content([LONG], root) == content([LONG], tmp_path / "serial")
+    assert read_results([LONG], root) == read_results([LONG], tmp_path / "serial")
     row.survived += 1
     row.remark = "it saves and leaves; another job goes on, bit for bit"
 

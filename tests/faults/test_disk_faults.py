@@ -21,9 +21,15 @@ import pytest
 
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.faults.failing_disk import compiled
-from tests.faults.reference_runs import Reference, assert_equal, assert_sound, fill, go_on
+from tests.faults.reference_runs import (
+    Reference,
+    assert_equal,
+    assert_sound,
+    continue_run,
+    fill_disk,
+)
 from tests.faults.tables import Table
-from tests.faults.victims import Victim, dgn, with_our_path
+from tests.faults.victims import Victim, environment_with_path, fork_dgn
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
@@ -45,7 +51,7 @@ def test_every_write_of_a_run_fails_in_turn(
     place.mkdir()
     child = [sys.executable, "-m", "tests.faults.failing_runs", str(place), str(error), str(STRIDE)]
     child += ["--on"] if lasts == "from then on" else []
-    environment = with_our_path(LD_PRELOAD=str(shim))
+    environment = environment_with_path(LD_PRELOAD=str(shim))
     done = subprocess.run(child, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
@@ -81,7 +87,7 @@ def test_a_disk_that_becomes_read_only_in_mid_run(
     reference = references["SGD, frames"]
     path = loop_disk / "run"
     row.injected += 1
-    victim = dgn(*reference.arguments, "--out", path)
+    victim = fork_dgn(*reference.arguments, "--out", path)
     victim.await_step(reference.steps // 3)
     at = victim.last_step
     abort = ["mount", "-o", "remount,abort", loop_disk]
@@ -96,7 +102,7 @@ def test_a_disk_that_becomes_read_only_in_mid_run(
     assert_sound(path)
     newest = RunReader(path).checkpoints[-1:]
     row.lost = max(0, at - (newest[0].step if newest else 0))
-    assert go_on(path, reference).wait() == 0
+    assert continue_run(path, reference).wait() == 0
     assert_equal(path, reference.path)
     row.survived += 1
 
@@ -108,7 +114,7 @@ def test_a_clock_that_jumps_both_ways(
     row = table.row("the clock jumps by up to a year, both ways, at every look")
     reference = references["FL"]
     path, killed = quick_disk / "run", quick_disk / "killed"
-    victim = go_on(killed, reference)
+    victim = continue_run(killed, reference)
     victim.await_step(reference.steps // 3)
     victim.kill()
     victim.wait()
@@ -171,7 +177,7 @@ def test_a_full_temporary_folder(tmp_path: Path, table: Table) -> None:
 
     def prepare() -> None:
         tmpfs(str(place))
-        fill(place / "ballast")
+        fill_disk(place / "ballast")
         os.environ["TMPDIR"], tempfile.tempdir = str(place), None
 
     run, session = tmp_path / "run", tmp_path / "run.dgn"

@@ -26,7 +26,7 @@ from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from tests.faults import fuzz_targets, fuzzing, honest_files, hostile_files, sparse_files
 from tests.faults.judging import differences, misjudged, unsound
 from tests.faults.sandbox import Sandbox
-from tests.faults.tables import keep
+from tests.faults.tables import append_rows
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 FUZZED = 20_000  # of each sort
@@ -157,7 +157,7 @@ def test_every_hostile_file(reader: Reader, tmp_path: Path, say: Any) -> None:
             f"{shown[:110]}{'' if not fault else '  WRONG'}"
         )
         rows.append({**found.row(name, shown, not fault), "ran": ran})
-    keep("hostile", rows)
+    append_rows("hostile", rows)
     say(
         f"{len(kinds)} kinds: {refused} refused, {len(kinds) - refused} shown without what is "
         f"odd in them, {len(wrong)} wrong; code ran in {sum(row['ran'] for row in rows)}"
@@ -191,7 +191,7 @@ def test_every_honest_file(reader: Reader, tmp_path: Path, say: Any) -> None:
             f"{found.child / 2**20:4.0f} MB  {count:5,}  {ignored[:90]}"
         )
         rows.append(found.row(name, f"{count:,} tensors", name not in wrong))
-    keep("honest", rows)
+    append_rows("honest", rows)
     taken = len(honest_files.KINDS) - len(wrong)
     say(f"{taken} of {len(honest_files.KINDS)} honest kinds taken in full, bit for bit")
     assert wrong == {}
@@ -208,7 +208,7 @@ def test_a_file_cut_at_every_byte(sandbox: Sandbox, say: Any) -> None:
             assert unsound(content[:length], verdict) == "", (name, length)
             cut += 1
     say(f"\n{len(fuzzing.small_files())} formats cut at every byte: {cut:,} files, all refused")
-    keep("fuzzed", [{"sort": "formats cut at every byte", "inputs": cut, "taken": 0}])
+    append_rows("fuzzed", [{"sort": "formats cut at every byte", "inputs": cut, "taken": 0}])
     assert sandbox.deaths == 0
 
 
@@ -225,7 +225,7 @@ def test_a_file_with_each_byte_changed(sandbox: Sandbox, say: Any) -> None:
                 taken += verdict.contents is not None
     say(f"\neach byte changed in three ways: {changed:,} files, {taken:,} of them still tensors")
     row = {"sort": "each byte changed in three ways", "inputs": changed, "taken": taken}
-    keep("fuzzed", [row])
+    append_rows("fuzzed", [row])
     assert sandbox.deaths == 0
 
 
@@ -250,7 +250,7 @@ def test_many_files_that_nobody_thought_of(sort: str, sandbox: Sandbox, say: Any
     check()
     tried, seconds = sandbox.files - before, time.perf_counter() - begun
     say(f"\n{sort}: {tried:,} inputs in {seconds:.0f} s, {taken:,} taken, {sandbox.deaths} deaths")
-    keep("fuzzed", [{"sort": f"{sort} (hypothesis)", "inputs": tried, "taken": taken}])
+    append_rows("fuzzed", [{"sort": f"{sort} (hypothesis)", "inputs": tried, "taken": taken}])
     assert sandbox.deaths == 0
 
 

@@ -35,7 +35,7 @@ from dgn_engine.storage.runs.run_removal import delete_run
 from dgn_engine.storage.session_file.session_writer import save_session
 from tests.faults.reference_runs import assert_sound
 from tests.faults.tables import Table
-from tests.faults.victims import with_our_path
+from tests.faults.victims import environment_with_path
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 ATTACKED = 12.0  # seconds for each act
@@ -47,7 +47,7 @@ def started(*words: str | Path) -> subprocess.Popen[str]:
     """`dgn …` in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "dgn_engine.cli", *map(str, words)],
-        env=with_our_path(),
+        env=environment_with_path(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -37,7 +37,7 @@ from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from tests.engine.files_read_here import read_files_here
 from tests.faults import hostile_runs
-from tests.faults.tables import keep
+from tests.faults.tables import append_rows
 from tests.viewer.inspector.listed_rows import show_every_cell
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
@@ -67,7 +67,7 @@ def families() -> Iterator[Rows]:
     yield found
     for row in found.values():
         print(row)
-    keep("hostile_runs", list(found.values()))
+    append_rows("hostile_runs", list(found.values()))
 
 
 @pytest.fixture(scope="module")

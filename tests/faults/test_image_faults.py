@@ -17,7 +17,7 @@ import pytest
 
 from tests.faults import hostile_images
 from tests.faults.hostile_images import HostileImages
-from tests.faults.tables import keep
+from tests.faults.tables import append_rows
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 ROOT = Path(__file__).parents[2]
@@ -89,5 +89,5 @@ def test_every_hostile_archive_and_image(
                 "stated": 0,
             }
         )
-    keep("images", rows)
+    append_rows("images", rows)
     assert wrong == {}

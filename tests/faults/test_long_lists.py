@@ -15,7 +15,7 @@ import pytest
 
 from dgn_engine.storage.runs import folder_layout
 from tests.faults import hostile_runs
-from tests.faults.tables import keep
+from tests.faults.tables import append_rows
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
@@ -52,7 +52,7 @@ def measure(what: str, place: Path, *arguments: object) -> tuple[int, str]:
     code, seconds, peak = done.stderr.split()
     row = {"what": what, "seconds": float(seconds), "peak": int(peak)}
     print(row)
-    keep("measured", [row])
+    append_rows("measured", [row])
     return int(code), done.stdout
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from dgn_engine.confinement.parent_watch import LEAVE
 from tests.engine.confinement.living import is_running
-from tests.engine.sweep.listeners import descendants
-from tests.faults.reference_runs import damage
+from tests.engine.sweep.listeners import find_descendants
+from tests.faults.reference_runs import describe_damage
 from tests.faults.tables import Table
-from tests.faults.victims import with_our_path
+from tests.faults.victims import environment_with_path
 
 pytestmark = [
     pytest.mark.faults,
@@ -102,7 +102,7 @@ def test_every_descendant_of_a_killed_parent_is_gone(
     command, count, seconds = known[kind]
     row = table.row(f"SIGKILL of a parent: {kind}")
     parent = subprocess.Popen(
-        command, env=with_our_path(), stdout=subprocess.DEVNULL, start_new_session=True
+        command, env=environment_with_path(), stdout=subprocess.DEVNULL, start_new_session=True
     )
     try:
         children = await_work(parent, count, tmp_path / "out" if "dgn" in kind else None)
@@ -117,7 +117,7 @@ def test_every_descendant_of_a_killed_parent_is_gone(
     took = time.monotonic() - killed
     for lock in tmp_path.rglob("lock"):
         if (lock.parent / "run.json").exists():
-            assert damage(lock.parent) == []
+            assert describe_damage(lock.parent) == []
     row.survived += 1
     row.remark = f"{len(children)} processes, the last ended after {took:.1f} s"
 
@@ -126,9 +126,9 @@ def await_work(parent: subprocess.Popen[bytes], count: int, out: Path | None) ->
     """Until so many descendants are there, and a run of theirs has a checkpoint."""
     while True:
         assert parent.poll() is None
-        found = descendants(parent.pid)
+        found = find_descendants(parent.pid)
         trained = out is None or any(out.rglob("checkpoints/*/state.json"))
         if len(found) >= count and trained:
             time.sleep(1.0)
-            return descendants(parent.pid)
+            return find_descendants(parent.pid)
         time.sleep(0.1)

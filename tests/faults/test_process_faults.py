@@ -41,11 +41,11 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import restore_run
-from tests.engine.sweep.listeners import descendants
+from tests.engine.sweep.listeners import find_descendants
 from tests.faults.faulty_engine import BREAKS_AT, serve_until_cuda_breaks
 from tests.faults.reference_runs import assert_sound
 from tests.faults.tables import Table
-from tests.faults.victims import with_our_path
+from tests.faults.victims import environment_with_path
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 STANDS = 60.0  # seconds
@@ -255,13 +255,15 @@ def test_engine_and_reading_process_end_after_a_killed_window_and_the_run_is_sav
         [sys.executable, str(tmp_path / "window.py"), str(tmp_path / "runs")],
         stdout=subprocess.PIPE,
         text=True,
-        env=with_our_path(),
+        env=environment_with_path(),
     )
     try:
         assert window.stdout is not None
         assert window.stdout.readline() == "trains\n"
         begun = time.monotonic()
-        while len(children := descendants(window.pid)) < 3:  # engine, reading process, Python's own
+        while (
+            len(children := find_descendants(window.pid)) < 3
+        ):  # engine, reading process, Python's own
             assert time.monotonic() - begun < 600.0
             time.sleep(0.05)
     finally:

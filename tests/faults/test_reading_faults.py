@@ -22,13 +22,13 @@ from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import UnreadableFile, decode_numbers
 from dgn_engine.storage.checkpoints.reader_child import tidy_names
 from tests.engine.cli.judged_run import judge
-from tests.engine.kernels.module_grammar import judged as judged_module
+from tests.engine.kernels.module_grammar import judge_module as judged_module
 from tests.faults import ambiguous_files
 from tests.faults.differential import compare, read_inertly, table
 from tests.faults.pickle_grammar import drawn, judged, loaded
 from tests.faults.reference_readers import ReferenceReaders
 from tests.faults.sandbox import Sandbox
-from tests.faults.tables import keep
+from tests.faults.tables import append_rows
 from tests.plugins import each
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
@@ -44,7 +44,7 @@ def test_no_ambiguous_file_is_read_otherwise_than_by_the_others(
         deaths = readers.deaths
     with capsys.disabled():
         print(f"\n{table(found)}\nthe other readers died {deaths} times")
-    keep("fuzzed", [row.row(kind) for kind, row in found.items()])
+    append_rows("fuzzed", [row.row(kind) for kind, row in found.items()])
     assert {kind: row.different[0][0] for kind, row in found.items() if row.different} == {}
     assert found["as saved"].equal == COUNT
 

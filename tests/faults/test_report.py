@@ -54,7 +54,7 @@ def test_a_row_that_was_measured_again_counts_once_and_as_it_was_the_last_time(
     parts = [tmp_path / "one.json", tmp_path / "two.json"]
     for part, rows in zip(parts, ([fault("a", 1), fault("b", 2)], [fault("a", 2)]), strict=True):
         monkeypatch.setenv(tables.KEPT, str(part))
-        tables.keep("faults", rows)
+        tables.append_rows("faults", rows)
         assert len(json.loads(part.read_text("utf-8"))["faults"]) == len(rows)
     figures, cases = make_report(page, *parts)
     assert figures["Faults of programs and disks survived"] == "4 of 4"

@@ -30,11 +30,11 @@ from tests.faults.reference_runs import (
     Reference,
     assert_equal,
     assert_sound,
-    fill,
-    go_on,
+    continue_run,
+    fill_disk,
 )
 from tests.faults.tables import Table
-from tests.faults.victims import Victim, dgn
+from tests.faults.victims import Victim, fork_dgn
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
@@ -62,7 +62,7 @@ def test_sigkill_at_random_points(
         chains += 1
         done = 0
         for _ in range(5):
-            victim = go_on(path, reference)
+            victim = continue_run(path, reference)
             if chance.random() < 0.2:  # also while it starts and while it ends
                 time.sleep(chance.random() * reference.seconds)
             else:
@@ -83,7 +83,7 @@ def test_sigkill_at_random_points(
             done = newest[0].step if newest else 0
             row.lost = max(row.lost, at_kill - done)
             row.survived += 1
-        assert go_on(path, reference).wait() == 0
+        assert continue_run(path, reference).wait() == 0
         assert_equal(path, reference.path)
         shutil.rmtree(path)
     row.remark = f"{chains} runs, each ends equal; {writing} kills in the middle of a file"
@@ -99,7 +99,7 @@ def test_a_kill_at_the_usual_cadence_loses_what_came_after_the_newest_checkpoint
     worst = 0.0
     for number in range(4):
         path = tmp_path / str(number)
-        victim = dgn(*arguments, "--out", path)
+        victim = fork_dgn(*arguments, "--out", path)
         time.sleep(6.0 + 8.0 * chance.random())
         killed = time.monotonic()
         victim.kill()
@@ -132,7 +132,7 @@ def test_damaged_newest_files(
     row = table.row(f"newest file {how}, then repair and resume")
     reference = references["SGD, frames"]
     before = quick_disk / "killed"
-    victim = go_on(before, reference)
+    victim = continue_run(before, reference)
     victim.await_step(reference.steps // 3)
     while len(list((before / folder_layout.CHECKPOINTS).glob("0*"))) < 2:
         time.sleep(0.001)
@@ -161,7 +161,7 @@ def test_damaged_newest_files(
             assert any(target.parts[0] in name for name in named), (target, named)
         repair_run_folder(path)
         assert_sound(path)
-        resumed = go_on(path, reference)
+        resumed = continue_run(path, reference)
         assert resumed.wait() == 0
         row.lost = max(row.lost, lost_steps(path, victim.last_step))
         assert_equal_but_for_lost_lines(
@@ -193,14 +193,14 @@ def test_files_may_not_grow(
     reference = references["DL"]
     path = tmp_path / "run"
     row.injected += 1
-    code = dgn(*reference.arguments, "--out", path, first=partial(limit_files, limit)).wait()
+    code = fork_dgn(*reference.arguments, "--out", path, first=partial(limit_files, limit)).wait()
     if limit > 5_000:
         assert code == 4  # trained to its end, but not all of it is on disk
         assert_sound(path)
     else:
         assert code == 2  # not even what the run is could be written
         assert not path.exists()
-    assert go_on(path, reference).wait() == 0
+    assert continue_run(path, reference).wait() == 0
     assert_equal(path, reference.path)
     row.survived += 1
 
@@ -213,9 +213,9 @@ def test_a_disk_that_is_full_for_a_while(
     path, ballast = small_disk / "run", small_disk / "ballast"
     row.injected += 1
     paced = [*reference.arguments, "--out", path]
-    victim = dgn(*paced)
+    victim = fork_dgn(*paced)
     victim.await_step(reference.steps // 4)
-    fill(ballast)
+    fill_disk(ballast)
     victim.await_step(reference.steps // 2)
     ballast.unlink()
     code = victim.wait()
@@ -233,7 +233,7 @@ def test_a_read_only_place_is_refused(
     row = table.row("read-only file system at the start")
     row.injected += 1
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    assert dgn(*references["DL"].arguments, "--out", small_disk / "run").wait() == 2
+    assert fork_dgn(*references["DL"].arguments, "--out", small_disk / "run").wait() == 2
     row.survived += 1
 
 
@@ -243,12 +243,12 @@ def test_many_writers_at_once(
     row = table.row("eight writers for one run")
     reference = references["DL"]
     path = tmp_path / "run"
-    victim = go_on(path, reference)
+    victim = continue_run(path, reference)
     victim.await_step(reference.steps // 3)
     victim.kill()
     victim.wait()
     row.injected = 8
-    codes = [other.wait() for other in [go_on(path, reference) for _ in range(8)]]
+    codes = [other.wait() for other in [continue_run(path, reference) for _ in range(8)]]
     # One goes on; whoever came while it wrote was refused; who came later found it finished.
     assert codes.count(0) >= 1
     assert set(codes) <= {0, 2}

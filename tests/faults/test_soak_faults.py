@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.faults.tables import Row, Table
-from tests.faults.victims import with_our_path
+from tests.faults.victims import environment_with_path
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
@@ -36,7 +36,7 @@ def test_memory_is_flat_and_is_back_after_ten_other_networks(tmp_path: Path, tab
     row = table.row(f"soak: {MINUTES:g} minutes of one run, {1 + 10 * ROUNDS} other networks")
     row.injected += 1 + 10 * ROUNDS
     into = tmp_path / "samples.jsonl"
-    environment = with_our_path(
+    environment = environment_with_path(
         QT_QPA_PLATFORM="offscreen",
         DGN_RUNS_ROOT=str(tmp_path / "runs"),
         XDG_CONFIG_HOME=str(tmp_path / "settings"),

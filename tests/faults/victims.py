@@ -101,16 +101,16 @@ class Victim:
         Trainer.step = watched  # type: ignore[method-assign]  # in the child alone
 
 
-def with_our_path(**more: str) -> dict[str, str]:
+def environment_with_path(**more: str) -> dict[str, str]:
     """The environment of a process that imports what this one does."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """What is done before a run that is not prepared."""
 
 
-def dgn(*arguments: str | Path, first: Callable[[], object] = nothing) -> Victim:
+def fork_dgn(*arguments: str | Path, first: Callable[[], object] = do_nothing) -> Victim:
     """`dgn …` in a child; `first` is called in that child before."""
     words: Sequence[str] = [str(word) for word in arguments]
 

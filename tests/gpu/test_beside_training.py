@@ -20,7 +20,7 @@ from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes
 from dgn_engine.training.readings.reading_jobs import ExactAnswer, ExactJob, StepContexts
 from dgn_engine.training.readings.stream_readings import StreamReadings
 from dgn_engine.training.steps.graphs import WARM_UP, EagerSteps, GraphSteps
-from tests.engine.sweep.small import content, run, small
+from tests.engine.sweep.small import read_results, run_units, small_training
 from tests.gpu.trainers import trainer_on
 
 CPU = torch.device("cpu")
@@ -133,7 +133,7 @@ def test_a_probe_beside_training_reads_the_step_that_was_copied(
 
 def on_device(seed: int, device: torch.device) -> Training:
     kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
-    unit = small(seed)
+    unit = small_training(seed)
     return replace(unit, config=replace(unit.config, device=kind))
 
 
@@ -144,6 +144,6 @@ def test_two_processes_on_one_device_give_the_bits_of_one(
     units: list[Unit] = [on_device(seed, device) for seed in range(3)]
     place = "cuda:0" if device.type == "cuda" else "cpu"
     for devices, name in (((place,), "one"), ((place, place), "two")):
-        states = run(ProcessExecutor(devices=devices), units, tmp_path / name)
+        states = run_units(ProcessExecutor(devices=devices), units, tmp_path / name)
         assert set(states.values()) == {"done"}
-    assert content(units, tmp_path / "two") == content(units, tmp_path / "one")
+    assert read_results(units, tmp_path / "two") == read_results(units, tmp_path / "one")

@@ -18,10 +18,10 @@ import torch
 
 from benchmarks import gpu, gpu_case, gpu_page, training_epochs
 from benchmarks.case import Amounts, Case, Faster, Measured, Method
-from benchmarks.children import run_for
-from benchmarks.floors import add_floors, training_amounts
+from benchmarks.children import run_with_limit
+from benchmarks.floors import add_floors, count_training_work
 from benchmarks.gpu_cases import watching
-from benchmarks.report import Row, tree
+from benchmarks.report import Row, encode_row
 from dgn_engine.config import GatingConfig, RunConfig, TrainingConfig
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.plugins import discover_plugins
@@ -51,7 +51,7 @@ def made_up() -> dict[str, Any]:
         "load": None,
         "date": "2000-01-01",
     }
-    row = tree(Row("a", case, 8, seconds, 1e-7, 0.5))
+    row = encode_row(Row("a", case, 8, seconds, 1e-7, 0.5))
     add_floors(row, RATES)
     return {
         "measured": False,
@@ -93,16 +93,16 @@ def test_an_interpreter_without_the_packages_is_told_in_one_sentence(
 
 def test_a_command_is_stopped_when_its_time_is_over_and_its_output_kept() -> None:
     words = "print('begun', flush=True); import time; time.sleep(600)"
-    code, said = run_for([sys.executable, "-c", words], 0.3, {})
+    code, said = run_with_limit([sys.executable, "-c", words], 0.3, {})
     assert code is None
     assert said in ("begun\n", "")  # a crowded machine may not have come so far
-    assert run_for([sys.executable, "-c", "raise SystemExit(5)"], 60.0, {}) == (5, "")
+    assert run_with_limit([sys.executable, "-c", "raise SystemExit(5)"], 60.0, {}) == (5, "")
 
 
 def test_cases_are_measured_by_rank_and_one_without_time_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert list(gpu_case.cases()) == [
+    assert list(gpu_case.find_cases()) == [
         "fc_graphs",
         "cnn",
         "fc_full",
@@ -130,7 +130,7 @@ def test_cases_are_measured_by_rank_and_one_without_time_says_so(
         return {"name": name, "title": title, "failed": "no luck"}
 
     monkeypatch.setattr(gpu, "run_case", run_case)
-    gpu.fill_table(report, quick=False, until=460.0)
+    gpu.measure_cases(report, quick=False, until=460.0)
     assert given == [("a", 60.0), ("b", 50.0)]
     assert made["cases"][2] == {"name": "c", "title": "C", "skipped": gpu.NO_TIME}
     assert gpu.TEST_SECONDS + gpu.CASE_SECONDS < gpu.LIMIT < 480
@@ -167,7 +167,7 @@ def test_tests_that_time_ends_are_stopped_and_not_failed(
 ) -> None:
     judged = gpu.judge_tests(code, said, 25.0)
     assert (judged["word"], judged["summary"]) == (word, summary)
-    assert gpu.faults({"tests": judged, "cases": []}) is (word == "failed")
+    assert gpu.has_faults({"tests": judged, "cases": []}) is (word == "failed")
 
 
 def test_a_session_that_has_no_time_ends_without_a_fault(tmp_path: Path) -> None:
@@ -187,10 +187,10 @@ def test_a_case_that_fails_in_its_process_is_a_row_that_says_why(
         (None, "", f"it was stopped after {gpu.CASE_SECONDS:.0f} s"),
         (-9, "", "exit code -9"),
     ):
-        monkeypatch.setattr(gpu, "run_for", lambda *_, c=code, s=said: (c, s))
+        monkeypatch.setattr(gpu, "run_with_limit", lambda *_, c=code, s=said: (c, s))
         row = gpu.run_case("a", "A", False, gpu.CASE_SECONDS)
         assert row == {"name": "a", "title": "A", "failed": why}
-    monkeypatch.setattr(gpu, "run_for", lambda *_: (None, ""))
+    monkeypatch.setattr(gpu, "run_with_limit", lambda *_: (None, ""))
     late = gpu.run_case("a", "A", False, gpu.CASE_SECONDS / 2)
     assert late == {"name": "a", "title": "A", "skipped": gpu.NO_TIME}
 
@@ -205,7 +205,7 @@ def test_the_process_of_a_case_writes_its_row(
         raise RuntimeError("CUDA error: no luck\nmore")
 
     bad = Case("Another", 8, 2, (Method("ours", broken),), ())
-    monkeypatch.setattr(gpu_case, "cases", lambda: {"a": case, "b": bad})
+    monkeypatch.setattr(gpu_case, "find_cases", lambda: {"a": case, "b": bad})
     out = tmp_path / "row.json"
     common = ["--out", str(out), "--dry", "--rounds-for", "0"]
     assert gpu_case.main(["b", *common]) == 1
@@ -224,15 +224,15 @@ def test_the_process_of_a_case_writes_its_row(
 def test_eager_steps_and_methods_that_disagree_are_on_the_page_and_are_faults() -> None:
     content = made_up()
     row = content["cases"][0]
-    assert ", **DISAGREE**\n" not in gpu_page.page(content)
-    assert not gpu.faults(content | {"cases": [row]})
-    assert gpu.faults(content)  # the second failed
+    assert ", **DISAGREE**\n" not in gpu_page.format_page(content)
+    assert not gpu.has_faults(content | {"cases": [row]})
+    assert gpu.has_faults(content)  # the second failed
     row["eager"] = ["ours: no luck"]
-    assert "- **steps were eager**: ours: no luck" in gpu_page.page(content)
-    assert gpu.faults(content | {"cases": [row]})
+    assert "- **steps were eager**: ours: no luck" in gpu_page.format_page(content)
+    assert gpu.has_faults(content | {"cases": [row]})
     far = row | {"eager": [], "agrees": False}
-    assert ", **DISAGREE**\n" in gpu_page.page(content | {"cases": [far]})
-    assert gpu.faults(content | {"cases": [far]})
+    assert ", **DISAGREE**\n" in gpu_page.format_page(content | {"cases": [far]})
+    assert gpu.has_faults(content | {"cases": [far]})
     measured = Measured(Method("ours", lambda *_: lambda: torch.zeros(1)), (1.0,), (1.0,))
     for difference, limit, agrees in (
         (1e-3, 1e-4, False),
@@ -241,7 +241,7 @@ def test_eager_steps_and_methods_that_disagree_are_on_the_page_and_are_faults() 
         (float("nan"), float("inf"), True),
     ):
         case = Case("A case", 8, 2, (measured.method,), (), agreement=limit)
-        assert tree(Row("a", case, 8, [measured], difference, 0.5))["agrees"] is agrees
+        assert encode_row(Row("a", case, 8, [measured], difference, 0.5))["agrees"] is agrees
 
 
 class _Refusing:
@@ -262,7 +262,7 @@ class _Refusing:
 def test_why_a_trainer_steps_eagerly_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[str] = []
     monkeypatch.setattr(training_epochs, "EAGER", recorded)
-    training_epochs.our_epochs(cast(Trainer, _Refusing()), "bf16")()
+    training_epochs.make_epochs(cast(Trainer, _Refusing()), "bf16")()
     assert recorded == ["bf16: no luck"]
 
 
@@ -278,16 +278,16 @@ def test_a_watched_run_that_stops_ends_its_case(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_page_has_every_case_with_its_bar_and_marks_made_up_figures() -> None:
-    lines = gpu_page.page(made_up()).splitlines()
+    lines = gpu_page.format_page(made_up()).splitlines()
     assert "**Not measured: these figures are made up, to try the page.**" in lines
     assert "Tests: passed: 80 passed in 60 s." in lines
     assert "| ours | 2 ms | 1.5 ms – 2.5 ms | 800 µs (memory) | 2.5 |" in lines
     assert "| theirs | 20 ms | 20 ms – 25 ms | 1 ms (arithmetic) | 20 |" in lines
-    assert "Rates: float32 1 TFLOP/s; TF32 2 TFLOP/s" in gpu_page.page(made_up())
+    assert "Rates: float32 1 TFLOP/s; TF32 2 TFLOP/s" in gpu_page.format_page(made_up())
     assert "- met: 10× faster than theirs (bar ≥ 5×)" in lines
     assert "Not measured: RuntimeError: no room." in lines
     assert "Not measured: no time was left." in lines
-    assert "made up" not in gpu_page.page(made_up() | {"measured": True})
+    assert "made up" not in gpu_page.format_page(made_up() | {"measured": True})
 
 
 def test_a_training_step_is_counted_by_its_products_and_by_what_it_moves() -> None:
@@ -304,16 +304,16 @@ def test_a_training_step_is_counted_by_its_products_and_by_what_it_moves() -> No
         config = RunConfig(
             training=TrainingConfig(optimiser=optimiser), gating=GatingConfig(regime=regime)
         )
-        amounts = training_amounts(config, architecture, examples=7, steps=2)
+        amounts = count_training_work(config, architecture, examples=7, steps=2)
         assert amounts == Amounts(7 * flops, 4 * (2 * numbers + inputs)), (regime, optimiser)
-        four = training_amounts(config, architecture, examples=7, steps=2, networks=4)
+        four = count_training_work(config, architecture, examples=7, steps=2, networks=4)
         assert four == Amounts(28 * flops, 4 * (8 * numbers + inputs))
 
 
 def test_the_page_in_the_documentation_holds_no_figure_that_nobody_measured() -> None:
     text = (DOCS / "gpu.md").read_text("utf-8")
     if "Not measured yet" in text:
-        assert text == gpu_page.page(None)
+        assert text == gpu_page.format_page(None)
     assert "made up" not in text
 
 

@@ -111,13 +111,13 @@ def test_rates_are_taken_of_the_same_device_only(
     content: gpu.Tree = {"dry": False, "machine": {"device": "a card"}}
     until = time.monotonic() + 1000.0
     path.write_text(json.dumps(table))
-    assert gpu_davidnet._rates(path, until, content) == {"copy": 1.0 if taken else 2.0}
+    assert gpu_davidnet._find_rates(path, until, content) == {"copy": 1.0 if taken else 2.0}
     path.write_text('{"dry": fal')
-    assert gpu_davidnet._rates(path, until, content) == {"copy": 2.0}
+    assert gpu_davidnet._find_rates(path, until, content) == {"copy": 2.0}
 
 
 def test_runs_are_those_of_the_experiment_at_its_scale_the_image_first() -> None:
-    runs = gpu_davidnet.planned_runs(ImageData("cifar10", "CIFAR-10"), "tf32", dry=False)
+    runs = gpu_davidnet.plan_runs(ImageData("cifar10", "CIFAR-10"), "tf32", dry=False)
     assert [run.id for run in runs[:5]] == IMAGE_RUNS
     assert len(runs) == 9
     for run in runs:
@@ -240,7 +240,7 @@ def test_a_dry_session_does_all_of_it(images: Path, tmp_path: Path) -> None:
     page = (out / "gpu.md").read_text("utf-8")
     assert table["dry"] is True
     assert table["tests"]["code"] == 0
-    assert [row["name"] for row in table["cases"]] == list(gpu_case.cases())
+    assert [row["name"] for row in table["cases"]] == list(gpu_case.find_cases())
     assert page.startswith(gpu_page.DRY_HEAD)
     for row in table["cases"]:
         assert row["dry"] is True
@@ -302,7 +302,7 @@ def test_a_training_that_is_stopped_leaves_what_it_has(
             raise SystemExit(128 + signal.SIGTERM)
         return cli.main(command[command.index("train") :]), ""
 
-    monkeypatch.setattr(gpu_davidnet, "run_for", run)
+    monkeypatch.setattr(gpu_davidnet, "run_with_limit", run)
     monkeypatch.setattr(gpu_davidnet, "measure_rates", lambda *_: None)
     rows = tmp_path / "davidnet.json"
     with pytest.raises(SystemExit):

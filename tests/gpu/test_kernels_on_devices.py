@@ -14,7 +14,7 @@ from dgn_engine.kernels.precision import float32_products
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.probes import ProbeContext, all_probes
-from tests.engine.kernels.tiny import ARCHITECTURES, images
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images
 from tests.gpu.trainers import trainer_on
 from tests.plugins import each
 
@@ -46,7 +46,7 @@ def every_kernel(network: GatedNetwork, x: Tensor) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kernel_is_the_one_in_float64(name: str, device: torch.device) -> None:
-    network, x = drawn(name), images(ARCHITECTURES[name], N)
+    network, x = drawn(name), draw_images(ARCHITECTURES[name], N)
     expected = every_kernel(network.double(), x)
     with float32_products("tf32"):  # whatever was asked for elsewhere
         found = every_kernel(network.float().to(device), x.float().to(device))

@@ -49,11 +49,11 @@ def small_run(regime: str = "DL", pace: float = 200.0, epochs: int = 0) -> RunCo
     )
 
 
-def _top_level() -> set[QWidget]:
+def _top_level_widgets() -> set[QWidget]:
     return set(QApplication.topLevelWidgets())
 
 
-def _settle() -> None:
+def _process_deletions() -> None:
     """Let everything that was told to go, go."""
     for _ in range(3):
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
@@ -72,19 +72,19 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     elif "window_of_module" in request.fixturenames:
         request.getfixturevalue("window_of_module").opened()
     threads = set(threading.enumerate())
-    widgets = _top_level()
+    widgets = _top_level_widgets()
     gc.freeze()  # collecting afterwards looks only at what the test has made
     yield
-    _settle()
+    _process_deletions()
     gc.unfreeze()
     left = {t.name for t in set(threading.enumerate()) - threads if not t.daemon}
     left |= {t.name for t in set(threading.enumerate()) - threads if t.name == "dgn-engine"}
     assert not left, f"threads left: {left}"
-    made = {one for one in _top_level() - widgets if not _above(one) & widgets}
+    made = {one for one in _top_level_widgets() - widgets if not _ancestors(one) & widgets}
     assert not made, f"widgets left: {made}"
 
 
-def _above(widget: QWidget) -> set[QWidget]:
+def _ancestors(widget: QWidget) -> set[QWidget]:
     """The widgets that a dialog or a menu belongs to."""
     above, found = widget.parentWidget(), set[QWidget]()
     while above is not None:
@@ -95,10 +95,12 @@ def _above(widget: QWidget) -> set[QWidget]:
 
 def running_timers() -> list[QTimer]:
     """Timers made in Python since the last `gc.freeze` that still tick."""
-    return [item for item in gc.get_objects() if issubclass(type(item), QTimer) and _ticks(item)]
+    return [
+        item for item in gc.get_objects() if issubclass(type(item), QTimer) and _is_ticking(item)
+    ]
 
 
-def _ticks(timer: QTimer) -> bool:
+def _is_ticking(timer: QTimer) -> bool:
     try:
         return timer.isActive()
     except RuntimeError:  # its C++ half is gone
@@ -124,7 +126,7 @@ def sent() -> list[Command]:
 
 
 @contextmanager
-def viewers(qtbot: QtBot, place: Path) -> Iterator[Callable[..., Viewer]]:
+def viewer_factory(qtbot: QtBot, place: Path) -> Iterator[Callable[..., Viewer]]:
     """Builds real windows with the real session, waits for their runs, and ends them afterwards."""
     made: list[Viewer] = []
 
@@ -161,7 +163,7 @@ def viewers(qtbot: QtBot, place: Path) -> Iterator[Callable[..., Viewer]]:
         yield make
     ended = [viewer.close(patience=60.0) for viewer in made]
     made.clear()
-    _settle()
+    _process_deletions()
     application = QApplication.instance()
     assert isinstance(application, QApplication)
     application.setStyleSheet("")  # now that there is no widget to be styled anew
@@ -171,7 +173,7 @@ def viewers(qtbot: QtBot, place: Path) -> Iterator[Callable[..., Viewer]]:
 
 @pytest.fixture
 def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]:
-    with viewers(qtbot, tmp_path) as make:
+    with viewer_factory(qtbot, tmp_path) as make:
         yield make
 
 
@@ -188,7 +190,7 @@ class WindowOfModule:
     def opened(self) -> Viewer:
         """As it opens, with the run that goes on in it."""
         if self._viewer is None:
-            make = self._open.enter_context(viewers(self._qtbot, self._place))
+            make = self._open.enter_context(viewer_factory(self._qtbot, self._place))
             self._viewer = make()
             self._visible = self._viewer.window.docks.visible_panels()
         else:
@@ -228,7 +230,7 @@ Begin = Callable[..., Viewer]
 
 
 @pytest.fixture
-def begin(window_of_module: WindowOfModule, qtbot: QtBot) -> Begin:
+def begin_run(window_of_module: WindowOfModule, qtbot: QtBot) -> Begin:
     """Begins a run in the window of the module."""
 
     def begun(config: RunConfig | None = None, paused: bool = False) -> Viewer:
@@ -246,9 +248,9 @@ def begin(window_of_module: WindowOfModule, qtbot: QtBot) -> Begin:
 
 
 @pytest.fixture
-def used_viewer(begin: Begin) -> Viewer:
+def shared_viewer(begin_run: Begin) -> Viewer:
     """`viewer` in the window of the module."""
-    return begin()
+    return begin_run()
 
 
 def _as_it_opens(window: Window) -> None:

@@ -23,7 +23,7 @@ from dgn_viewer.window import Window
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 
 
-def drop(window: QWidget, path: Path, at: QPoint) -> None:
+def drop_file(window: QWidget, path: Path, at: QPoint) -> None:
     """Drag the file over the window and let it go at this place."""
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path))])
@@ -56,7 +56,7 @@ def save_export(window: Window, path: Path, qtbot: QtBot) -> None:
     dialog.close()
 
 
-def press(window: Window, text: str) -> None:
+def press_notice_button(window: Window, text: str) -> None:
     """Press the button of a notice, where it is shown."""
     buttons = [
         *window.notice_views.line.offer_buttons(),
@@ -65,7 +65,7 @@ def press(window: Window, text: str) -> None:
     next(button for button in buttons if button.text() == text).click()
 
 
-def commands_to_engine(viewer: Viewer) -> list[Command]:
+def tap_commands(viewer: Viewer) -> list[Command]:
     """The commands that go to the engine from now on; they still arrive there."""
     sent: list[Command] = []
     forward = viewer.engine.send
@@ -78,12 +78,12 @@ def commands_to_engine(viewer: Viewer) -> list[Command]:
     return sent
 
 
-def told(window: Window, about: str) -> list[str]:
+def notices_about(window: Window, about: str) -> list[str]:
     """What the window has told of this kind of thing, the newest last."""
     return [notice.text for notice in window.notices.recent_notices if notice.about == about]
 
 
-def opened_file(
+def open_file_page(
     viewer: Viewer,
     qtbot: QtBot,
     path: Path,
@@ -105,7 +105,7 @@ def opened_file(
     return page
 
 
-def started(*command: str, folder: Path) -> subprocess.Popen[str]:
+def start_python(*command: str, folder: Path) -> subprocess.Popen[str]:
     """Python with these arguments, at home in the folder and without a display."""
     root = Path(__file__).resolve().parents[2]
     paths = os.pathsep.join(str(root / part) for part in (".", "app", "resources"))

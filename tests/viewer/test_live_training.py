@@ -33,15 +33,15 @@ from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
 from tests.viewer.conftest import Begin, small_run
-from tests.viewer.gestures import answer_dialog, started
+from tests.viewer.gestures import answer_dialog, start_python
 
 PATIENCE = 150.0  # seconds, on a busy machine
 PROGRAM = ("-m", "dgn_viewer", "--offscreen")
 
 
 @pytest.fixture
-def viewer(used_viewer: Viewer) -> Viewer:
-    return used_viewer
+def viewer(shared_viewer: Viewer) -> Viewer:
+    return shared_viewer
 
 
 def weights_without_a_viewer(path: Path, steps: int) -> dict[str, bytes]:
@@ -78,10 +78,10 @@ def wait_for(session: ThreadSession, wanted: Callable[[Event], bool]) -> None:
 
 
 def test_weights_are_bit_identical_with_and_without_the_window(
-    begin: Begin, qtbot: QtBot, tmp_path: Path
+    begin_run: Begin, qtbot: QtBot, tmp_path: Path
 ) -> None:
     alone = weights_without_a_viewer(tmp_path / "alone.safetensors", 300)
-    window = begin(small_run(pace=0.0), paused=True).window
+    window = begin_run(small_run(pace=0.0), paused=True).window
     window.context.send(Advance(150))
     qtbot.waitUntil(lambda: window.run_state.step == 150)
     window.docks.toggle_panel("ntk")
@@ -122,7 +122,9 @@ def test_the_configuration_is_saved_as_the_dials_stand(
 
 def test_the_program_without_a_display_saves_picture_and_facts(tmp_path: Path) -> None:
     picture = tmp_path / "shot.png"
-    process = started(*PROGRAM, "--steps", "120", "--screenshot", str(picture), folder=tmp_path)
+    process = start_python(
+        *PROGRAM, "--steps", "120", "--screenshot", str(picture), folder=tmp_path
+    )
     said, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert errors == ""
@@ -156,7 +158,9 @@ def test_ctrl_c_ends_the_program_without_a_traceback(
 ) -> None:
     """At any moment: while Qt is loaded, while torch is, and some seconds later, in training."""
     picture = tmp_path / "shot.png"
-    process = started(*PROGRAM, "--steps", "9999999", "--screenshot", str(picture), folder=tmp_path)
+    process = start_python(
+        *PROGRAM, "--steps", "9999999", "--screenshot", str(picture), folder=tmp_path
+    )
     try:
         deadline = time.monotonic() + PATIENCE
         while not mapped(process, library):

@@ -40,7 +40,7 @@ from dgn_viewer.window import Window
 from tests.engine.cli.stranger import Stranger, save_numbered
 from tests.viewer.actions.action_bench import Desk
 from tests.viewer.conftest import small_run
-from tests.viewer.gestures import LEFT, answer_dialog, opened_file
+from tests.viewer.gestures import LEFT, answer_dialog, open_file_page
 
 Open = Callable[..., Viewer]
 
@@ -90,7 +90,7 @@ def test_gate_information_of_a_checkpoint_is_measured_to_its_end(
     few = replace(config.data, train_limit=60, test_limit=30)
     viewer = make_viewer(replace(config, data=few), home="home")
     window = viewer.window
-    opened_file(viewer, qtbot, file, "network", FileReading(activation="relu"))
+    open_file_page(viewer, qtbot, file, "network", FileReading(activation="relu"))
     window.registry["experiments.gate_information"].trigger()
     answer_dialog(window, file)
     assert window.experiments.is_running
@@ -330,7 +330,7 @@ def test_a_network_of_a_file_is_trained_on_with_its_gates_fixed(
 ) -> None:
     window, found = viewer.window, troubles(viewer)
     file = save_numbered(tmp_path / "numbered.pt")
-    page = opened_file(viewer, qtbot, file, "network", FileReading(activation="relu"))
+    page = open_file_page(viewer, qtbot, file, "network", FileReading(activation="relu"))
     qtbot.waitUntil(page.go.isEnabled)
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(window.registry["run.train_on_gates"].isEnabled)

@@ -16,7 +16,7 @@ from dgn_engine.experiments.report import reproduction_progress
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
 from tests.viewer.conftest import small_run
-from tests.viewer.gestures import started
+from tests.viewer.gestures import start_python
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
@@ -55,7 +55,7 @@ def recorded(root: Path) -> Path | None:
 def test_a_signal_saves_the_run_and_closes_the_window(name: str, tmp_path: Path) -> None:
     config = tmp_path / "run.toml"
     config.write_text(small_run().to_toml(), "utf-8")
-    process = started("-m", "dgn_viewer", "--config", str(config), folder=tmp_path)
+    process = start_python("-m", "dgn_viewer", "--config", str(config), folder=tmp_path)
     number = getattr(signal, name)
     try:
         wait_until(lambda: recorded(tmp_path / "runs") is not None, process)
@@ -89,7 +89,7 @@ def test_an_experiment_saves_its_work_and_ends_where_its_window_is_killed(tmp_pa
     out = tmp_path / "result"
     few = ["--train-limit", "200", "--epochs", "30", "--workers", "1", "--device", "cpu"]
     command = ("reproduce", "npf-table2", "--quick", *few, "--out", str(out))
-    window = started("-c", CHILD, str(out), *command, folder=tmp_path)
+    window = start_python("-c", CHILD, str(out), *command, folder=tmp_path)
     try:
         assert window.stdout is not None
         child = int(window.stdout.readline())

@@ -32,13 +32,13 @@ from dgn_viewer import application
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.settings import RecentItem, Settings
 from tests.viewer.conftest import Begin
-from tests.viewer.gestures import commands_to_engine
+from tests.viewer.gestures import tap_commands
 from tests.viewer.seen_charts import visible_range
 
 
 @pytest.fixture
-def viewer(used_viewer: Viewer) -> Viewer:
-    return used_viewer
+def viewer(shared_viewer: Viewer) -> Viewer:
+    return shared_viewer
 
 
 @pytest.mark.check
@@ -59,7 +59,7 @@ def test_a_hidden_panel_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     probe = window.docks.hosts["ntk"].drawn.probe_requests()[0].probe
     qtbot.waitUntil(lambda: probe in window.history.readings)  # the window asked for it before
-    sent = commands_to_engine(viewer)
+    sent = tap_commands(viewer)
 
     def watched() -> list[set[str]]:
         watches = [command for command in sent if isinstance(command, Watch)]
@@ -283,13 +283,13 @@ def test_the_status_bar_says_where_the_run_is(viewer: Viewer, qtbot: QtBot) -> N
 
 
 def test_cnn4_shows_a_picture_in_every_kernel_panel_and_refines_it(
-    begin: Begin, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+    begin_run: Begin, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
     monkeypatch.setattr(reading_sizes, "FIRST_LOOK", 0.0)
     net = NetConfig("cnn4", (("channels", 4),))
     training = TrainingConfig(learning_rate=1e-3, pace=20.0)
-    viewer = begin(RunConfig(net=net, training=training, probe_examples=20))
+    viewer = begin_run(RunConfig(net=net, training=training, probe_examples=20))
     hosts = viewer.window.docks.hosts
     kernels = [hosts[name] for name in ("overlap", "spectrum", "ntk")]
     qtbot.waitUntil(

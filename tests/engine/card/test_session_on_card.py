@@ -27,17 +27,17 @@ def test_a_session_trains_reads_and_changes_a_run_on_a_card(
     desk = Desk(str(tmp_path))
     config = replace(small_config("DL", "fc"), device="cuda")
     try:
-        desk.do(WATCH, StartRun(config, paused=True))
+        desk.handle(WATCH, StartRun(config, paused=True))
         desk.train(12)
-        desk.do(SwapRegime("FR-II"))
+        desk.handle(SwapRegime("FR-II"))
         desk.train(12)
-        desk.do(SaveWeights(str(tmp_path / "weights.safetensors")))
+        desk.handle(SaveWeights(str(tmp_path / "weights.safetensors")))
         until = time.monotonic() + 150
         while not desk.frames or any(
             probe not in desk.frames[-1].readings for probe in all_probes()
         ):
             assert time.monotonic() < until
-            desk.turn(1)
+            desk.advance(1)
             time.sleep(0.01)
     finally:
         desk.engine.close()

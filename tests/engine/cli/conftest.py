@@ -13,7 +13,7 @@ from tests.engine.cli.user_code import NETS, N
 
 
 @pytest.fixture(autouse=True)
-def _read_here(files_read_here: None) -> None:
+def _read_here(no_reader_child: None) -> None:
     """Most commands read a small file or two."""
 
 

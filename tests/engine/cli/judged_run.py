@@ -24,7 +24,7 @@ from dgn_engine.training.probes import ProbeContext, all_probes
 from dgn_engine.training.recording import begin_recording
 from dgn_engine.training.run import Run
 from tests.engine.any_run import Arrangement, SlowKernels, any_config, changed
-from tests.engine.cli.typed import arrays_in
+from tests.engine.cli.typed import read_arrays
 
 
 def judge(place: Path, regime: str, net: str, seed: int) -> None:
@@ -85,7 +85,7 @@ def recorded(regime: str, net: str, seed: int, folder: Path) -> tuple[Run, Arran
 def kernels_of(folder: Path, out: Path, *options: str) -> tuple[dict[str, Array], dict[str, Any]]:
     arguments = ["--examples", "probe", "--out", str(out), *options]
     assert main(["kernels", str(folder), *arguments]) == 0
-    found = arrays_in(out)
+    found = read_arrays(out)
     return found, json.loads(str(found.pop("settings")))
 
 

@@ -13,7 +13,13 @@ from torch import nn
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples
-from tests.engine.cli.typed import arrays_in, printed, refused_kind, said_in_a_line, settings_in
+from tests.engine.cli.typed import (
+    one_line_error,
+    printed_json,
+    read_arrays,
+    read_settings,
+    refused_command_of_kind,
+)
 
 SAID = ["--activation", "relu"]
 SHOWN = ["--data", "digits", "--examples", "10"]
@@ -72,14 +78,14 @@ def test_what_was_said_stands_with_each_figure_and_in_each_file(
     assert " ".join(SAID) in said
     tree = json.loads((out / "inspection.json").read_text())
     assert tree["network"]["assuming"] == "ReLU"
-    assert settings_in(out / "kernels.npz")["network"]["assuming"] == "ReLU"
+    assert read_settings(out / "kernels.npz")["network"]["assuming"] == "ReLU"
     kernels = tmp_path / "k.npz"
     assert main(["kernels", str(tanh), *inputs, *SAID, "--out", str(kernels)]) == 0
     said = capsys.readouterr().out
     assert "360 inputs, assuming ReLU." in said
     assert " ".join(SAID) in said
-    assert settings_in(kernels)["assuming"] == "ReLU"
-    assert "64-9-8-10" in settings_in(kernels)["taken_as"]
+    assert read_settings(kernels)["assuming"] == "ReLU"
+    assert "64-9-8-10" in read_settings(kernels)["taken_as"]
 
 
 def test_a_file_that_states_its_layers_assumes_nothing(
@@ -102,7 +108,9 @@ def test_another_accuracy_than_expected_is_refused_and_nothing_is_written(
         ["gate-information", str(tanh), *SAID, "--epochs", "1", "--train-limit", "64"],
     )
     for door in doors:
-        refusal = refused_kind("other-accuracy", *door, *out, "--expect-accuracy", "92.9")
+        refusal = refused_command_of_kind(
+            "other-accuracy", *door, *out, "--expect-accuracy", "92.9"
+        )
         assert refusal.value == pytest.approx(share)
         assert {"tanh.pt", right, "92.9"} <= set(str(refusal).split())
         assert not (tmp_path / "out").exists()
@@ -117,7 +125,7 @@ def test_another_accuracy_than_expected_is_refused_and_nothing_is_written(
 def test_an_expected_accuracy_is_in_percent(
     text: str, tanh: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = said_in_a_line(capsys, "inspect", tanh, *SHOWN, "--expect-accuracy", text)
+    said = one_line_error(capsys, "inspect", tanh, *SHOWN, "--expect-accuracy", text)
     assert f"'{text}'" in said
     assert "92.9" in said
 
@@ -131,7 +139,7 @@ def test_kernels_of_normalised_inputs_are_those_of_inputs_normalised_by_hand(
         out = str(tmp_path / "k.npz")
         words = ["kernels", str(stated), "--inputs", str(tmp_path / "x.npy"), "--out", out]
         assert main([*words, *asked]) == 0
-        kernels.append(arrays_in(out)["ntk"])
+        kernels.append(read_arrays(out)["ntk"])
     np.testing.assert_allclose(kernels[0], kernels[1], rtol=1e-12)
 
 
@@ -139,7 +147,7 @@ def test_the_old_meaning_of_normalise_is_refused_with_the_new_word(
     stated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("kernels", stated, "--inputs", "x.npy", "--normalise", "width")
-    assert "--scale width" in said_in_a_line(capsys, *words)
+    assert "--scale width" in one_line_error(capsys, *words)
 
 
 def test_inspect_sees_the_pixels_and_the_test_examples_that_the_user_had(
@@ -148,7 +156,7 @@ def test_inspect_sees_the_pixels_and_the_test_examples_that_the_user_had(
     indices = str(tmp_path / "test.npy")
     np.save(indices, np.arange(100, 300))
     split = ["--normalise", "0.3/0.4", "--test-indices", indices]
-    told = printed(capsys, "inspect", stated, *SHOWN, "--json", *split)["inspection"]
+    told = printed_json(capsys, "inspect", stated, *SHOWN, "--json", *split)["inspection"]
     wanted = accuracy_of(trained(nn.ReLU), DataConfig(normalise="0.3/0.4", test_indices=indices))
     assert told["accuracy"]["test"] == pytest.approx(wanted)
     assert "0.3/0.4" in told["data"]["preparation"]
@@ -161,5 +169,5 @@ def test_a_network_of_ours_is_shown_the_pixels_that_it_was_trained_on(
     out = tmp_path / "run"
     small = ["--width", "12", "--depth", "3", "--epochs", "1", "--regime", "ReLU", "--quiet"]
     assert main(["train", *small, "--normalise", "mnist", "--out", str(out)]) == 0
-    told = printed(capsys, "inspect", out / "weights.safetensors", *SHOWN, "--json")
+    told = printed_json(capsys, "inspect", out / "weights.safetensors", *SHOWN, "--json")
     assert "mnist" in told["inspection"]["data"]["preparation"]

@@ -17,7 +17,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import network_of
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from tests.engine.cli.typed import printed
+from tests.engine.cli.typed import printed_json
 from tests.refusals import refused_command
 
 INPUTS = 6
@@ -74,7 +74,7 @@ def test_which_weights_were_taken_is_said_and_the_others_are_offered(
     _holds(path, beside, AVERAGED)
     assert main(["inspect", str(path)]) == 0
     assert f"--part {beside} " in capsys.readouterr().out
-    tree = printed(capsys, "inspect", path, "--json", "--part", beside)
+    tree = printed_json(capsys, "inspect", path, "--json", "--part", beside)
     assert (tree["part"], tree["beside"]) == (beside, [taken])
     listing = replace(read_tensors(path), reading=FileReading(activation="relu"))
     remarks = network_of(listing, (INPUTS,), door="window").remarks
@@ -88,7 +88,7 @@ def test_kernels_of_either_weights_are_those_of_the_weights_saved_alone(
 
     def kernels(tree: Any, *more: str) -> Any:
         asked = (_saved(tmp_path, tree), "--activation", "relu", "--inputs", tmp_path / "x.npy")
-        return printed(capsys, "kernels", *asked, "--json", *more)
+        return printed_json(capsys, "kernels", *asked, "--json", *more)
 
     tree = BESIDE["ema"][0]
     raw, averaged = kernels(tree), kernels(tree, "--part", "ema")

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from dgn_engine.cli import main
-from tests.engine.cli.typed import printed, refused_kind
+from tests.engine.cli.typed import printed_json, refused_command_of_kind
 from tests.refusals import refused_command
 
 
@@ -40,7 +40,7 @@ def test_text_tells_tensors_what_they_are_and_what_is_ignored(
 
 
 def test_json_tells_the_same(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = printed(capsys, "inspect", "--json", checkpoint)
+    told = printed_json(capsys, "inspect", "--json", checkpoint)
     assert (told["kind"], told["finite"]) == ("PyTorch", False)
     first, *_, last = told["tensors"]
     assert first == {"name": "0.weight", "shape": [4, 6], "dtype": "float32", "finite": True}
@@ -59,7 +59,7 @@ def test_a_name_that_is_not_called_is_a_warning_of_its_own(
     lines = capsys.readouterr().err
     for module, name in (("os", "os.popen"), ("colorsys", "colorsys.rgb_to_hsv")):
         assert f" import {module} and look up {name};" in lines
-    told = printed(capsys, "inspect", "--json", tmp_path / "net.pt")
+    told = printed_json(capsys, "inspect", "--json", tmp_path / "net.pt")
     assert told["would_call"] == []
     assert told["would_look_up"] == ["os.popen", "colorsys.rgb_to_hsv"]
     assert told["would_import"] == ["os", "colorsys"]
@@ -88,5 +88,5 @@ def test_a_layer_that_there_is_not_is_refused(checkpoint: Path) -> None:
     network = nn.Sequential(nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 3))
     torch.save(network.eval(), checkpoint)
     words = ("inspect", checkpoint, "--data", "digits", "--examples", "4", "--layers")
-    assert refused_kind("out-of-bounds", *words, "1,2").value == [1, 2]
+    assert refused_command_of_kind("out-of-bounds", *words, "1,2").value == [1, 2]
     assert main([*map(str, words), "1"]) == 0

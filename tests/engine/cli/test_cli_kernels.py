@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from dgn_engine.cli import main
 from dgn_engine.text.written_numbers import format_number
-from tests.engine.cli.typed import arrays_in, said_in_a_line
+from tests.engine.cli.typed import one_line_error, read_arrays
 from tests.refusals import refused_command
 
 SIZES = (6, 9, 9, 9, 3)
@@ -46,7 +46,7 @@ def run(folder, *options):
     code = main([*arguments, *said, *options, "--out", str(out)])
     if code:
         return code, {}
-    return code, arrays_in(out)
+    return code, read_arrays(out)
 
 
 def jacobian(function, weights):
@@ -191,7 +191,7 @@ def test_features_are_of_relu_unless_another_known_activation_is_named(files, ca
     _, found = run(folder, *gates)
     assert json.loads(str(found["settings"]))["feature_activation"] == "relu"
     words = [folder / "value.safetensors", "--inputs", folder / "x.npy", *gates]
-    said = said_in_a_line(capsys, "kernels", *words, "--feature-activation", "sigmoid")
+    said = one_line_error(capsys, "kernels", *words, "--feature-activation", "sigmoid")
     assert all(word in said for word in ("'sigmoid'", "relu", "linear"))
 
 
@@ -220,7 +220,7 @@ def test_the_weights_of_a_run_are_taken_with_their_gates(tmp_path, regime):
     np.save(tmp_path / "x.npy", rng.random((5, 1, 8, 8)))
     arguments = ["kernels", str(out / "weights.safetensors"), "--inputs", str(tmp_path / "x.npy")]
     assert main([*arguments, "--out", str(tmp_path / "k.npz")]) == 0
-    found = arrays_in(tmp_path / "k.npz")
+    found = read_arrays(tmp_path / "k.npz")
     assert ("ntk_feature" in found) == (regime == "DL")
     assert np.array_equal(found["tau_1"], np.round(found["tau_1"])) == (regime != "DL")
     assert refused_command(*arguments, "--beta", "3").place == "--beta"
@@ -229,7 +229,7 @@ def test_the_weights_of_a_run_are_taken_with_their_gates(tmp_path, regime):
 @pytest.mark.parametrize("options", [["--permute", "a"], ["--logits", "sum"], ["--nonsense"]])
 def test_what_cannot_be_parsed_is_one_sentence(files, capsys, options):
     words = [files[0] / "value.safetensors", "--inputs", files[0] / "x.npy"]
-    assert options[-1] in said_in_a_line(capsys, "kernels", *words, *options)
+    assert options[-1] in one_line_error(capsys, "kernels", *words, *options)
 
 
 def test_one_logit_is_two_classes(files):
@@ -277,7 +277,7 @@ def test_layers_follow_the_file_or_else_their_names(files, words, kind):
         asked += ["--order", ",".join(names)]
     assert main(asked) == 0
     for name in ("npk", "ntk"):
-        close(arrays_in(out)[name], plain[name])
+        close(read_arrays(out)[name], plain[name])
 
 
 def test_empty_entries_are_null_in_the_json(files, capsys):
@@ -320,7 +320,7 @@ def test_batch_norm_of_a_state_dict_is_folded_in_and_said(files, capsys):
                 gates = (z > 0).double().numpy()
                 kernel = kernel * (gates @ gates.T)
             z = layer(z)
-    close(arrays_in(out)["npk"], kernel)
+    close(read_arrays(out)["npk"], kernel)
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -346,7 +346,7 @@ def test_a_convolutional_network_has_the_kernels_of_the_plain_module(files, soft
         return z.mean((2, 3)) @ w[-1].T
 
     grad = jacobian(forward, weights)
-    close(arrays_in(out)["ntk"], mean_kernel(grad, grad))
+    close(read_arrays(out)["ntk"], mean_kernel(grad, grad))
 
 
 def test_more_inputs_than_fit_are_refused_with_the_number_that_fits(files, capsys):

@@ -23,7 +23,7 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.training.run import Run
 from tests.engine.any_run import Arrangement, SlowKernels
 from tests.engine.cli.judged_run import judge
-from tests.engine.cli.typed import arrays_in, printed, refused_kind, settings_in
+from tests.engine.cli.typed import printed_json, read_arrays, read_settings, refused_command_of_kind
 from tests.plugins import each
 from tests.refusals import refused_command
 
@@ -58,7 +58,7 @@ def small(net: NetConfig) -> RunConfig:
 
 def kernels(source: object, out: Path, *options: object) -> dict[str, Any]:
     assert main(["kernels", str(source), "--out", str(out), *map(str, options)]) == 0
-    return arrays_in(out)
+    return read_arrays(out)
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +78,12 @@ def test_the_output_says_which_weights_the_kernel_is_over(
     run.save_weights(tmp_path / "net.safetensors")
     out = tmp_path / "k.npz"
     kernels(tmp_path / "net.safetensors", out, "--examples", "probe")
-    assert settings_in(out)["tangent_kernel"] in capsys.readouterr().out
+    assert read_settings(out)["tangent_kernel"] in capsys.readouterr().out
     np.savez(tmp_path / "net.npz", W1=np.ones((4, 3)), W2=np.ones((3, 4)))
     np.save(tmp_path / "x.npy", np.eye(3))
     kernels(tmp_path / "net.npz", out, "--inputs", tmp_path / "x.npy", "--activation", "relu")
-    assert settings_in(out)["trains"] is None
-    assert settings_in(out)["tangent_kernel"] in capsys.readouterr().out
+    assert read_settings(out)["trains"] is None
+    assert read_settings(out)["tangent_kernel"] in capsys.readouterr().out
 
 
 def test_the_settings_hold_the_fingerprint_of_the_data_where_it_is_known(
@@ -93,7 +93,7 @@ def test_the_settings_hold_the_fingerprint_of_the_data_where_it_is_known(
     run.save_weights(tmp_path / "net.safetensors")
     out = tmp_path / "k.npz"
     kernels(tmp_path / "net.safetensors", out, "--examples", "probe", "--only", "gates")
-    assert settings_in(out)["data_fingerprint"] == run.trainer.data.fingerprint != ""
+    assert read_settings(out)["data_fingerprint"] == run.trainer.data.fingerprint != ""
     state = state_of(read_tensors(tmp_path / "net.safetensors"))
     assert own_settings(replace(state, data=""))["data_fingerprint"] is None
 
@@ -103,7 +103,7 @@ def test_bernoulli_gates_are_refused_for_other_inputs(make_run: Make, tmp_path: 
     run.save_weights(tmp_path / "net.safetensors")
     np.save(tmp_path / "x.npy", run.probed.probe_context().x.numpy())
     words = [tmp_path / "net.safetensors", "--inputs", tmp_path / "x.npy"]
-    refusal = refused_kind("drawn-gates", "kernels", *words, "--out", tmp_path / "k.npz")
+    refusal = refused_command_of_kind("drawn-gates", "kernels", *words, "--out", tmp_path / "k.npz")
     assert "--examples probe" in str(refusal)
     assert not (tmp_path / "k.npz").exists()
 
@@ -126,8 +126,8 @@ def test_an_accuracy_behind_drawn_gates_is_of_all_examples(make_run: Make, tmp_p
     right = float((logits.argmax(1) == data.train_y).double().mean())
     out = tmp_path / "k.npz"
     kernels(tmp_path / "net.safetensors", out, "--examples", 150, "--only", "gates")
-    assert settings_in(out)["rows"] == list(range(150))
-    assert settings_in(out)["accuracy"] == pytest.approx(right)
+    assert read_settings(out)["rows"] == list(range(150))
+    assert read_settings(out)["accuracy"] == pytest.approx(right)
     assert 0.0 < right < 1.0
 
 
@@ -158,7 +158,9 @@ def test_a_file_has_the_examples_of_its_run_and_of_no_other(make_run: Make, tmp_
         refused_command("kernels", tmp_path / "net.safetensors", "--examples", "probe")
     )
     np.savez(tmp_path / "net.npz", W1=np.eye(3), W2=np.eye(3))
-    refusal = refused_kind("not-ours", "kernels", tmp_path / "net.npz", "--examples", "probe")
+    refusal = refused_command_of_kind(
+        "not-ours", "kernels", tmp_path / "net.npz", "--examples", "probe"
+    )
     assert (refusal.place, refusal.value) == ("--examples", "net.npz")
 
 
@@ -180,7 +182,7 @@ def test_inputs_are_normalised_as_those_of_the_run_and_that_is_said(
         said = capsys.readouterr().out
         assert "0.2/0.4" in said
         assert "--normalise" in said
-        normalise = settings_in(tmp_path / "k.npz")["normalise"]
+        normalise = read_settings(tmp_path / "k.npz")["normalise"]
         assert normalise == (how[1] if how else "0.2/0.4")
 
 
@@ -232,7 +234,7 @@ def test_a_network_of_ours_is_inspected_on_the_test_examples_of_its_run(
         "--json",
     ]
     own, same, other = (
-        printed(capsys, *quick, *split)["inspection"]
+        printed_json(capsys, *quick, *split)["inspection"]
         for split in ([], ["--split-seed", "5"], ["--split-seed", "0"])
     )
     assert own["data"]["test"] == same["data"]["test"] != other["data"]["test"]

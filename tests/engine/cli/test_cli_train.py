@@ -10,7 +10,7 @@ import pytest
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
 from dgn_engine.storage.config_file import read_config
-from tests.engine.cli.typed import refused_kind, said_in_a_line
+from tests.engine.cli.typed import one_line_error, refused_command_of_kind
 from tests.refusals import refused_command
 
 SMALL = ["--width", "16", "--depth", "4", "--epochs", "1"]
@@ -49,7 +49,7 @@ def test_a_refusal_names_the_option_that_was_typed_or_the_key_in_the_file(
 ) -> None:
     file = tmp_path / "x.toml"
     file.write_text("[training]\nlearning_rate = -1.0\n")
-    assert "x.toml: training.learning_rate is -1.0" in said_in_a_line(capsys, "train", file)
+    assert "x.toml: training.learning_rate is -1.0" in one_line_error(capsys, "train", file)
     file.write_text('[gating]\ngates_from = "x.pt"\n')
     for words, named in (
         ([file], "gating.gates_from"),
@@ -90,7 +90,7 @@ def test_a_run_whose_resuming_was_refused_can_be_resumed(tmp_path: Path) -> None
     assert main(["train", *SMALL, "--train-limit", "64", "--quiet", "--out", str(run)]) == 0
     for _ in range(2):
         words = ("train", "--resume", run, "--record-every", "2")
-        assert refused_kind("needs-option", *words).place == "--record-every"
+        assert refused_command_of_kind("needs-option", *words).place == "--record-every"
     assert main(["train", "--resume", str(run), "--quiet"]) == 0
 
 
@@ -135,5 +135,7 @@ def test_a_setting_without_effect_is_said_also_where_all_else_is_quiet(
 
 
 def test_a_probe_that_is_not_named_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "','" in said_in_a_line(capsys, "train", "--record", ",")
-    assert refused_kind("needs-option", "train", "--record-every", "2").value == "--record"
+    assert "','" in one_line_error(capsys, "train", "--record", ",")
+    assert (
+        refused_command_of_kind("needs-option", "train", "--record-every", "2").value == "--record"
+    )

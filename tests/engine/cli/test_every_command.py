@@ -20,8 +20,8 @@ from dgn_engine.config import RunConfig
 from dgn_engine.plugins import discover_plugins
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.text import documents
-from tests.engine.cli.typed import printed, refused_kind, said_in_a_line
-from tests.hostile_names import HOSTILE, hidden
+from tests.engine.cli.typed import one_line_error, printed_json, refused_command_of_kind
+from tests.hostile_names import HOSTILE, hidden_characters
 from tests.plugins import each
 from tests.refusals import refused_command
 
@@ -60,7 +60,7 @@ def test_a_refusal_is_one_line_on_stderr_that_begins_with_the_command(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert said_in_a_line(capsys, *REFUSED[name].split()).startswith(f"dgn {name}: ")
+    assert one_line_error(capsys, *REFUSED[name].split()).startswith(f"dgn {name}: ")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,8 +126,10 @@ def test_a_command_of_another_package_is_found_by_its_entry_point(
 
 
 def test_a_command_that_cannot_be_imported_says_so_and_hides_none_of_ours(offered: None) -> None:
-    assert "No module named" in str(refused_kind("not-available", "gone"))
-    assert refused_kind("not-available", "wrong").value == "dgn_engine.cli.figure:FORMATS"
+    assert "No module named" in str(refused_command_of_kind("not-available", "gone"))
+    assert (
+        refused_command_of_kind("not-available", "wrong").value == "dgn_engine.cli.figure:FORMATS"
+    )
     with pytest.raises(SystemExit) as left:  # ours: of the parser, which wants a panel
         main(["figure", "run"])
     assert left.value.code == 2
@@ -136,7 +138,7 @@ def test_a_command_that_cannot_be_imported_says_so_and_hides_none_of_ours(offere
 def test_without_matplotlib_a_figure_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "dgn_engine.cli.run.draw_figure", raising=False)
     monkeypatch.setitem(sys.modules, "dgn_engine.figures.save_figure", None)
-    refusal = refused_kind("not-available", "figure", "run", "--panel", "training")
+    refusal = refused_command_of_kind("not-available", "figure", "run", "--panel", "training")
     assert refusal.value == "dgn_engine.figures.save_figure"
 
 
@@ -234,7 +236,7 @@ def test_a_topic_is_printed_as_it_is_where_no_terminal_reads_it(
 
 
 def test_an_unknown_topic_is_refused_with_the_nearest() -> None:
-    refusal = refused_kind("unknown-name", "docs", "setings")
+    refusal = refused_command_of_kind("unknown-name", "docs", "setings")
     assert refusal.value == "setings"
     assert str(refusal).endswith("'settings'?")
     assert refused_command("docs", "../pyproject").value == "../pyproject"
@@ -281,7 +283,7 @@ def test_a_screen_and_its_json_name_versions_device_confinement_folders_and_data
     for subject in SUBJECTS:
         assert any(line[2:].startswith(subject) for line in lines)
     assert lines[-1].startswith("no faults (✗), ")
-    tree = printed(capsys, "doctor", "--json")
+    tree = printed_json(capsys, "doctor", "--json")
     assert tree["works"] is True
     assert set(SUBJECTS) <= {one["subject"] for one in tree["findings"]}
     assert {"subject", "name", "state", "about"} == set(tree["findings"][0])
@@ -328,7 +330,7 @@ def test_a_hostile_folder_is_named_escaped(
 ) -> None:
     monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / HOSTILE))
     report_findings(check_health(packages=()))
-    assert hidden(capsys.readouterr().out) == {"\n"}
+    assert hidden_characters(capsys.readouterr().out) == {"\n"}
 
 
 def no_display(_environment: object) -> str:

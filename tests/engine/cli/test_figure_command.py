@@ -19,7 +19,7 @@ from dgn_engine.scene.elements import Scene, deep_equal
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_writer import export_run
-from tests.engine.cli.typed import arrays_in
+from tests.engine.cli.typed import read_arrays
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +75,11 @@ def test_an_earlier_step_is_shown_as_it_was_then(run: Path, tmp_path: Path) -> N
     first = tmp_path / "first.npz"
     figure(run, "--panel", "spectrum", "--step", str(steps[0]), "-o", first)
     reading = RunReader(run).frame_of_step(steps[0]).readings["npk"]
-    drawn = arrays_in(first)["eigenvalues.curve 0.y"]
+    drawn = read_arrays(first)["eigenvalues.curve 0.y"]
     np.testing.assert_array_equal(drawn, reading.arrays["eigenvalues"])
     measured = RunReader(run).measured_events[1].step
     figure(run, "--panel", "training", "--step", str(measured), "-o", tmp_path / "early.npz")
-    assert arrays_in(tmp_path / "early.npz")["loss.train.x"].max() <= measured
+    assert read_arrays(tmp_path / "early.npz")["loss.train.x"].max() <= measured
 
 
 def test_a_figure_of_a_run_without_a_window_says_its_step_its_examples_and_that_it_is_exact(
@@ -87,7 +87,7 @@ def test_a_figure_of_a_run_without_a_window_says_its_step_its_examples_and_that_
 ) -> None:
     figure(run, "--panel", "spectrum", "-o", tmp_path / "a.npz")
     figure(run, "--panel", "spectrum", "-o", tmp_path / "b.py")
-    about = json.loads(str(arrays_in(tmp_path / "a.npz")["about"]))
+    about = json.loads(str(read_arrays(tmp_path / "a.npz")["about"]))
     assert about["step"] == 45
     for fact in ("64 ", "exact", "0.05 %"):
         assert fact in about["examples"]
@@ -165,7 +165,7 @@ def test_arrays_of_two_steps_are_named_by_their_step(run: Path, tmp_path: Path) 
     for panel, name in (("spectrum", "curves"), ("overlap", "matrices")):
         out = tmp_path / f"{name}.npz"
         assert figure(run, "--panel", panel, "--step", "0,45", "--out", out) == 0
-    curves, matrices = (arrays_in(tmp_path / f"{name}.npz") for name in ("curves", "matrices"))
+    curves, matrices = (read_arrays(tmp_path / f"{name}.npz") for name in ("curves", "matrices"))
     assert {"eigenvalues.step 0.y", "eigenvalues.step 45.y"} <= set(curves)
     assert {"active_step0.values", "active_step45.values"} <= set(matrices)
     assert json.loads(str(curves["about"]))["steps"] == [0, 45]
@@ -179,8 +179,8 @@ def test_a_session_file_is_read_as_its_run_is(run: Path, tmp_path: Path) -> None
     for source, out in ((run, ours), (session, theirs)):
         figure(source, "--panel", "ntk", "-o", out)
     assert charts_in(ours) == charts_in(theirs)
-    for name, array in arrays_in(ours).items():
-        assert name == "about" or np.array_equal(array, arrays_in(theirs)[name])
+    for name, array in read_arrays(ours).items():
+        assert name == "about" or np.array_equal(array, read_arrays(theirs)[name])
 
 
 def test_the_caption_names_both_steps(run: Path, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_caption_names_both_steps(run: Path, tmp_path: Path) -> None:
 
 
 def charts_in(path: Path) -> set[str]:
-    return {name.partition(".")[0] for name in arrays_in(path)} - {"about"}
+    return {name.partition(".")[0] for name in read_arrays(path)} - {"about"}
 
 
 def test_one_chart_of_a_panel_is_drawn_by_its_name_and_the_others_of_the_page_whole(

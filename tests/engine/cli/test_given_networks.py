@@ -28,8 +28,8 @@ from dgn_engine.model.adapt.from_module import adapted_stack
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from tests.daily import nightly
 from tests.engine.cli.saved_nets import convolutional, dense, named
-from tests.engine.cli.typed import arrays_in, printed, refused_kind
-from tests.engine.cli.user_code import code
+from tests.engine.cli.typed import printed_json, read_arrays, refused_command_of_kind
+from tests.engine.cli.user_code import write_code
 from tests.refusals import refused_command
 
 NETS = """
@@ -109,7 +109,7 @@ def asked_back(*words: object) -> str:
 
 
 def shown(capsys: pytest.CaptureFixture[str], *asked: object) -> dict[str, Any]:
-    told: dict[str, Any] = printed(capsys, "inspect", *asked, "--json")
+    told: dict[str, Any] = printed_json(capsys, "inspect", *asked, "--json")
     return told
 
 
@@ -152,7 +152,7 @@ def test_gates_of_the_users_own_module_are_measured_by_processes_that_never_run_
     np.save(x, np.random.default_rng(0).random((4, 1, 8, 8)))
     assert main(["kernels", str(stored), "--inputs", x, "--out", of_file]) == 0
     assert main(["kernels", *asked[1:], "--inputs", x, "--out", of_code]) == 0
-    one, other = arrays_in(of_file), arrays_in(of_code)
+    one, other = read_arrays(of_file), read_arrays(of_code)
     np.testing.assert_allclose(one["npk"], other["npk"], rtol=1e-6)
     np.testing.assert_array_equal(one["overlap"], other["overlap"])
 
@@ -166,8 +166,8 @@ def test_results_of_other_weights_are_never_gone_on_with(mine: Mine, tmp_path: P
     assert main([*asked, "--out", str(here)]) == 0
     torch.manual_seed(1)
     torch.save(mine.nets.Mine().state_dict(), weights)
-    refused_kind("other-results", *asked, "--out", here)
-    refused_kind("other-results", *asked, "--out", nowhere, "--report-only")
+    refused_command_of_kind("other-results", *asked, "--out", here)
+    refused_command_of_kind("other-results", *asked, "--out", nowhere, "--report-only")
     assert not nowhere.exists()
     assert main(asked) == 0
     assert len(list((tmp_path / "results").iterdir())) == 2
@@ -187,7 +187,7 @@ def test_a_module_without_gates_is_refused_with_the_reason(
 ) -> None:
     model, out = ["--model", f"own_nets:{name}"], tmp_path / "o"
     for asked in (["gate-information", *model, *FEW, "--out", out], ["inspect", *model, *SEEN]):
-        refusal = refused_kind("no-gates", *asked)
+        refusal = refused_command_of_kind("no-gates", *asked)
         assert why in str(refusal.value)
     assert not out.exists()
 
@@ -326,9 +326,12 @@ def test_a_run_its_step_its_name_and_its_session_are_answered_alike(
         assert said.startswith(f"{each} ")
         assert "4" in said
         assert "/" not in said
-    assert refused_kind("no-run", "inspect", f"{run / 'run.json'}@3").value == 3
+    assert refused_command_of_kind("no-run", "inspect", f"{run / 'run.json'}@3").value == 3
     assert list(tmp_path.iterdir()) == []
-    assert refused_kind("no-effect", "inspect", "small.dgn", "--part", "ema").place == "--part"
+    assert (
+        refused_command_of_kind("no-effect", "inspect", "small.dgn", "--part", "ema").place
+        == "--part"
+    )
 
 
 def test_gates_of_a_run_and_of_a_session_are_measured_as_those_of_its_file(
@@ -398,7 +401,7 @@ def test_gates_of_a_part_are_those_of_that_part_in_every_process(
     assert main([*found.command, *how]) == 0  # goes on: nothing is left to train
     assert (results / weights).stat().st_mtime_ns == trained
     torch.save({"model": averaged, "ema": other}, "both.pt")  # the part has changed
-    refused_kind("other-results", *found.command)
+    refused_command_of_kind("other-results", *found.command)
     assert main([*asked, *IN_LINE]) == 0
     assert len([*(folder / "results").iterdir()]) == 2
 
@@ -415,7 +418,7 @@ def test_a_value_that_is_not_finite_is_told_and_no_command_computes_with_it(
     tensor.view(-1)[-1] = torch.nan
     torch.save(module, "whole.pt")
     torch.save(module.state_dict(), "state.pt")
-    code(
+    write_code(
         folder,
         "from torch import nn\ndef net():\n    return nn.Sequential(nn.Linear(64, 8), "
         "nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))\n",

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from dgn_engine.cli import main
 from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
 from dgn_engine.text.printable import printable_name
-from tests.hostile_names import HOSTILE, NOT_UNICODE, hidden
+from tests.hostile_names import HOSTILE, NOT_UNICODE, hidden_characters
 
 SMALL = ("--width", "4", "--depth", "2", "--epochs", "1", "--train-limit", "32", "--test-limit")
 
@@ -43,7 +43,7 @@ def said(capsys: pytest.CaptureFixture[str], command: Sequence[str], code: int) 
     printed = capsys.readouterr()
     text = printed.out + printed.err
     assert left == code, text
-    assert not hidden(text.replace("\n", ""))
+    assert not hidden_characters(text.replace("\n", ""))
     text.encode()
     return text.splitlines()
 

@@ -15,7 +15,7 @@ import torch
 from dgn_engine.cli import main
 from dgn_engine.errors import LoadingWarning
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from tests.engine.cli.typed import printed
+from tests.engine.cli.typed import printed_json
 
 RUN = ("--data", "digits", "--net", "fc", "--width", "8", "--depth", "2", "--epochs", "1")
 FEW = ("--train-limit", "40", "--test-limit", "20", "--no-record", "--quiet")
@@ -69,7 +69,7 @@ def test_warnings_are_no_part_of_json(trojan: str, capsys: pytest.CaptureFixture
     said = capsys.readouterr()
     assert "kernels" in json.loads(said.out)
     assert "system" in said.err
-    told = printed(capsys, "inspect", trojan, "--json")
+    told = printed_json(capsys, "inspect", trojan, "--json")
     assert told["would_call"] == [f"{os.system.__module__}.system"]
     assert (told["would_import"], told["would_look_up"]) == ([], [])
 

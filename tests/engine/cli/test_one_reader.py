@@ -29,7 +29,7 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set
 from tests.engine.cli.saved_nets import OTHERS, REFUSED, dense, named, ones, pooled, saved
-from tests.engine.cli.typed import arrays_in, printed
+from tests.engine.cli.typed import printed_json, read_arrays
 from tests.refusals import refused_command
 
 N = 6
@@ -63,7 +63,7 @@ def inspected(file: Path, said: list[str], folder: Path) -> Array:
     out = folder / "inspection"
     asked = ["--data", "digits", "--examples", str(N), "--dtype", "float64", "--scored", "0"]
     assert main(["inspect", str(file), *said, *asked, "--out", str(out)]) == 0
-    return arrays_in(out / "kernels.npz")["npk"]
+    return read_arrays(out / "kernels.npz")["npk"]
 
 
 def computed(file: Path, said: list[str], folder: Path, x: Array) -> Array:
@@ -71,7 +71,7 @@ def computed(file: Path, said: list[str], folder: Path, x: Array) -> Array:
     out = folder / "k.npz"
     asked = ["--inputs", str(folder / "x.npy"), "--out", str(out), "--scale", "trace"]
     assert main(["kernels", str(file), *said, *asked]) == 0
-    return arrays_in(out)["npk"]
+    return read_arrays(out)["npk"]
 
 
 def trained_behind(file: Path, reading: FileReading, examples: Examples) -> GatedNetwork:
@@ -177,7 +177,7 @@ def test_what_inspect_takes_for_a_network_it_shows_on_data_and_nothing_else(
 ) -> None:
     torch.manual_seed(0)
     file = saved(tmp_path / "net.pt", OTHERS[kind]())
-    told = printed(capsys, "inspect", file, "--json")
+    told = printed_json(capsys, "inspect", file, "--json")
     shown = ("--data", "digits", "--examples", "10", "--scored", "60")
     reads = main(["inspect", str(file), *shown]) == 0
     assert reads == (told["not_read_because"] is None)

@@ -21,7 +21,7 @@ from dgn_engine.cli import main
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.experiments.report import document
-from tests.engine.cli.typed import arrays_in, printed
+from tests.engine.cli.typed import printed_json, read_arrays
 from tests.engine.cli.user_code import mean_kernel
 from tests.refusals import refused_command
 
@@ -202,7 +202,7 @@ def test_what_is_open_is_asked_and_the_line_of_the_answer_is_computed_as_torch_d
     typed = [*shlex.split(kind.reading), *kind.more]
     for door in ("kernels", "kernels with labels"):
         assert main([*DOORS[door], *typed, "--out", f"{door}.npz"]) == 0
-        found = arrays_in(f"{door}.npz")
+        found = read_arrays(f"{door}.npz")
         assert ("npk" in found) == kind.gates
         exact = kind.stated(copy.deepcopy(module).double())
         wanted = mean_kernel(exact, given(exact, digits.test_x[:N]).double())
@@ -227,11 +227,11 @@ def test_a_listing_says_what_is_open_and_what_was_said(
 ) -> None:
     kind = KINDS[name]
     torch.save(modules[name].state_dict(), "net.pt")
-    told = printed(capsys, "inspect", "net.pt", "--json")
+    told = printed_json(capsys, "inspect", "net.pt", "--json")
     for option in re.findall(r"--[a-z-]+", kind.reading):
         assert option in told["not_read_because"]
     assert not told["understood_as"].startswith("taken as")
-    told = printed(capsys, "inspect", "net.pt", *shlex.split(kind.reading), "--json")
+    told = printed_json(capsys, "inspect", "net.pt", *shlex.split(kind.reading), "--json")
     assert (told["not_read_because"] is None) == kind.gates
 
 

@@ -26,7 +26,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.session_file.session_writer import save_session
 from dgn_engine.sweep.checks import check_folder
 from dgn_engine.sweep.unit import unit_folder
-from tests.engine.cli.typed import refused_kind
+from tests.engine.cli.typed import refused_command_of_kind
 from tests.refusals import refused_command
 
 
@@ -66,7 +66,7 @@ def a_socket(path: Path) -> None:
     ],
 )
 def test_a_name_that_is_no_utf8_is_refused_before_the_work(command: str, tmp_path: Path) -> None:
-    refused_kind("no-text", *command.split(), tmp_path / "a\udcffb")
+    refused_command_of_kind("no-text", *command.split(), tmp_path / "a\udcffb")
     with pytest.raises(UserError):  # nor the users' folder of runs
         RunFolder.create(tmp_path / "a\udcffb" / "run", RunConfig())
     assert [*tmp_path.iterdir()] == []

@@ -11,8 +11,8 @@ from torch import nn
 
 from dgn_engine.cli import main
 from dgn_engine.protocol.frames import Array
-from tests.engine.cli.typed import arrays_in, settings_in
-from tests.engine.cli.user_code import asked, code, computed, refused
+from tests.engine.cli.typed import read_arrays, read_settings
+from tests.engine.cli.user_code import command_words, compute_kernels, refused_kernels, write_code
 from tests.engine.kernels.unusual_modules import (
     ENDS,
     UNUSUAL,
@@ -34,7 +34,7 @@ from tests.engine.kernels.unusual_modules import *
 
 def asked_of(folder: Path, body: str) -> str:
     """The name of a function with this body for --model."""
-    return f"{code(folder, f'{BUILDERS}def made():{chr(10)}    {body}{chr(10)}')}:made"
+    return f"{write_code(folder, f'{BUILDERS}def made():{chr(10)}    {body}{chr(10)}')}:made"
 
 
 def autograd(module: nn.Module, name: str = "", body: nn.Module | None = None) -> Array:
@@ -51,12 +51,12 @@ def test_k_of_an_unusual_model_is_that_of_autograd(folder: Path, name: str) -> N
     np.save("x.npy", unusual_examples(name, N).numpy())
     model = asked_of(folder, f"return make_unusual({name!r})")
     exact = autograd(in_double(make_unusual(name)), name)
-    arrays, settings = computed(model)
+    arrays, settings = compute_kernels(model)
     close(arrays["ntk"], exact, 1e-12)
     assert settings["computed_by"] == "empirical_ntk"
     if name == "complex":  # each such number counts as two, and keeps its imaginary part
         assert settings["parameters"] == settings["trained_parameters"] == 2 * 6 * 3 + 3
-    rough, _ = computed(model, "--dtype", "float32")
+    rough, _ = compute_kernels(model, "--dtype", "float32")
     assert rough["ntk"].dtype == np.float32
     close(rough["ntk"], exact, 2e-5)
 
@@ -68,7 +68,7 @@ def test_k_is_of_the_logits_before_a_softmax_and_a_note_says_so(
 ) -> None:
     np.save("x.npy", unusual_examples("", N).numpy())
     seeded = f"torch.manual_seed(0); return Ended(dense(nn.{act}), ENDS[{name!r}])"
-    arrays, settings = computed(asked_of(folder, seeded))
+    arrays, settings = compute_kernels(asked_of(folder, seeded))
     torch.manual_seed(0)
     module = Ended(dense(getattr(nn, act)), ENDS[name]).double().eval()
     close(arrays["ntk"], autograd(module, body=module.body), 1e-12)
@@ -81,21 +81,21 @@ def test_k_is_of_the_logits_before_a_softmax_and_a_note_says_so(
 def test_a_module_and_its_file_have_the_same_kernels(folder: Path, end: str) -> None:
     np.save("x.npy", unusual_examples("", N).numpy())
     seeded = f"torch.manual_seed(0); return nn.Sequential(*dense(nn.ReLU), nn.{end}(1))"
-    by_model, of_model = computed(asked_of(folder, seeded))
+    by_model, of_model = compute_kernels(asked_of(folder, seeded))
     torch.manual_seed(0)
     torch.save(nn.Sequential(*dense(nn.ReLU), getattr(nn, end)(1)), "whole.pt")
     assert main(["kernels", "whole.pt", "--inputs", "x.npy", "--out", "k.npz"]) == 0
-    by_file = arrays_in("k.npz")
+    by_file = read_arrays("k.npz")
     for kernel in ("overlap", "npk", "ntk"):
         close(by_model[kernel], by_file[kernel], 1e-12)
     (said,) = (note for note in of_model["notes"] if f" {end} " in note)
-    assert said in settings_in("k.npz")["notes"]
+    assert said in read_settings("k.npz")["notes"]
 
 
 def test_outputs_that_are_probabilities_otherwise_are_said(folder: Path) -> None:
     np.save("x.npy", unusual_examples("", N).numpy())
     model = asked_of(folder, "return Ended(dense(), lambda z: z - z.logsumexp(1, keepdim=True))")
-    _, settings = computed(model)
+    _, settings = compute_kernels(model)
     assert any("probabilities" in note for note in settings["notes"])
 
 
@@ -111,11 +111,11 @@ def test_outputs_that_are_probabilities_otherwise_are_said(folder: Path) -> None
 )
 def test_the_reason_is_that_of_the_try_that_is_meant(folder: Path, body: str, told: str) -> None:
     np.save("x.npy", 3 + torch.arange(5 * 5).reshape(5, 5).numpy() % 6)
-    assert told in str(refused(*asked(asked_of(folder, body))))
+    assert told in str(refused_kernels(*command_words(asked_of(folder, body))))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_buffer_that_changes_its_shape_is_named(folder: Path, dtype: str) -> None:
     np.save("x.npy", unusual_examples("", N).numpy())
     model = asked_of(folder, "return spiking(torch.zeros(0))")
-    assert " 1.mem " in str(refused(*asked(model, "--dtype", dtype)))
+    assert " 1.mem " in str(refused_kernels(*command_words(model, "--dtype", dtype)))

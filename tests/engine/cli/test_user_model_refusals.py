@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.cli.run.user_code import RaisedError
-from tests.engine.cli.typed import said_in_a_line
-from tests.engine.cli.user_code import asked, code, refused
+from tests.engine.cli.typed import one_line_error
+from tests.engine.cli.user_code import command_words, refused_kernels, write_code
 
 TORCH = "import torch\nfrom torch import nn\n"
 MODULE = TORCH + "class Net(nn.Linear):\n    def forward(self, x):\n"
@@ -78,7 +78,7 @@ OUTPUTS = {  # code of a module whose K is not defined, and what its refusal tel
 def test_an_error_of_the_users_code_is_told_with_its_place(
     folder: Path, text: str, who: str, error: str, line: str, said: str
 ) -> None:
-    refusal = refused(*asked(f"{code(folder, text)}:net"))
+    refusal = refused_kernels(*command_words(f"{write_code(folder, text)}:net"))
     assert refusal.kind == "raised"
     found: RaisedError = refusal.value
     assert (found.who, found.kind, found.at.partition(":")[2]) == (who, error, line)
@@ -89,7 +89,7 @@ def test_an_error_of_the_users_code_is_told_with_its_place(
 
 @pytest.mark.parametrize(("text", "kind", "value"), OTHERS)
 def test_what_makes_no_module_is_refused(folder: Path, text: str, kind: str, value: object) -> None:
-    refusal = refused(*asked(f"{code(folder, text)}:net"))
+    refusal = refused_kernels(*command_words(f"{write_code(folder, text)}:net"))
     assert (refusal.kind, refusal.value) == (kind, value)
     assert kind != "unknown-name" or "'nets'?" in str(refusal)
 
@@ -97,17 +97,17 @@ def test_what_makes_no_module_is_refused(folder: Path, text: str, kind: str, val
 @pytest.mark.parametrize("case", OUTPUTS)
 def test_a_module_whose_kernel_is_not_defined_is_refused(folder: Path, case: str) -> None:
     text, told = OUTPUTS[case]
-    assert told in str(refused(*asked(f"{code(folder, text)}:net")))
+    assert told in str(refused_kernels(*command_words(f"{write_code(folder, text)}:net")))
 
 
 def test_a_module_that_is_not_there_says_where_it_was_looked_for(folder: Path) -> None:
-    refusal = refused(*asked("user_net:Smooth"))
+    refusal = refused_kernels(*command_words("user_net:Smooth"))
     assert (refusal.kind, refusal.value) == ("unknown-name", "user_net")
     assert str(folder) in str(refusal)
     assert "'user_nets'?" in str(refusal)
-    assert refused(*asked("user_nets.deep:Smooth")).value == "user_nets.deep"
-    code(folder, "net = 1\n", "json")
-    refusal = refused(*asked("json:net"))
+    assert refused_kernels(*command_words("user_nets.deep:Smooth")).value == "user_nets.deep"
+    write_code(folder, "net = 1\n", "json")
+    refusal = refused_kernels(*command_words("json:net"))
     assert (refusal.kind, refusal.value) == ("unknown-name", "net")
     assert "hides json.py" in str(refusal)
 
@@ -124,6 +124,6 @@ def test_a_module_that_is_not_there_says_where_it_was_looked_for(folder: Path) -
 def test_a_path_in_the_place_of_a_module_is_answered_with_what_is_meant(
     folder: Path, typed: str, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = said_in_a_line(capsys, *asked(typed))
+    said = one_line_error(capsys, *command_words(typed))
     assert f"'{typed}'" in said
     assert said.endswith(f"'{meant}'?\n")

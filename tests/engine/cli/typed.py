@@ -15,25 +15,25 @@ from dgn_engine.protocol.frames import Array
 from tests.refusals import refused_command
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: object) -> Any:
+def printed_json(capsys: pytest.CaptureFixture[str], *words: object) -> Any:
     """The JSON that a command prints."""
     capsys.readouterr()
     assert main([*map(str, words)]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def arrays_in(path: Path | str) -> dict[str, Array]:
+def read_arrays(path: Path | str) -> dict[str, Array]:
     with np.load(path, allow_pickle=False) as file:
         return dict(file)
 
 
-def settings_in(path: Path | str) -> dict[str, Any]:
+def read_settings(path: Path | str) -> dict[str, Any]:
     """What a file of kernels says of how they were computed."""
-    settings: dict[str, Any] = json.loads(str(arrays_in(path)["settings"]))
+    settings: dict[str, Any] = json.loads(str(read_arrays(path)["settings"]))
     return settings
 
 
-def said_in_a_line(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+def one_line_error(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """The one line of stderr of a command that is refused, with exit code 2, as a user sees it."""
     capsys.readouterr()
     try:
@@ -47,7 +47,7 @@ def said_in_a_line(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return said.err
 
 
-def refused_kind(kind: str, *words: object) -> UserError:
+def refused_command_of_kind(kind: str, *words: object) -> UserError:
     """The refusal of a command, which is of this kind."""
     refusal = refused_command(*words)
     assert refusal.kind == kind, f"{refusal.kind}: {refusal}"

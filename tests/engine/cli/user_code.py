@@ -16,7 +16,7 @@ from torch.func import functional_call, jacrev
 from dgn_engine.cli import main
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array
-from tests.engine.cli.typed import arrays_in
+from tests.engine.cli.typed import read_arrays
 from tests.refusals import refused_command
 
 N = 6
@@ -131,29 +131,29 @@ class Zoo:
 """
 
 
-def code(folder: Path, text: str, name: str = "user_other") -> str:
+def write_code(folder: Path, text: str, name: str = "user_other") -> str:
     (folder / f"{name}.py").write_text(text)
     return name
 
 
-def asked(model: str, *options: str) -> list[str]:
+def command_words(model: str, *options: str) -> list[str]:
     return ["kernels", "--model", model, "--inputs", "x.npy", *options]
 
 
-def computed(model: str, *options: str) -> tuple[dict[str, Array], dict[str, Any]]:
-    assert main(asked(model, *options, "--out", "k.npz")) == 0
-    arrays = arrays_in("k.npz")
+def compute_kernels(model: str, *options: str) -> tuple[dict[str, Array], dict[str, Any]]:
+    assert main(command_words(model, *options, "--out", "k.npz")) == 0
+    arrays = read_arrays("k.npz")
     return arrays, json.loads(str(arrays.pop("settings")))
 
 
-def refused(*arguments: object) -> UserError:
+def refused_kernels(*arguments: object) -> UserError:
     """The refusal of a command, which writes nothing."""
     refusal = refused_command(*arguments, "--out", "refused.npz")
     assert not Path("refused.npz").exists()
     return refusal
 
 
-def made(name: str) -> nn.Module:
+def make_user_module(name: str) -> nn.Module:
     """The very module that the command makes: torch's seed is 0 before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(Path.cwd())

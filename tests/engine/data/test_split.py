@@ -14,7 +14,7 @@ from dgn_engine.data._split import resplit_examples
 from dgn_engine.errors import UserError
 from tests.refusals import refused
 
-read_here = pytest.mark.usefixtures("files_read_here")
+read_here = pytest.mark.usefixtures("no_reader_child")
 
 
 def rows(images: np.ndarray) -> set[bytes]:

@@ -12,7 +12,7 @@ import numpy as np
 Arrays = Sequence[np.ndarray]
 
 
-def arrays(tensors: Iterable[Any]) -> list[np.ndarray]:
+def copy_arrays(tensors: Iterable[Any]) -> list[np.ndarray]:
     """Copies of tensors."""
     return [tensor.detach().numpy().astype(float) for tensor in tensors]
 

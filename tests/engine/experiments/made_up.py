@@ -31,7 +31,7 @@ def primes(how_many: int) -> list[int]:
     return sorted(some, key=lambda prime: prime * 7919 % 10007)
 
 
-def made_run(prime: int, **given: Any) -> TrainedRun:
+def make_run_of(prime: int, **given: Any) -> TrainedRun:
     """A run of three epochs whose every number follows from a prime, and no two are alike."""
     best = prime / 1e4
     numbers: dict[str, Any] = {
@@ -48,10 +48,10 @@ def made_run(prime: int, **given: Any) -> TrainedRun:
     return TrainedRun(**{**numbers, **given})
 
 
-def made_runs(cells: Iterable[str], seeds: int = 3) -> dict[str, TrainedRun]:
+def make_runs_of(cells: Iterable[str], seeds: int = 3) -> dict[str, TrainedRun]:
     """A run for each cell and seed, by the id of its unit."""
     ids = [f"{cell}-s{seed}" for cell in cells for seed in range(seeds)]
-    return {unit: made_run(prime) for unit, prime in zip(ids, primes(len(ids)), strict=True)}
+    return {unit: make_run_of(prime) for unit, prime in zip(ids, primes(len(ids)), strict=True)}
 
 
 class MadeUpResults(UnitResults):
@@ -74,7 +74,7 @@ class MadeUpResults(UnitResults):
         return value
 
 
-def read(
+def read_findings(
     name: str,
     request: Request,
     runs: Mapping[str, TrainedRun] | None = None,
@@ -93,18 +93,18 @@ def quantities(sentences: Sequence[str]) -> list[str]:
 # What is read, as tuples; and what is expected, with room for rounding.
 
 
-def near(values: Any) -> Any:
+def approximately(values: Any) -> Any:
     return pytest.approx(values, rel=1e-9, abs=1e-12, nan_ok=True)
 
 
-def rows(found: Findings) -> list[tuple[Any, ...]]:
+def finding_rows(found: Findings) -> list[tuple[Any, ...]]:
     return [
         (r.label, tuple(r.values), r.printed, r.unit, r.epochs, r.seconds, r.remark)
         for r in found.rows
     ]
 
 
-def row(
+def expected_row(
     label: str,
     values: Iterable[float],
     *,
@@ -114,10 +114,18 @@ def row(
     seconds: float = 0.0,
     remark: str = "",
 ) -> tuple[Any, ...]:
-    return (label, near(tuple(values)), printed, unit, near(epochs), near(seconds), remark)
+    return (
+        label,
+        approximately(tuple(values)),
+        printed,
+        unit,
+        approximately(epochs),
+        approximately(seconds),
+        remark,
+    )
 
 
-def cell_row(
+def expected_cell_row(
     runs: Mapping[str, TrainedRun],
     cell: str,
     label: str,
@@ -129,7 +137,7 @@ def cell_row(
 ) -> tuple[Any, ...]:
     """The row of a cell: percents of its runs unless other values are said."""
     some = [runs[f"{cell}-s{seed}"] for seed in range(seeds)]
-    return row(
+    return expected_row(
         label,
         [100 * run.best for run in some] if values is None else values,
         printed=printed,
@@ -145,13 +153,13 @@ def percents(runs: Mapping[str, TrainedRun], cell: str, seeds: int = 3) -> np.nd
     return np.array([100 * runs[f"{cell}-s{seed}"].best for seed in range(seeds)])
 
 
-def claims(found: Findings) -> list[tuple[Any, ...]]:
+def finding_claims(found: Findings) -> list[tuple[Any, ...]]:
     return [
         (c.id, c.statistic, c.value, c.low, c.high, c.n, c.verdict, c.remark) for c in found.claims
     ]
 
 
-def claim(
+def expected_claim(
     claim_id: str,
     statistic: str,
     values: Iterable[float],
@@ -166,13 +174,13 @@ def claim(
     if len(some) < 2:
         mean, low, high = float(some.mean()) if len(some) else math.nan, math.nan, math.nan
     elif inside is None or np.ptp(some) == 0:
-        mean, low, high = _students(some)
+        mean, low, high = _student_interval(some)
     else:
-        mean, low, high = _students_inside(some, *inside)
-    return _judged(claim_id, statistic, (mean, low, high), len(some), remark)
+        mean, low, high = _bounded_student_interval(some, *inside)
+    return _expected_verdict(claim_id, statistic, (mean, low, high), len(some), remark)
 
 
-def _judged(
+def _expected_verdict(
     claim_id: str, statistic: str, ends: tuple[float, float, float], n: int, remark: str
 ) -> tuple[Any, ...]:
     condition, number, *around = statistic.rpartition("; ")[2].split(" ")
@@ -188,21 +196,23 @@ def _judged(
         verdict = "held"
     elif n >= 3 and (high < wanted[0] or wanted[1] < low):
         verdict = "not held"
-    return (claim_id, statistic, *(near(end) for end in ends), n, verdict, remark)
+    return (claim_id, statistic, *(approximately(end) for end in ends), n, verdict, remark)
 
 
-def _students(values: np.ndarray) -> tuple[float, float, float]:
+def _student_interval(values: np.ndarray) -> tuple[float, float, float]:
     if np.ptp(values) == 0:
         return (float(values[0]),) * 3
     found = ttest_1samp(values, 0.0).confidence_interval(0.95)
     return float(values.mean()), float(found.low), float(found.high)
 
 
-def _students_inside(values: np.ndarray, low: float, high: float) -> tuple[float, float, float]:
+def _bounded_student_interval(
+    values: np.ndarray, low: float, high: float
+) -> tuple[float, float, float]:
     """On the scale of log((v − low)/(high − v)), or log(v − low) without an upper end."""
     if math.isinf(high):
-        return tuple(low + math.exp(end) for end in _students(np.log(values - low)))  # type: ignore[return-value]
-    ends = _students(np.log((values - low) / (high - values)))
+        return tuple(low + math.exp(end) for end in _student_interval(np.log(values - low)))  # type: ignore[return-value]
+    ends = _student_interval(np.log((values - low) / (high - values)))
     return tuple(low + (high - low) / (1 + math.exp(-end)) for end in ends)  # type: ignore[return-value]
 
 

@@ -12,7 +12,13 @@ from dgn_engine.experiments import Request, Row
 from dgn_engine.experiments._accuracy_figures import model_boxes, plot_measured_and_printed
 from dgn_engine.protocol.experiments import Figure, PlottedLine, Printed
 from tests.engine.experiments.forty_eight import ALL, EIGHT
-from tests.engine.experiments.made_up import QUICK, made_runs, near, percents, read
+from tests.engine.experiments.made_up import (
+    QUICK,
+    approximately,
+    make_runs_of,
+    percents,
+    read_findings,
+)
 from tests.snapshots import Recorded
 
 QUICK_MODELS = [
@@ -48,7 +54,7 @@ def test_each_row_of_a_table_has_its_place_in_the_papers_grid(
     name: str, recorded: Recorded
 ) -> None:
     request, cells = GRIDS[name]
-    found = read(name, request, made_runs(cells, 5))
+    found = read_findings(name, request, make_runs_of(cells, 5))
     recorded(
         {
             "columns": found.columns,
@@ -64,13 +70,13 @@ def test_each_row_of_a_table_has_its_place_in_the_papers_grid(
 
 def test_measured_numbers_stand_beside_the_printed_ones_of_table_2() -> None:
     request, cells = GRIDS["npf-table2"]
-    runs = made_runs(cells, 5)
-    dots, _ = read("npf-table2", request, runs).figures[:2]
+    runs = make_runs_of(cells, 5)
+    dots, _ = read_findings("npf-table2", request, runs).figures[:2]
     drawn = lines(dots)
     assert drawn["printed", "printed"].y == (95.85, 95.85, 97.86, 97.1, 97.85)
     assert drawn["printed", "printed"].spread == (0.1, 0.17, 0.11, 0.09, 0.09)
     relu = percents(runs, "fc-sgd-0.01-ReLU", 5)
-    assert drawn["measured", "points"].y[4] == near(relu.mean())
+    assert drawn["measured", "points"].y[4] == approximately(relu.mean())
     assert "n = 5 seeds" in dots.note
     assert "ddof 0" in dots.note
 
@@ -79,13 +85,13 @@ def test_measured_numbers_stand_beside_the_printed_ones_of_table_2() -> None:
 def models() -> dict:
     ids = product(("FR-II", "FR-DI", "FL", "DL"), ("image", "ones"), ALL)
     return {
-        **made_runs(["fc-" + "-".join(one) for one in ids], 2),
-        **made_runs(["fc-ReLU"], 2),
+        **make_runs_of(["fc-" + "-".join(one) for one in ids], 2),
+        **make_runs_of(["fc-ReLU"], 2),
     }
 
 
 def test_the_48_models_of_a_regime_are_one_box_and_48_points(models: dict) -> None:
-    found = read("duality-48", Request(scale="full", only="FC", seeds=2), models)
+    found = read_findings("duality-48", Request(scale="full", only="FC", seeds=2), models)
     boxes, _ = found.figures
     drawn = lines(boxes)
     assert found.columns == boxes.categories == ("FR-II", "FR-DI", "DL", "FL", "ReLU")
@@ -99,22 +105,22 @@ def test_the_48_models_of_a_regime_are_one_box_and_48_points(models: dict) -> No
         }
         for regime in ("FR-II", "FR-DI", "DL", "FL"):
             expected = [percents(models, f"fc-{regime}-{seen}-{o}", 2).mean() for o in ALL]
-            assert sorted(of[regime]) == near(sorted(expected))
+            assert sorted(of[regime]) == approximately(sorted(expected))
     networks = drawn["one network", "cloud"]
     assert set(networks.x) == {4.0}
-    assert sorted(networks.y) == near(sorted(percents(models, "fc-ReLU", 2)))
+    assert sorted(networks.y) == approximately(sorted(percents(models, "fc-ReLU", 2)))
     assert drawn["printed", "printed"].y == (94.1, 94.1, 98.1, 98.6, 98.5)
 
 
 def test_at_quick_a_regime_has_16_models_and_nothing_printed_beside_them() -> None:
-    found = read("duality-48", QUICK, made_runs([*QUICK_MODELS, "fc-ReLU"]))
+    found = read_findings("duality-48", QUICK, make_runs_of([*QUICK_MODELS, "fc-ReLU"]))
     drawn = lines(found.figures[0])
     assert [drawn["", "boxes"].x.count(float(place)) for place in range(5)] == [16, 16, 16, 16, 0]
     assert not any(style == "printed" for _, style in drawn)
 
 
 def test_the_learning_curves_of_models_have_the_interval_over_seeds(models: dict) -> None:
-    found = read("duality-48", Request(scale="full", only="FC", seeds=2), models)
+    found = read_findings("duality-48", Request(scale="full", only="FC", seeds=2), models)
     curve = lines(found.figures[1])["FL", "line"]
     cells = [f"fc-FL-{seen}-{o}" for seen in ("image", "ones") for o in ALL]
     for place in range(3):
@@ -122,9 +128,11 @@ def test_the_learning_curves_of_models_have_the_interval_over_seeds(models: dict
             np.mean([100 * models[f"{cell}-s{seed}"].test[place] for cell in cells])
             for seed in range(2)
         ]
-        assert curve.y[place] == near(np.mean(by_seed))
+        assert curve.y[place] == approximately(np.mean(by_seed))
         # Student's t of one degree of freedom at 97.5 %
-        assert curve.spread[place] == near(12.706204736432095 * abs(by_seed[0] - by_seed[1]) / 2)
+        assert curve.spread[place] == approximately(
+            12.706204736432095 * abs(by_seed[0] - by_seed[1]) / 2
+        )
 
 
 def test_a_column_without_a_value_has_no_point_and_one_value_no_bar() -> None:

@@ -28,8 +28,8 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.random_streams import random_stream
 from dgn_engine.sweep.unit import CalculationInputs
 from tests.engine.experiments.by_hand import (
-    arrays,
     constant,
+    copy_arrays,
     descent,
     distance,
     outputs,
@@ -39,7 +39,7 @@ from tests.engine.experiments.by_hand import (
     relu_gates,
     tangent_kernel,
 )
-from tests.engine.experiments.made_up import near
+from tests.engine.experiments.made_up import approximately
 
 
 def work(**arguments: Any) -> CalculationInputs:
@@ -61,7 +61,7 @@ def frg_kernel(n: int, width: int, depth: int, seed: int) -> np.ndarray:
     """K_0/d on identical unit inputs of dimension 10, σ = √(1/(pw)) with p = ½."""
     network = signs(10, width, depth, seed, math.sqrt(2 / width))
     x = initial.unit_inputs(1, (10,), seed).expand(n, -1).numpy()
-    weights = arrays(network.value.weights)
+    weights = copy_arrays(network.value.weights)
     assert np.allclose(abs(weights[0]), math.sqrt(2 / width))
     return tangent_kernel(weights, random_gates(n, width, depth, seed), x) / depth
 
@@ -73,17 +73,17 @@ def test_convergence_is_a_hundred_steps_with_the_kernel_of_the_start() -> None:
     for _ in range(101):
         expected.append(float(e @ e) / start)
         e = e - rate * kernel @ e
-    assert errors == near(expected)
+    assert errors == approximately(expected)
 
 
 def test_the_spectrum_under_random_gates() -> None:
     found = dgn_frg_spectrum.spectrum_of(work(n=4, width=5, depth=3, seed=1))
     kernel = frg_kernel(4, 5, 3, 1)
     values = sorted(np.linalg.eigvalsh(kernel))
-    assert found["distribution"] == near(list(np.cumsum(values) / sum(values)))
-    assert found["diagonal"] == near(np.mean([kernel[i, i] for i in range(4)]))
+    assert found["distribution"] == approximately(list(np.cumsum(values) / sum(values)))
+    assert found["diagonal"] == approximately(np.mean([kernel[i, i] for i in range(4)]))
     off = [kernel[i, j] for i in range(4) for j in range(4) if i != j]
-    assert found["off"] == near(np.mean(off))
+    assert found["off"] == approximately(np.mean(off))
 
 
 @pytest.mark.parametrize("steps", [3, 200])
@@ -92,8 +92,8 @@ def test_descents_on_correlated_inputs(kind: str, steps: int) -> None:
     found = dgn_galu_relu.trained(work(kind=kind, n=4, width=6, depth=3, seed=1, steps=steps))
     x = initial.unit_inputs(4, (100,), 1, 0.9).numpy()
     network = initial.draw_normal_network(100, 6, 3, 1, own=kind == "relu")
-    weights = arrays(network.value.weights)
-    gates = None if kind == "relu" else relu_gates(arrays(network.feature.weights), x)
+    weights = copy_arrays(network.value.weights)
+    gates = None if kind == "relu" else relu_gates(copy_arrays(network.feature.weights), x)
     kernel = tangent_kernel(weights, gates or relu_gates(weights, x), x)
     values = np.linalg.eigvalsh(kernel)
     y = initial.draw_targets(4, 1).numpy()
@@ -101,8 +101,8 @@ def test_descents_on_correlated_inputs(kind: str, steps: int) -> None:
     squares = [float(error @ error) for error, *_ in taken]
     every = {3: 1, 200: 2}[steps]
     assert found["steps"] == list(range(0, steps + 1, every))
-    assert found["errors"] == near([square / squares[0] for square in squares[::every]])
-    assert found["distribution"] == near(list(np.cumsum(values) / values.sum()))
+    assert found["errors"] == approximately([square / squares[0] for square in squares[::every]])
+    assert found["distribution"] == approximately(list(np.cumsum(values) / values.sum()))
 
 
 @pytest.mark.parametrize("kind", ["relu", "galu", "coins"])
@@ -110,17 +110,17 @@ def test_speed_of_descents_by_kind_of_gates(kind: str) -> None:
     found = theory_depth.speed(work(kind=kind, n=4, width=6, depth=3, seed=1, steps=7))
     x = initial.unit_inputs(4, (10,), 1, 0.5).numpy()
     network = initial.draw_normal_network(10, 6, 3, 1, own=kind == "relu")
-    weights = arrays(network.value.weights)
+    weights = copy_arrays(network.value.weights)
     gates = {
         "relu": None,
-        "galu": relu_gates(arrays(network.feature.weights), x),
+        "galu": relu_gates(copy_arrays(network.feature.weights), x),
         "coins": random_gates(4, 6, 3, 1),
     }[kind]
     values = np.linalg.eigvalsh(tangent_kernel(weights, gates or relu_gates(weights, x), x))
     taken = descent(weights, x, initial.draw_targets(4, 1).numpy(), 0.1 / values[-1], 7, gates)
     first, last = taken[0][0], taken[-1][0]
-    assert found["left"] == near(last @ last / (first @ first))
-    assert found["condition"] == near(values[0] / values[-1])
+    assert found["left"] == approximately(last @ last / (first @ first))
+    assert found["condition"] == approximately(values[0] / values[-1])
 
 
 @pytest.mark.parametrize(("own", "steps"), [(True, 250), (False, 5)])
@@ -128,8 +128,8 @@ def test_dynamics_step_by_step(own: bool, steps: int) -> None:
     found = theory_dynamics.dynamics(work(own=own, width=4, seed=3, steps=steps))
     x, y = initial.unit_inputs(20, (5,), 3).numpy(), initial.draw_targets(20, 3).numpy()
     network = initial.draw_network(initial.dense_architecture(5, 4, 3), 3, own=own, init="kaiming")
-    weights = arrays(network.value.weights)
-    gates = None if own else relu_gates(arrays(network.feature.weights), x)
+    weights = copy_arrays(network.value.weights)
+    gates = None if own else relu_gates(copy_arrays(network.feature.weights), x)
     first = tangent_kernel(weights, gates or relu_gates(weights, x), x)
     rate = 0.1 / np.linalg.eigvalsh(first)[-1]
     taken = descent(weights, x, y, rate, steps, gates)
@@ -143,11 +143,11 @@ def test_dynamics_step_by_step(own: bool, steps: int) -> None:
     assert found["switched"] == sum(switched)
     assert bool(found["instants"]) == own
     every = {250: 2, 5: 1}[steps]
-    assert found["loss"] == near([0.5 * float(e @ e) for e, *_ in taken][::every])
+    assert found["loss"] == approximately([0.5 * float(e @ e) for e, *_ in taken][::every])
     (_, start, open_, _), (_, end, still, _) = taken[0], taken[-1]
     theta = [np.concatenate([weight.ravel() for weight in some]) for some in (start, end)]
     moved = np.linalg.norm(theta[1] - theta[0]) / np.linalg.norm(theta[0])
-    assert found["parameters"] == near(moved), "after the last step, not after one more"
+    assert found["parameters"] == approximately(moved), "after the last step, not after one more"
     assert found["npv"] == pytest.approx(distance(path_values(end), path_values(start)), rel=1e-6)
     drift = distance(path_features(still, x), path_features(open_, x))
     assert found["npf"] == pytest.approx(drift, rel=1e-6, abs=1e-7)
@@ -155,7 +155,9 @@ def test_dynamics_step_by_step(own: bool, steps: int) -> None:
 
 def wide(width: int, depth: int, seed: int) -> list[np.ndarray]:
     """N(0, 2/w) in every layer, N(0, 1/w) in the last."""
-    weights = arrays(initial.draw_normal_network(10, width, depth, seed, own=True).value.weights)
+    weights = copy_arrays(
+        initial.draw_normal_network(10, width, depth, seed, own=True).value.weights
+    )
     weights[-1] = weights[-1] / math.sqrt(2)
     return weights
 
@@ -175,8 +177,8 @@ def test_distances_of_wide_networks_from_their_limits() -> None:
             predicted = beta * path_kernel(gates, x.numpy())
             squares.append((distance(kernel, limit) ** 2, distance(kernel, predicted) ** 2))
         away, off = np.sqrt(np.mean(squares, axis=0))
-        assert found["limit"][place] == near(away)
-        assert found["beta"][place] == near(off)
+        assert found["limit"][place] == approximately(away)
+        assert found["beta"][place] == approximately(off)
 
 
 def test_the_limit_of_the_expectation_is_that_of_ever_wider_networks() -> None:
@@ -189,7 +191,9 @@ def test_the_limit_of_the_expectation_is_that_of_ever_wider_networks() -> None:
     found = theory_infinite_width.distances(work(widths=[5], seed=2, draws=1))["apart"]
     x = initial.unit_inputs(10, (10,), 2)
     limit = relu_limit(x, 4).average_kernel.numpy()
-    assert found == near(distance(limit, theory_infinite_width.expected_limit(x, 4).numpy()))
+    assert found == approximately(
+        distance(limit, theory_infinite_width.expected_limit(x, 4).numpy())
+    )
 
 
 def test_examples_on_one_ray_have_no_angle_though_their_cosine_is_rounded_up() -> None:
@@ -241,7 +245,7 @@ def test_the_distance_of_value_kernels_is_over_sixteen_draws(name: str) -> None:
         }[name]
         network = initial.draw_network(architecture, 1)
         x = initial.unit_inputs(8, architecture.input_shape, 1)
-        assert seen == near(root_of_mean_square(network, x, 1))
+        assert seen == approximately(root_of_mean_square(network, x, 1))
 
 
 def test_the_variance_of_the_value_kernel_over_draws_with_open_gates(
@@ -255,12 +259,12 @@ def test_the_variance_of_the_value_kernel_over_draws_with_open_gates(
         x = initial.unit_inputs(1, (10,), 2).numpy()
         values = []
         for seed in (6, 7, 8):
-            weights = arrays(signs(10, width, depth, seed, math.sqrt(1 / width)).value.weights)
+            weights = copy_arrays(signs(10, width, depth, seed, math.sqrt(1 / width)).value.weights)
             values.append(float(tangent_kernel(weights, gates, x)[0, 0]))
         return float(np.var(values, ddof=1))
 
-    assert found["widths"] == near([variance(width, 3) for width in (32, 64, 128, 256)])
-    assert found["depths"] == near([variance(256, depth) for depth in (3, 5)])
+    assert found["widths"] == approximately([variance(width, 3) for width in (32, 64, 128, 256)])
+    assert found["depths"] == approximately([variance(256, depth) for depth in (3, 5)])
 
 
 def test_exact_errors_are_the_largest_of_two_draws(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,8 +291,8 @@ def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated(
     )
     network = initial.draw_network(architecture, 2)
     x = initial.unit_inputs(8, (10,), 2)
-    gates = arrays(network.trace(x).value.gates)
-    weights = arrays(network.value.weights)
+    gates = copy_arrays(network.trace(x).value.gates)
+    weights = copy_arrays(network.value.weights)
     assert (len(gates), len(weights)) == (11, 12), "two, four times two, one; and the logit's"
     squares = [2 / weight.shape[1] for weight in weights]
     paths, weighted = np.zeros(5), np.zeros(5)
@@ -302,7 +306,7 @@ def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated(
         weighted[len(kept)] += beta * np.trace(part)
         whole += part
         expected += beta * part
-    assert found["paths"] == near(list(paths / np.trace(whole)))
+    assert found["paths"] == approximately(list(paths / np.trace(whole)))
     assert found["weighted"] == pytest.approx(list(weighted / np.trace(expected)), rel=1e-5)
     assert found["sum"] < 1e-12
     assert found["weighted_sum"] < 1e-12
@@ -366,6 +370,6 @@ def _zero_padded(channels: int, side: int) -> Any:
 def test_a_network_written_in_numpy_is_the_programs() -> None:
     network = initial.draw_normal_network(10, 6, 3, 1, own=True)
     x = initial.unit_inputs(4, (10,), 1)
-    weights = arrays(network.value.weights)
+    weights = copy_arrays(network.value.weights)
     expected = outputs(weights, relu_gates(weights, x.numpy()), x.numpy())
-    assert list(network(x)[:, 0].numpy()) == near(list(expected))
+    assert list(network(x)[:, 0].numpy()) == approximately(list(expected))

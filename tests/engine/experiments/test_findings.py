@@ -27,13 +27,13 @@ from tests.engine.experiments.forty_eight import ALL, CNN_PRINTED
 from tests.engine.experiments.made_up import (
     FULL,
     QUICK,
-    claim,
-    claims,
-    made_run,
-    made_runs,
+    expected_claim,
+    finding_claims,
+    make_run_of,
+    make_runs_of,
     percents,
     quantities,
-    read,
+    read_findings,
 )
 from tests.plugins import own
 from tests.snapshots import Recorded
@@ -162,7 +162,7 @@ def drawn(units: tuple[Unit, ...]) -> tuple[Runs, Values]:
     for unit in units:
         random = np.random.default_rng(crc32(unit.id.encode()))
         if isinstance(unit, Training):
-            runs[unit.id] = made_run(int(random.integers(1009, 9973)))
+            runs[unit.id] = make_run_of(int(random.integers(1009, 9973)))
         else:
             given = GIVEN[unit.function.rpartition(".")[2]]
             values[unit.id] = (given(random, unit.arguments), 100 * some(random, 1)[0])
@@ -201,7 +201,7 @@ def dependences(name: str, request: Request) -> tuple[list[dict[str, float]], Fi
     """
     units = find(name).plan(request).units
     runs, values = drawn(units)
-    found = read(name, request, runs, values)
+    found = read_findings(name, request, runs, values)
     at_rest = numbers_of(found)
     sources: list[dict[str, float]] = [{} for _ in at_rest]
 
@@ -211,11 +211,13 @@ def dependences(name: str, request: Request) -> tuple[list[dict[str, float]], Fi
     parts = [
         part
         for part in PARTS
-        if np.nan_to_num(numbers_of(read(name, request, every(part), values)) - at_rest).any()
+        if np.nan_to_num(
+            numbers_of(read_findings(name, request, every(part), values)) - at_rest
+        ).any()
     ]
 
     def see(source: str, other_runs: Runs, other_values: Values) -> None:
-        moved = numbers_of(read(name, request, other_runs, other_values)) - at_rest
+        moved = numbers_of(read_findings(name, request, other_runs, other_values)) - at_rest
         for place in np.flatnonzero(np.abs(np.nan_to_num(moved)) > 1e-9):
             sources[place][source] = float(moved[place]) / STEP / 100
 
@@ -258,7 +260,7 @@ def drawn_line(line: PlottedLine) -> str:
 def test_rows_claims_and_figures_are_what_is_recorded(
     name: str, request_: Request, recorded: Recorded
 ) -> None:
-    found = read(name, request_, *drawn(find(name).plan(request_).units))
+    found = read_findings(name, request_, *drawn(find(name).plan(request_).units))
     recorded(
         {
             "rows": {row.label: row_of(row) for row in found.rows},
@@ -324,14 +326,16 @@ def test_a_claim_on_accuracies_is_decided_by_students_interval_over_the_seeds(
             scores = [100 * getattr(runs[f"{cell}-s{seed}"], part) for seed in range(seeds)]
             values += float(c.limit_denominator(1000)) * np.array(scores)
         told = replace(found, claims=(judged,))
-        assert claims(told) == [claim(judged.id, judged.statistic, values, judged.remark)]
+        assert finding_claims(told) == [
+            expected_claim(judged.id, judged.statistic, values, judged.remark)
+        ]
 
 
 def test_a_run_that_never_scored_leaves_the_claim_open() -> None:
-    runs = made_runs(("ReLU", "FR-II-image", "FL-image"))
+    runs = make_runs_of(("ReLU", "FR-II-image", "FL-image"))
     lost = runs["FR-II-image-s1"]
     runs["FR-II-image-s1"] = replace(lost, best=math.nan, last=math.nan, epochs=(), test=())
-    (judged,) = read("composite-davidnet", QUICK, runs).claims
+    (judged,) = read_findings("composite-davidnet", QUICK, runs).claims
     assert judged.verdict == "not decided"
 
 
@@ -354,12 +358,12 @@ def test_pictures_of_hidden_outputs_have_holes_where_nothing_was_computed() -> N
 def test_a_loss_that_was_ever_below_its_floor_and_one_that_ends_far_above_it_are_not_held(
     below: float, ends: tuple[float, ...], frg: float, verdicts: tuple[str, ...]
 ) -> None:
-    runs = made_runs(("ReLU", "FRG"))
+    runs = make_runs_of(("ReLU", "FRG"))
     for seed, end in enumerate(ends):
         once = below if seed == 1 else 0.5
         for cell, losses in (("ReLU", (0.6, once, end)), ("FRG", (0.3, frg if seed else 0.01))):
             runs[f"{cell}-s{seed}"] = replace(runs[f"{cell}-s{seed}"], train_loss=losses)
-    found = read("dgn-hard-data", QUICK, runs)
+    found = read_findings("dgn-hard-data", QUICK, runs)
     assert tuple(claim.verdict for claim in found.claims) == verdicts
     assert [claim.value for claim in found.claims] == pytest.approx(
         [max(0.0, 0.45 - below), max(ends) - 0.45, frg], abs=1e-12
@@ -371,7 +375,7 @@ def test_a_loss_of_nothing_counts_as_a_millionth_of_a_millionth() -> None:
     for seed, losses in ((1, (0.01, 0.0)), (2, ())):
         unit = f"true-labels-GaLU-s{seed}"
         runs[unit] = replace(runs[unit], train_loss=losses)
-    _, second, *_ = read("dgn-random-mnist", QUICK, runs).rows
+    _, second, *_ = read_findings("dgn-random-mnist", QUICK, runs).rows
     assert second.values[1:] == pytest.approx((-7, math.nan), nan_ok=True)
 
 
@@ -382,12 +386,12 @@ def test_of_several_steps_a_row_has_the_best_in_the_mean_over_its_cells() -> Non
     step = max(
         steps, key=lambda s: sum(percents(runs, f"gconv-sgd-{s}-{n}", 5).mean() for n in regimes)
     )
-    found = read("npf-table2", request, runs)
+    found = read_findings("npf-table2", request, runs)
     assert [row.values for row in found.rows] == [
         pytest.approx(percents(runs, f"gconv-sgd-{step}-{name}", 5)) for name in regimes
     ]
     assert f"learning rate {step}," in found.remarks[0]
-    other = read("npf-table2", replace(request, data="folder:cats"), runs)
+    other = read_findings("npf-table2", replace(request, data="folder:cats"), runs)
     assert all("folder:cats" in row.remark for row in other.rows)
     assert other.rows[0].printed == Printed(67.36, 0.56)
 
@@ -408,7 +412,7 @@ def test_gates_of_a_network_that_has_not_memorised_noise_are_not_judged(
     runs, _ = drawn(find("workshop-table4").plan(QUICK).units)
     one = "Arch-1-adam-0.0003-pixels-gates-s1"
     runs[one] = replace(runs[one], **trouble)
-    found = read("workshop-table4", QUICK, runs)
+    found = read_findings("workshop-table4", QUICK, runs)
     for gates, counted in (("label", True), ("pixel", judged)):
         of_gates = [c for c in found.claims if f"random-{gates} gates" in c.statistic]
         assert [(c.n, c.verdict == "not decided") for c in of_gates if not counted] == (
@@ -421,7 +425,7 @@ def test_gates_of_a_network_that_has_not_memorised_noise_are_not_judged(
 def test_where_a_curve_peaks_is_chosen_by_the_other_seeds() -> None:
     """The noise of a seed has no part in the choice of its own epoch."""
     tests = ((0.1, 0.9, 0.2, 0.3), (0.1, 0.2, 0.8, 0.3), (0.1, 0.2, 0.7, 0.3))
-    runs = [made_run(1009 + seed, test=test) for seed, test in enumerate(tests)]
+    runs = [make_run_of(1009 + seed, test=test) for seed, test in enumerate(tests)]
     rise, fall = peak_heights(TrainedCell(runs))
     assert rise.values == pytest.approx((10, 10, 10))  # epochs 2, 1 and 1, counted from 0
     assert fall.values == pytest.approx((-10, -10, -10))
@@ -433,7 +437,7 @@ def test_where_a_curve_peaks_is_chosen_by_the_other_seeds() -> None:
 
 
 def test_a_curve_that_ended_early_is_compared_as_far_as_all_go() -> None:
-    runs = [made_run(1009, test=(0.1, 0.5, 0.4)), made_run(1013, test=(0.1, 0.6, 0.3, 0.9))]
+    runs = [make_run_of(1009, test=(0.1, 0.5, 0.4)), make_run_of(1013, test=(0.1, 0.6, 0.3, 0.9))]
     _, fall = peak_heights(TrainedCell(runs))
     assert fall.values == pytest.approx((10, 30))
 
@@ -441,7 +445,7 @@ def test_a_curve_that_ended_early_is_compared_as_far_as_all_go() -> None:
 def test_the_worst_order_of_a_seed_is_chosen_by_the_other_seeds() -> None:
     request = Request(scale="full", only="CNN")
     runs, _ = drawn(find("duality-48").plan(request).units)
-    found = read("duality-48", request, runs)
+    found = read_findings("duality-48", request, runs)
     printed = [row.printed for row in found.rows if row.printed is not None]
     assert printed == [Printed(value) for value in CNN_PRINTED.values()]
     for regime in ("FR-II", "FR-DI", "FL", "DL"):
@@ -456,8 +460,8 @@ def test_the_worst_order_of_a_seed_is_chosen_by_the_other_seeds() -> None:
         places = [np.delete(gaps, seed, 1).sum(axis=1).argmin() for seed in range(3)]
         worst = [gaps[place, seed] for seed, place in enumerate(places)]
         (judged,) = [c for c in found.claims if f"{regime}, worst order" in c.statistic]
-        assert claims(replace(found, claims=(judged,))) == [
-            claim("dual-5", judged.statistic, worst)
+        assert finding_claims(replace(found, claims=(judged,))) == [
+            expected_claim("dual-5", judged.statistic, worst)
         ]
 
 
@@ -470,15 +474,15 @@ def test_the_best_depth_is_chosen_by_other_draws_than_those_that_are_compared(na
         least = 1e-9
         unit = f"{cells}{4 if draw % 2 else 12}-s{draw}"
         values[unit] = ({**values[unit][0], key: [1.0, least] if key == "errors" else least}, 1.0)
-    found = read(name, QUICK, None, values)
+    found = read_findings(name, QUICK, None, values)
 
     def left(depth: int) -> np.ndarray:
         given = [values[f"{cells}{depth}-s{draw}"][0][key] for draw in range(draws)]
         return np.log10([one[-1] if isinstance(one, list) else one for one in given])
 
     assert [(c.n, c.of) for c in found.claims] == [(draws // 2, "draws")] * 2
-    assert claims(found) == [
-        claim("dgn-2", c.statistic, (left(depth) - left(12))[1::2], c.remark)
+    assert finding_claims(found) == [
+        expected_claim("dgn-2", c.statistic, (left(depth) - left(12))[1::2], c.remark)
         for c, depth in zip(found.claims, (2, 20), strict=True)
     ]
     assert all("d = 12" in c.remark for c in found.claims)
@@ -487,7 +491,10 @@ def test_the_best_depth_is_chosen_by_other_draws_than_those_that_are_compared(na
 def test_an_error_of_nothing_counts_as_a_millionth_to_the_fifth() -> None:
     _, values = drawn(find("theory-depth").plan(QUICK).units)
     values["coins-d2-s1"][0]["left"] = 0.0
-    assert min(min(row.values) for row in read("theory-depth", QUICK, None, values).rows) == -30
+    assert (
+        min(min(row.values) for row in read_findings("theory-depth", QUICK, None, values).rows)
+        == -30
+    )
 
 
 @pytest.mark.parametrize(("request_", "n"), [(QUICK, 100), (FULL, 200)])
@@ -496,7 +503,7 @@ def test_spectra_under_coins_are_compared_with_those_of_the_ideal(
 ) -> None:
     """It has n − 1 eigenvalues 1 − p^(d−1), and one of 1 + (n − 1)p^(d−1) (THEORY §7)."""
     _, values = drawn(find("dgn-frg-spectrum").plan(request_).units)
-    found = read("dgn-frg-spectrum", request_, None, values)
+    found = read_findings("dgn-frg-spectrum", request_, None, values)
     far: dict[int, list[tuple[float, ...]]] = {}
     for width, depth in product((25, 500), (2, 4, 6, 8, 12, 16, 20)):
         small, large = 1 - 0.5 ** (depth - 1), 1 + (n - 1) * 0.5 ** (depth - 1)
@@ -513,9 +520,9 @@ def test_spectra_under_coins_are_compared_with_those_of_the_ideal(
         far.setdefault(width, []).append(nearest.values)
     narrow, wide = (np.mean(far[width], axis=0) for width in (25, 500))
     gap, near_ideal = found.claims
-    assert claims(found) == [
-        claim("dgn-1", gap.statistic, wide - narrow / 2, gap.remark),
-        claim("dgn-1", near_ideal.statistic, wide, near_ideal.remark, inside=(0, 1)),
+    assert finding_claims(found) == [
+        expected_claim("dgn-1", gap.statistic, wide - narrow / 2, gap.remark),
+        expected_claim("dgn-1", near_ideal.statistic, wide, near_ideal.remark, inside=(0, 1)),
     ]
 
 
@@ -523,7 +530,7 @@ def test_rounding_decides_what_is_exact() -> None:
     _, values = drawn(find("theory-ntk-npk").plan(QUICK).units)
     exact = {"fc": 1e-12, "cnn": 3e-10, "resnet": 2e-12, "feature": 4e-12, "rotation": 5e-9}
     values["exact"] = (exact, 1.0)
-    found = read("theory-ntk-npk", QUICK, None, values)
+    found = read_findings("theory-ntk-npk", QUICK, None, values)
     assert [(c.value, c.verdict) for c in found.claims if c.exact] == [
         (error, "held" if error < 1e-10 else "not held") for error in exact.values()
     ]
@@ -531,7 +538,7 @@ def test_rounding_decides_what_is_exact() -> None:
         for seed in range(5):
             widths = range(len(values[f"{name}-s{seed}"][0]))
             values[f"{name}-s{seed}"] = ([(1 + seed) * 2 ** (-w / 2) for w in widths], 1.0)
-    found = read("theory-ntk-npk", QUICK, None, values)
+    found = read_findings("theory-ntk-npk", QUICK, None, values)
     slopes = [c for c in found.claims if c.id == "comp-5" and not c.exact]
     assert [c.value for c in slopes] == pytest.approx([-0.5] * 3)
 
@@ -540,7 +547,7 @@ def test_rounding_decides_what_is_exact() -> None:
 def test_one_error_above_rounding_at_any_width_and_seed_decides(kind: str) -> None:
     _, values = drawn(find("composite-resnet-kernel").plan(QUICK).units)
     values[f"{kind}w256-s2"][0]["weighted_sum"] = 3e-10
-    found = read("composite-resnet-kernel", QUICK, None, values)
+    found = read_findings("composite-resnet-kernel", QUICK, None, values)
     (worst,) = [c for c in found.claims if c.exact and c.verdict != "held"]
     assert (worst.value, worst.n, worst.verdict) == (3e-10, 20, "not held")
     assert ("γ drawn" in worst.statistic) == bool(kind)
@@ -552,7 +559,7 @@ def test_of_a_bound_nan_counts_as_no_case() -> None:
         for seed in range(3):
             values[f"bound-s{seed}"][0][name] = [1e-15] * 4
     values["bound-s1"][0]["ratio"][2] = values["bound-s0"][0]["speed"][0] = math.nan
-    found = read("npf-eigenvalue-bound", QUICK, None, values)
+    found = read_findings("npf-eigenvalue-bound", QUICK, None, values)
     ratios = [np.array(values[f"bound-s{s}"][0]["ratio"]) for s in range(3)]
     assert [row.values for row in found.rows] == [
         pytest.approx([np.nanmedian(of_seed) for of_seed in ratios]),
@@ -563,12 +570,14 @@ def test_of_a_bound_nan_counts_as_no_case() -> None:
     ]
     assert [(c.n, c.verdict) for c in found.claims] == [(12, "held")] * 3 + [(11, "held")]
     values["bound-s2"][0]["excess"][1] = 1e-6
-    assert read("npf-eigenvalue-bound", QUICK, None, values).claims[0].verdict == "not held"
+    assert (
+        read_findings("npf-eigenvalue-bound", QUICK, None, values).claims[0].verdict == "not held"
+    )
 
 
 def test_seconds_that_nobody_measured_count_for_nothing() -> None:
     runs, values = drawn(find("npf-nu").plan(QUICK).units)
     unknown = {key: (value, math.nan) for key, (value, _) in values.items()}
-    start, end = read("npf-nu", QUICK, runs, unknown).rows
+    start, end = read_findings("npf-nu", QUICK, runs, unknown).rows
     trained = sum(run.seconds for run in runs.values())
     assert (start.seconds, end.seconds) == (0.0, pytest.approx(trained))

@@ -21,7 +21,7 @@ from dgn_engine.experiments import find_experiment as find
 from dgn_engine.protocol.experiments import Claim
 from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.sweep.unit_results import Answers, TrainedRun
-from tests.engine.experiments.made_up import QUICK, MadeUpResults, made_run
+from tests.engine.experiments.made_up import QUICK, MadeUpResults, make_run_of
 from tests.engine.experiments.worlds import Runs
 from tests.plugins import each
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("quick_worlds")
 
 
 def run(curve: Sequence[float], answers: Answers | None, loss: float) -> TrainedRun:
-    return made_run(
+    return make_run_of(
         1009,
         best=max(curve),
         last=curve[-1],

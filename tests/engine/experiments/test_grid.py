@@ -20,7 +20,7 @@ from dgn_engine.experiments._grid import (
 )
 from dgn_engine.protocol.experiments import Printed, Row
 from dgn_engine.sweep.unit import Calculation, UnitFile
-from tests.engine.experiments.made_up import MadeUpResults, made_run, made_runs, near
+from tests.engine.experiments.made_up import MadeUpResults, approximately, make_run_of, make_runs_of
 
 CONFIG = RunConfig()
 
@@ -54,20 +54,20 @@ def test_a_calculation_names_its_function_its_arguments_and_its_needs() -> None:
 
 def test_a_trained_cell_has_percents_and_the_longest_run_counts() -> None:
     short, long, none = (
-        made_run(1009, epochs=(1.0,), test=(0.5,), train_loss=(0.25,)),
-        made_run(1013, epochs=(1.0, 7.0), test=(0.25, 0.75), train_loss=(0.5, 0.75)),
-        made_run(1019, epochs=(), test=(), train_loss=()),
+        make_run_of(1009, epochs=(1.0,), test=(0.5,), train_loss=(0.25,)),
+        make_run_of(1013, epochs=(1.0, 7.0), test=(0.25, 0.75), train_loss=(0.5, 0.75)),
+        make_run_of(1019, epochs=(), test=(), train_loss=()),
     )
     cell = TrainedCell([short, long, none])
-    assert cell.best == near([10.09, 10.13, 10.19])
-    assert cell.last == near([5.045, 5.065, 5.095])
-    assert (cell.seconds, cell.last_epoch) == (near(100.9 + 101.3 + 101.9), 7.0)
+    assert cell.best == approximately([10.09, 10.13, 10.19])
+    assert cell.last == approximately([5.045, 5.065, 5.095])
+    assert (cell.seconds, cell.last_epoch) == (approximately(100.9 + 101.3 + 101.9), 7.0)
     assert TrainedCell([none]).last_epoch == 0.0
     line = cell.accuracy_line("a")
-    assert (line.x, line.y) == ((1.0, 7.0), near((37.5, 75.0)))
-    assert cell.loss_line("a").y == near((0.375, 0.75))
+    assert (line.x, line.y) == ((1.0, 7.0), approximately((37.5, 75.0)))
+    assert cell.loss_line("a").y == approximately((0.375, 0.75))
     assert cell.row("r", Printed(3.0), "why", [2.0], "") == Row(
-        "r", (2.0,), Printed(3.0), "", 7.0, near(304.1), "why"
+        "r", (2.0,), Printed(3.0), "", 7.0, approximately(304.1), "why"
     )
 
 
@@ -77,7 +77,7 @@ def test_a_calculated_cell_knows_its_seconds_or_not() -> None:
     assert cell.known_seconds == 3.0
     assert CalculatedCell([], math.nan).known_seconds == 0.0
     assert cell.row("r", [4.0], Printed(5.0), "%") == Row(
-        "r", (4.0,), Printed(5.0), "%", near(math.nan), 3.0
+        "r", (4.0,), Printed(5.0), "%", approximately(math.nan), 3.0
     )
 
 
@@ -93,18 +93,18 @@ def test_a_row_has_one_step_the_best_in_the_mean_where_no_score_counts_as_nothin
         ("0.01", "FL"): (0.6, 0.6, 0.7),
         ("0.01", "DL"): (0.5, 0.5, 0.5),
     }
-    runs = made_runs(f"p-{step}-{cell}" for step, cell in scores)
+    runs = make_runs_of(f"p-{step}-{cell}" for step, cell in scores)
     for (step, cell), of_seeds in scores.items():
         for seed, score in enumerate(of_seeds):
             unit = f"p-{step}-{cell}-s{seed}"
             runs[unit] = replace(runs[unit], best=score)
     step, cells = Grid(MadeUpResults(runs), range(3)).best_step("p", (0.1, 0.01), ("FL", "DL"))
     assert (step, list(cells)) == (0.01, ["FL", "DL"]), "1.8 of 3 against 1.9"
-    assert cells["FL"].best == near([60, 60, 70])
+    assert cells["FL"].best == approximately([60, 60, 70])
     runs["p-0.01-DL-s2"] = replace(runs["p-0.01-DL-s2"], best=0.3)
     step, cells = Grid(MadeUpResults(runs), range(3)).best_step("p", (0.1, 0.01), ("FL", "DL"))
     assert step == 0.1, "3.3 against 3.2: the other cell decides"
-    assert cells["FL"].best == near([90, 90, math.nan])
+    assert cells["FL"].best == approximately([90, 90, math.nan])
 
 
 @pytest.mark.parametrize(
@@ -121,5 +121,5 @@ def test_curves_are_averaged_as_far_as_they_go(
 ) -> None:
     """t(0.975) of one degree of freedom is 12.706; s/√2 of 1 and 3 is 1."""
     line = mean_line("a", (10, 20), curves)
-    assert (line.x, line.y) == (near((10.0, 20.0)[: len(y)]), near(y))
-    assert line.spread == near(spread)
+    assert (line.x, line.y) == (approximately((10.0, 20.0)[: len(y)]), approximately(y))
+    assert line.spread == approximately(spread)

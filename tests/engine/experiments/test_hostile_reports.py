@@ -16,7 +16,7 @@ from dgn_engine.experiments.report.write_report import write_files
 from dgn_engine.protocol.experiments import Figure, PlottedLine
 from dgn_engine.text.printable import printable
 from tests.engine.experiments.documents import CLAIM, ROW, result
-from tests.hostile_names import HOSTILE, hidden
+from tests.hostile_names import HOSTILE, hidden_characters
 from tests.refusals import refused
 
 ONE_LINE = (HOSTILE,)
@@ -64,7 +64,7 @@ def test_no_file_of_a_report_hides_anything(report: Path) -> None:
     files = [file for file in report.rglob("*") if file.suffix in kinds]
     assert {file.suffix for file in files} == kinds
     for file in files:
-        assert hidden(file.read_text(encoding="utf-8")) <= {"\n", "\t"}, file
+        assert hidden_characters(file.read_text(encoding="utf-8")) <= {"\n", "\t"}, file
 
 
 def test_a_page_has_no_tag_of_a_name(report: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_goes_on_with_a_result_is_not_changed_by_escapes() -> None:
     made = hostile_result()
     assert made.command == ("reproduce", HOSTILE)
     assert made.units[0].trouble.startswith("Traceback\n")
-    assert not hidden(made.title)
+    assert not hidden_characters(made.title)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ from dgn_engine.model.architecture import (
 )
 from dgn_engine.random_streams import random_stream
 from tests.daily import nightly
-from tests.engine.experiments.by_hand import arrays, descent, relu_gates, tangent_kernel
-from tests.engine.experiments.made_up import near, slope
+from tests.engine.experiments.by_hand import copy_arrays, descent, relu_gates, tangent_kernel
+from tests.engine.experiments.made_up import approximately, slope
 from tests.snapshots import Recorded
 
 
@@ -84,12 +84,12 @@ def test_inputs_have_unit_norm_and_share_one_direction(correlation: float) -> No
     x = initial.unit_inputs(400, (6, 5), 3, correlation)
     assert (tuple(x.shape), x.dtype) == ((400, 6, 5), torch.float64)
     flat = x.reshape(400, 30).numpy()
-    assert np.linalg.norm(flat, axis=1) == near([1.0] * 400)
+    assert np.linalg.norm(flat, axis=1) == approximately([1.0] * 400)
     products = [flat[i] @ flat[j] for i, j in combinations(range(60), 2)]
     assert np.mean(products) == pytest.approx(correlation, abs=0.02)
     common = torch.randn(1, 30, generator=random_stream("inputs", 3), dtype=torch.float64).numpy()
     shares = flat @ common[0] / np.linalg.norm(common)
-    assert shares == near([math.sqrt(correlation)] * 400)
+    assert shares == approximately([math.sqrt(correlation)] * 400)
     if not correlation:
         assert torch.equal(initial.unit_inputs(400, (6, 5), 3), x), "0 unless asked"
         assert not torch.equal(initial.unit_inputs(400, (6, 5), 4), x)
@@ -133,19 +133,23 @@ def test_the_mean_of_random_gate_kernels_is_the_closed_form() -> None:
 
 def test_eigenvalues_are_summed_in_rising_order_and_end_at_one() -> None:
     kernel = torch.diag(torch.tensor([5.0, 1.0, 2.0], dtype=torch.float64))
-    assert initial.eigenvalue_distribution(kernel) == near([1 / 8, 3 / 8, 1.0])
+    assert initial.eigenvalue_distribution(kernel) == approximately([1 / 8, 3 / 8, 1.0])
 
 
 def test_distance_and_slope() -> None:
     one, other = torch.tensor([[3.0, 0.0], [0.0, 8.0]]), torch.tensor([[3.0, 4.0], [0.0, 8.0]])
     assert initial.relative_distance(one, other) == pytest.approx(4 / math.sqrt(89))
-    assert initial.log_slope((2, 4, 8), (9.0, 3.0, 1.0)) == near(-math.log(3) / math.log(2))
-    assert initial.log_slope((2, 4, 9), (9.0, 5.0, 1.0)) == near(slope((2, 4, 9), (9.0, 5.0, 1.0)))
+    assert initial.log_slope((2, 4, 8), (9.0, 3.0, 1.0)) == approximately(
+        -math.log(3) / math.log(2)
+    )
+    assert initial.log_slope((2, 4, 9), (9.0, 5.0, 1.0)) == approximately(
+        slope((2, 4, 9), (9.0, 5.0, 1.0))
+    )
 
 
 def test_what_is_left_of_nothing_is_minus_thirty() -> None:
-    assert log_remainder(1e-3) == near(-3)
-    assert log_remainder(0.0) == near(-30)
+    assert log_remainder(1e-3) == approximately(-3)
+    assert log_remainder(0.0) == approximately(-30)
 
 
 def test_a_descent_yields_each_step_and_takes_no_other_and_training_a_tenth_of_an_eigenvalue() -> (
@@ -153,8 +157,8 @@ def test_a_descent_yields_each_step_and_takes_no_other_and_training_a_tenth_of_a
 ):
     network = initial.draw_network(initial.dense_architecture(3, 6, 3), 1, init="kaiming")
     x, y = initial.unit_inputs(5, (3,), 1), initial.draw_targets(5, 1)
-    weights = arrays(network.value.weights)
-    gates = relu_gates(arrays(network.feature.weights), x.numpy())
+    weights = copy_arrays(network.value.weights)
+    gates = relu_gates(copy_arrays(network.feature.weights), x.numpy())
     first = tangent_kernel(weights, gates, x.numpy())
     values = np.linalg.eigvalsh(first)
     rate = 0.1 / values[-1]
@@ -162,28 +166,30 @@ def test_a_descent_yields_each_step_and_takes_no_other_and_training_a_tenth_of_a
     steps = list(iterate_descent(copy.deepcopy(network), x, y, float(rate), 4))
     assert [step.step for step in steps] == [0, 1, 2, 3, 4]
     for step, (error, _, used, kernel) in zip(steps, taken, strict=True):
-        assert step.error.numpy() == near(error)
+        assert step.error.numpy() == approximately(error)
         assert step.kernel is not None
-        assert step.kernel.numpy() == near(kernel)
+        assert step.kernel.numpy() == approximately(kernel)
         assert all((a.numpy() == b).all() for a, b in zip(step.gates, used, strict=True))
     assert all(
         step.kernel is None
         for step in iterate_descent(copy.deepcopy(network), x, y, 0.05, 1, kernels=False)
     )
     found = descended(network, x, y, 4)
-    assert found.kernel.numpy() == near(first)
-    assert found.eigenvalues.numpy() == near(values)
+    assert found.kernel.numpy() == approximately(first)
+    assert found.eigenvalues.numpy() == approximately(values)
     squares = [float(error @ error) for error, *_ in taken]
-    assert found.errors == near([square / squares[0] for square in squares])
+    assert found.errors == approximately([square / squares[0] for square in squares])
     for weight, expected in zip(network.value.weights, taken[-1][1], strict=True):
-        assert weight.detach().numpy() == near(expected)
+        assert weight.detach().numpy() == approximately(expected)
 
 
 def test_a_held_kernel_leaves_what_lies_outside_it() -> None:
     kernel = torch.diag(torch.tensor([4.0, 1.0, 0.0], dtype=torch.float64))
     y = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     errors = descend_with_kernel(kernel, y, 2)
-    assert errors == near([(0.9 ** (2 * t) + 4 * 0.975 ** (2 * t) + 9) / 14 for t in range(3)])
+    assert errors == approximately(
+        [(0.9 ** (2 * t) + 4 * 0.975 ** (2 * t) + 9) / 14 for t in range(3)]
+    )
 
 
 def test_every_sign_pattern_of_sigma_is_tried_once() -> None:

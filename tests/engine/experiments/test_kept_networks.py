@@ -36,7 +36,7 @@ from dgn_engine.sweep.unit import CalculationInputs, Training, UnitFile, unit_fo
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training import devices
 from tests.engine.experiments.by_hand import path_kernel, relu_gates, tangent_kernel
-from tests.engine.experiments.made_up import near
+from tests.engine.experiments.made_up import approximately
 from tests.simulated_card import simulated_card
 
 FC = NetConfig("fc", (("width", 7), ("depth", 3)))
@@ -157,7 +157,7 @@ def test_kept_networks_are_those_of_the_files_in_double_precision(
     assert kept.classes == 10
     assert kept.y.tolist() == y.tolist()
     assert kept.x.dtype == torch.float64
-    assert kept.x.flatten(1).numpy() == near(x)
+    assert kept.x.flatten(1).numpy() == approximately(x)
     seen = []
     for epoch, network in kept:
         weights = [weight.detach().numpy() for weight in network.value.weights]
@@ -317,11 +317,11 @@ def test_the_pictures_of_hidden_outputs(folders: dict[str, Path]) -> None:
         other.append(z)
     for place, maps in enumerate((own, other)):
         means = [one[0].mean(0) for one in maps]
-        assert tiles(rows["means"][place]) == near(scaled(means))
+        assert tiles(rows["means"][place]) == approximately(scaled(means))
         for one in (0, 1):
             filters = [one_layer[0, one] for one_layer in maps[1:]]
             shown = scaled([means[0], *filters] if one == 0 else filters)
-            assert tiles(rows["filters"][2 * place + one]) == near(shown)
+            assert tiles(rows["filters"][2 * place + one]) == approximately(shown)
 
 
 def lines_of_tiles(picture: list[list[float | None]]) -> list[list[list[float | None]]]:

@@ -35,7 +35,7 @@ from dgn_engine.experiments.report.known_findings import (
 )
 from dgn_engine.sweep.unit import Calculation, Training
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
-from tests.engine.experiments.made_up import MadeUpResults, made_runs
+from tests.engine.experiments.made_up import MadeUpResults, make_runs_of
 from tests.plugins import each
 
 EXPERIMENTS = all_experiments()
@@ -94,7 +94,7 @@ def test_where_nothing_is_missing_all_is_known(name: str) -> None:
 
 
 def _read(cells: Collection[str], missing: Collection[str], findings: Any) -> KnownFindings:
-    runs = {k: v for k, v in made_runs(cells, 3).items() if k not in missing}
+    runs = {k: v for k, v in make_runs_of(cells, 3).items() if k not in missing}
     experiment = Experiment("T", "P", "A", lambda _: Plan(()), findings, 0.0, 0.0)
     return known_findings(experiment, Request(), Plan(()), MadeUpResults(runs), missing)
 
@@ -108,7 +108,7 @@ def test_a_row_has_the_seeds_that_are_done_and_says_of_how_many() -> None:
         return Findings(rows, (claim, other), (learning_curves("T", cells),))
 
     known = _read(("a", "b", "c"), ("b-s1", "c-s0", "c-s1", "c-s2"), findings)
-    runs = made_runs(("a", "b", "c"), 3)
+    runs = make_runs_of(("a", "b", "c"), 3)
     whole, part = known.found.rows
     assert whole.values == tuple(100 * runs[f"a-s{seed}"].best for seed in range(3))
     assert part.values == tuple(100 * runs[f"b-s{seed}"].best for seed in (0, 2))

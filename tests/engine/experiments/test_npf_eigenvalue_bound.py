@@ -24,12 +24,12 @@ from dgn_engine.experiments.npf_eigenvalue_bound import (
 )
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.sweep.unit import CalculationInputs
-from tests.engine.experiments.by_hand import arrays, relu_gates
+from tests.engine.experiments.by_hand import copy_arrays, relu_gates
 
 
 def path_by_path(network: GatedNetwork, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Φ (P, n) and ∇v (P, d_net): each path alone, each weight by leaving it out of its product."""
-    weights = arrays(network.value.weights)
+    weights = copy_arrays(network.value.weights)
     gates = relu_gates(weights, x)
     places = [(layer, *at) for layer, w in enumerate(weights) for at in np.ndindex(w.shape)]
     phi, slopes = [], []

@@ -32,7 +32,7 @@ from dgn_engine.training import step_cost
 from dgn_engine.training.step_cost import count_operations, seconds_a_step, time_steps
 from dgn_engine.training.trainer import Trainer
 from tests.engine.experiments.documents import result
-from tests.engine.experiments.made_up import near
+from tests.engine.experiments.made_up import approximately
 from tests.refusals import refused
 
 NET = NetConfig("fc", (("width", 16), ("depth", 3)))
@@ -75,17 +75,17 @@ def test_seconds_and_bytes_of_one_run(regime: str, passes: int, networks: int) -
     steps = 2 * 4  # four batches of at most 32 an epoch, each taken as full
     work = 2 * WEIGHTS * (passes * steps * 32 + networks * 2 * 50)
     layers = 3 * 2e-6 * (steps * passes + 2 * networks)
-    assert made.seconds == near(steps * 1.5e-4 + 2 * 5e-3 + layers + work / 5e10)
+    assert made.seconds == approximately(steps * 1.5e-4 + 2 * 5e-3 + layers + work / 5e10)
     kept = 1 + 2 * (1 + 2)  # the weights; two checkpoints with both moments of Adam
-    assert made.storage == near(4 * WEIGHTS * networks * kept + 3e4)
-    assert (made.runs, made.calculations, made.packed) == (1, 0, near(made.seconds))
+    assert made.storage == approximately(4 * WEIGHTS * networks * kept + 3e4)
+    assert (made.runs, made.calculations, made.packed) == (1, 0, approximately(made.seconds))
 
 
 @pytest.mark.parametrize(("optimiser", "moments"), [("adam", 2), ("rmsprop", 1), ("sgd", 0)])
 def test_moments_and_kept_weights_take_their_room(optimiser: Any, moments: int) -> None:
     settings = replace(CONFIG.training, optimiser=optimiser, keep_epochs=(0, 1, 2), keep_best=True)
     made = cost_of(task(of("ReLU", config=replace(CONFIG, training=settings))))
-    assert made.storage == near(4 * WEIGHTS * (8 + 2 * (1 + moments)) + 3e4)
+    assert made.storage == approximately(4 * WEIGHTS * (8 + 2 * (1 + moments)) + 3e4)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_stack_shares_its_layers_and_computes_frozen_gates_once(
     made = cost_of(task(*eight, Calculation("c", "dgn_engine.x:y")))
     work = 2 * WEIGHTS * (passes * 8 * 32 + networks * 100)
     each = 8 * passes * 3 * 1.1e-4 / 8 + 2 * 5e-3 / 8 + work / 3.6e10
-    assert made.packed == near(8 * each)
-    assert made.seconds == near(8 * cost_of(task(eight[0])).seconds)
+    assert made.packed == approximately(8 * each)
+    assert made.seconds == approximately(8 * cost_of(task(eight[0])).seconds)
     assert (made.runs, made.calculations) == (8, 1)
 
 
@@ -117,7 +117,7 @@ def test_maps_are_counted_at_every_position_and_at_their_own_rate() -> None:
     nodes = passes * len(architecture.nodes) * 1e-4
     numbers = examples * 4 * 3 * 64 * 1e-9  # four layers of three maps
     fixed = 8 * 1.5e-4 + 2 * 5e-3
-    assert made.seconds == near(fixed + nodes + numbers + once * examples / 9e10)
+    assert made.seconds == approximately(fixed + nodes + numbers + once * examples / 9e10)
 
 
 def test_a_batch_has_no_more_examples_than_there_are() -> None:
@@ -178,7 +178,7 @@ def test_a_cost_by_timed_steps_is_the_estimate_times_how_slow_this_machine_is(
     monkeypatch.setattr("dgn_engine.experiments.report.cost.time_steps", timed)
     estimate, made = cost_of(work), cost_of(work, timed=True)
     pace = (2.0 * single[0] + 5.0 * single[1]) / sum(single)
-    assert made.seconds == near(pace * estimate.seconds)
+    assert made.seconds == approximately(pace * estimate.seconds)
     assert (made.timed, estimate.timed) == (True, False)
     assert made.storage == estimate.storage
     monkeypatch.setattr("dgn_engine.experiments.report.cost._LONGEST", 0.0)
@@ -188,7 +188,7 @@ def test_a_cost_by_timed_steps_is_the_estimate_times_how_slow_this_machine_is(
 def test_a_pair_of_classes_has_one_logit() -> None:
     config = replace(CONFIG, data=replace(CONFIG.data, binary=(4, 7)))
     made = cost_of(task(of("ReLU", config=config)))
-    assert made.storage == near(4 * (64 * 16 + 16 * 16 + 16) * 7 + 3e4)
+    assert made.storage == approximately(4 * (64 * 16 + 16 * 16 + 16) * 7 + 3e4)
 
 
 def test_gates_that_are_learnt_first_are_epochs_too() -> None:
@@ -260,15 +260,15 @@ def test_what_was_done_before_does_not_count_as_fast() -> None:
     made.add(UnitProgress("b", "running", 0.75, 0.875))
     now = made.progress()
     assert (now.done, now.elapsed) == (1, 13.0)
-    assert now.fraction == near((2 + 3) / 7)
-    assert now.left == near(2 * 10 / 2), "two epochs in ten seconds; two are left"
+    assert now.fraction == approximately((2 + 3) / 7)
+    assert now.left == approximately(2 * 10 / 2), "two epochs in ten seconds; two are left"
     assert now.best == RunningUnit("b", 0.75, 0.875)
     assert now.running == (RunningUnit("b", 0.75, 0.875),)
     made.add(UnitProgress("b", "done", 1.0, 0.8))
     made.add(UnitProgress("c", "failed", trouble="why"))
     over = made.progress("failed")
     assert (over.state, over.done, over.failed, over.fraction) == ("failed", 2, 1, 1.0)
-    assert (over.best, over.left) == (RunningUnit("b", 0.75, 0.875), near(0.0))
+    assert (over.best, over.left) == (RunningUnit("b", 0.75, 0.875), approximately(0.0))
     assert over.failures == (FailedUnit("c", "why"),)
     assert made.last["c"].state == "failed"
 
@@ -281,7 +281,7 @@ def test_the_time_left_is_told_once_two_thousandths_are_done() -> None:
     made.add(UnitProgress("b", "running", 0.103))
     assert made.progress().left is None
     made.add(UnitProgress("b", "running", 0.104))
-    assert made.progress().left == near((7 - 4 * 0.104) / (4 * 0.004))
+    assert made.progress().left == approximately((7 - 4 * 0.104) / (4 * 0.004))
 
 
 def test_units_that_run_side_by_side_all_count() -> None:
@@ -292,9 +292,9 @@ def test_units_that_run_side_by_side_all_count() -> None:
     made.add(UnitProgress("a", "running", 0.501))
     made.add(UnitProgress("b", "running", 0.5))
     left = 7 - 2 * 0.501 - 4 * 0.5
-    assert made.progress().left == near(left * 10 / (2 * 0.5 + 4 * 0.5))
+    assert made.progress().left == approximately(left * 10 / (2 * 0.5 + 4 * 0.5))
     made.add(UnitProgress("c", "failed", trouble="no"))
-    assert made.progress().left == near((left - 1) * 10 / 3), "a failure took no steps"
+    assert made.progress().left == approximately((left - 1) * 10 / 3), "a failure took no steps"
 
 
 def test_what_is_to_come_is_expected_to_end_as_early_as_what_is_over() -> None:
@@ -306,10 +306,10 @@ def test_what_is_to_come_is_expected_to_end_as_early_as_what_is_over() -> None:
     made.add(UnitProgress("a", "done", 1.0, trained=0.6))
     made.add(UnitProgress("b", "running", 0.5))
     now = made.progress()
-    assert now.fraction == near((1 + 0.5) / 3)
-    assert now.left == near((0.1 + 0.6) * 10 / (0.5 + 0.5))
+    assert now.fraction == approximately((1 + 0.5) / 3)
+    assert now.left == approximately((0.1 + 0.6) * 10 / (0.5 + 0.5))
     made.add(UnitProgress("b", "running", 0.75))  # goes on for longer than the first
-    assert made.progress().left == near(0.6 * 10 / (0.5 + 0.75))
+    assert made.progress().left == approximately(0.6 * 10 / (0.5 + 0.75))
 
 
 def test_what_diverged_is_no_measure_of_how_early_others_end() -> None:
@@ -319,7 +319,7 @@ def test_what_diverged_is_no_measure_of_how_early_others_end() -> None:
     clock.now = 110.0
     made.add(UnitProgress("a", "diverged", 1.0, trained=0.2))
     made.add(UnitProgress("b", "running", 0.5))
-    assert made.progress().left == near((0.5 + 1) * 10 / (0.1 + 0.5))
+    assert made.progress().left == approximately((0.5 + 1) * 10 / (0.1 + 0.5))
 
 
 def test_calculations_alone_have_a_time_left_too() -> None:
@@ -329,7 +329,7 @@ def test_calculations_alone_have_a_time_left_too() -> None:
     made.add(UnitProgress("a", "done", 1.0))
     clock.now = 105.0
     made.add(UnitProgress("b", "done", 1.0))
-    assert made.progress().left == near(5.0)
+    assert made.progress().left == approximately(5.0)
 
 
 @pytest.mark.parametrize(
@@ -346,16 +346,16 @@ def test_calculations_alone_have_a_time_left_too() -> None:
 def test_the_share_of_a_unit_follows_its_state(state: Any, share: float) -> None:
     made = tally(Clock())
     made.add(UnitProgress("b", state, 0.5))
-    assert made.progress().fraction == near(4 * share / 7)
+    assert made.progress().fraction == approximately(4 * share / 7)
 
 
 def test_shares_keep_within_their_bounds_and_scores_are_numbers() -> None:
     made = tally(Clock())
     made.add(UnitProgress("b", "running", 2.0, math.nan))
-    assert (made.progress().fraction, made.progress().best) == (near(4 / 7), None)
+    assert (made.progress().fraction, made.progress().best) == (approximately(4 / 7), None)
     made.add(UnitProgress("b", "running", -1.0, 0.25))
     made.add(UnitProgress("a", "running", 0.5, 0.125))
-    assert made.progress().fraction == near(1 / 7)
+    assert made.progress().fraction == approximately(1 / 7)
     assert made.progress().best == RunningUnit("b", -1.0, 0.25)
 
 

@@ -22,7 +22,7 @@ from dgn_engine.protocol.experiments import Printed
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults, UnstartableUnit, record_unstartable
-from tests.engine.experiments.made_up import near
+from tests.engine.experiments.made_up import approximately
 from tests.refusals import refused
 from tests.snapshots import Recorded
 
@@ -59,9 +59,9 @@ def test_a_row_has_the_mean_of_the_values_that_are_there(tmp_path: Path) -> None
     """t(0.975) of two degrees of freedom is 4.302653."""
     three, holes, none = write(tmp_path).rows
     spread = math.sqrt(sum((v - three.mean) ** 2 for v in three.values) / 2 / 3)
-    assert three.mean == near((10.09 + 10.13 + 10.19) / 3)
+    assert three.mean == approximately((10.09 + 10.13 + 10.19) / 3)
     assert three.half_width == pytest.approx(4.302652729911275 * spread)
-    assert three.difference == near(three.mean - 10.0)
+    assert three.difference == approximately(three.mean - 10.0)
     assert (three.unit, three.epochs, three.seconds, three.remark) == ("%", 40.0, 83.0, "so")
     assert (holes.values, holes.mean, holes.difference) == ((3.0,), 3.0, 0.5)
     assert math.isnan(holes.half_width)

@@ -36,11 +36,11 @@ from dgn_engine.sweep.unit_results import TrainedRun
 from dgn_engine.training.run import Run
 from tests.engine.experiments.made_up import (
     MadeUpResults,
-    cell_row,
-    made_run,
-    made_runs,
-    row,
-    rows,
+    expected_cell_row,
+    expected_row,
+    finding_rows,
+    make_run_of,
+    make_runs_of,
 )
 from tests.refusals import refused
 
@@ -86,7 +86,7 @@ def curved(*test: float, **given: Any) -> TrainedRun:
     shares = tuple(a / 100 for a in test)
     last = shares[-1] if shares else math.nan
     given = {"best": max(shares, default=math.nan), "last": last, **given}
-    return made_run(1009, epochs=places, test=shares, train=shares, train_loss=shares, **given)
+    return make_run_of(1009, epochs=places, test=shares, train=shares, train_loss=shares, **given)
 
 
 def flat_runs(gates: Sequence[float], random: Sequence[float]) -> dict[str, TrainedRun]:
@@ -122,7 +122,7 @@ def test_networks_are_trained_with_its_gates_and_with_random_ones(file: Path) ->
 
 
 def test_rows_are_the_file_itself_its_gates_and_random_ones(file: Path) -> None:
-    runs = made_runs(["FL", "FR-II"], 4)
+    runs = make_runs_of(["FL", "FR-II"], 4)
     found = read_out(file, runs, 4)
 
     def expected(cell: str, label: str) -> tuple[Any, ...]:
@@ -130,10 +130,12 @@ def test_rows_are_the_file_itself_its_gates_and_random_ones(file: Path) -> None:
         best = sum(100 * run.best for run in some) / 4
         last = [100 * run.test[-1] for run in some]
         remark = f"best epoch: {best:.2f} %"
-        return cell_row(runs, cell, f"value networks with {label}", 4, None, remark, last, "%")
+        return expected_cell_row(
+            runs, cell, f"value networks with {label}", 4, None, remark, last, "%"
+        )
 
-    assert rows(found) == [
-        row("x.pt itself (DL)", [91.23], unit="%", remark="as trained"),
+    assert finding_rows(found) == [
+        expected_row("x.pt itself (DL)", [91.23], unit="%", remark="as trained"),
         expected("FL", "its gates (FL)"),
         expected("FR-II", "random gates (FR-II)"),
     ]

@@ -19,7 +19,7 @@ from dgn_engine.experiments._test_set_error import (
 from dgn_engine.sweep.statistics import mean_test
 from dgn_engine.sweep.unit_results import Answers
 from tests.daily import nightly
-from tests.engine.experiments.made_up import made_run
+from tests.engine.experiments.made_up import make_run_of
 
 Masks = np.ndarray  # (seeds, N) bool
 
@@ -29,7 +29,7 @@ def cell(best: Masks, last: Masks | None = None, recorded: bool = True) -> Train
     last = best if last is None else last
     return TrainedCell(
         [
-            made_run(
+            make_run_of(
                 1009,
                 best=float(mine.mean()),
                 last=float(its.mean()),
@@ -121,14 +121,14 @@ def test_three_ties_are_as_wide_as_an_image() -> None:
 
 
 def test_where_the_size_of_the_test_set_is_unknown_nothing_is_added() -> None:
-    found = contrast((1.0, TrainedCell([made_run(1009), made_run(1013)])))
+    found = contrast((1.0, TrainedCell([make_run_of(1009), make_run_of(1013)])))
     assert found.test_variance == 0.0
 
 
 def test_a_run_without_a_score_decides_nothing() -> None:
     masks = np.random.default_rng(5).random((3, 100)) < 0.8
     runs = cell(masks).runs
-    runs[1] = made_run(1009, best=math.nan, last=math.nan)
+    runs[1] = make_run_of(1009, best=math.nan, last=math.nan)
     found = contrast((1.0, TrainedCell(runs)), (-1.0, cell(masks)))
     assert math.isnan(found.values[1])
     assert above(found, -1000.0).verdict == "not decided"

@@ -32,7 +32,14 @@ from dgn_engine.experiments._power import Design
 from dgn_engine.protocol.experiments import PlottedLine
 from tests.daily import nightly
 from tests.engine.experiments.made_up import FULL
-from tests.engine.experiments.worlds import Runs, Values, apart, judged, scored, too_often
+from tests.engine.experiments.worlds import (
+    Runs,
+    Values,
+    claim_rates,
+    claims_held_too_often,
+    errors_above_power,
+    scored,
+)
 
 COMPARED, KINDS = _gate_adaptation.PAIRS, _gate_adaptation.REGIMES
 Random = np.random.Generator
@@ -135,7 +142,7 @@ def spectra(near: float, far: float, spread: float) -> Draw:
 
 
 def test_spectra_that_are_near_are_held_as_often_as_quoted() -> None:
-    rates, claims = judged("dgn-frg-spectrum", FULL, spectra(0.05, 0.3, 0.002), 60)
+    rates, claims = claim_rates("dgn-frg-spectrum", FULL, spectra(0.05, 0.3, 0.002), 60)
     assert all(claim.power > 0.99 for claim in claims)
     assert min(rates.values()) > 0.95
 
@@ -270,9 +277,11 @@ def starts(rates: Mapping[str, Design], bounds: Mapping[str, Design]) -> Draw:
 def test_kernels_that_just_miss_their_rate_or_their_bound_hold_nothing(edge: float) -> None:
     rates = dict.fromkeys(theory_ntk_npk.WIDTHS, Design(edge, 0.05, ""))
     bounds = dict.fromkeys(("widths", "depths"), Design(theory_ntk_npk.EXCESS, 0.15, ""))
-    rates_held, claims = judged("theory-ntk-npk", FULL, starts(rates, bounds))
+    rates_held, claims = claim_rates("theory-ntk-npk", FULL, starts(rates, bounds))
     exact = {f"{claim.id} {claim.statistic}" for claim in claims if claim.exact}
-    assert not too_often({words: r for words, r in rates_held.items() if words not in exact})
+    assert not claims_held_too_often(
+        {words: r for words, r in rates_held.items() if words not in exact}
+    )
 
 
 FLAT = (EDGE, EDGE)  # against the least of noisy errors both ends were above it in 39 % of draws
@@ -330,9 +339,9 @@ NULL: list[tuple[str, Draw]] = [
 
 @pytest.mark.parametrize(("name", "draw"), NULL, ids=[name for name, _ in NULL])
 def test_where_its_claims_are_just_false_they_are_rarely_held(name: str, draw: Draw) -> None:
-    rates, _ = judged(name, FULL, draw)
+    rates, _ = claim_rates(name, FULL, draw)
     assert rates
-    assert not too_often(rates)
+    assert not claims_held_too_often(rates)
 
 
 adaptable, infinite = dgn_adaptable_gates, theory_infinite_width
@@ -362,8 +371,10 @@ QUOTED: list[tuple[str, Callable[[], Draw]]] = [
 @pytest.mark.parametrize(("name", "draw"), QUOTED, ids=[name for name, _ in QUOTED])
 def test_its_claims_are_held_as_often_as_quoted(name: str, draw: Callable[[], Draw]) -> None:
     """The quoted power is the rate at which a claim is held, where it is not exact."""
-    rates, claims = judged(name, FULL, draw())
+    rates, claims = claim_rates(name, FULL, draw())
     found = [claim for claim in claims if not claim.exact]
     assert found
     for claim in found:
-        assert abs(apart(rates[f"{claim.id} {claim.statistic}"], claim.power)) < 4, claim
+        assert abs(errors_above_power(rates[f"{claim.id} {claim.statistic}"], claim.power)) < 4, (
+            claim
+        )

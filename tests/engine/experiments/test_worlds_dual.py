@@ -20,7 +20,14 @@ from dgn_engine.sweep.unit_results import Answers
 from tests.daily import nightly
 from tests.engine.experiments.forty_eight import CNN_PRINTED, EIGHT, FC_PRINTED, REGIMES
 from tests.engine.experiments.made_up import FULL, QUICK
-from tests.engine.experiments.worlds import Runs, Values, apart, judged, scored, too_often
+from tests.engine.experiments.worlds import (
+    Runs,
+    Values,
+    claim_rates,
+    claims_held_too_often,
+    errors_above_power,
+    scored,
+)
 
 Draw = Callable[[np.random.Generator], tuple[Runs, Values]]
 NOTHING: Values = {}
@@ -88,11 +95,11 @@ def test_the_48_models_where_every_claim_is_just_false(
         return middle[regime] + side * (of_input + of_order)
 
     spreads = dict.fromkeys([*REGIMES, "ReLU"], 0.2)
-    rates, _ = judged("duality-48", request_, models(prefix, means, 63.0, spreads))
+    rates, _ = claim_rates("duality-48", request_, models(prefix, means, 63.0, spreads))
     assert len(rates) == (24 if request_.only == "CNN" else 21)
     true = ("dual-4", "worst order" if side > 0 else "dual-4")  # no order is below identity
     false = {words: rate for words, rate in rates.items() if not any(map(words.__contains__, true))}
-    assert too_often(false) == {}
+    assert claims_held_too_often(false) == {}
     assert sum(rate > 0 for rate in false.values()) > 8, "at the edge, some are held by chance"
 
 
@@ -103,18 +110,21 @@ def test_one_bad_order_of_eight_is_not_hidden_by_the_others() -> None:
 
     spreads = dict.fromkeys([*REGIMES, "ReLU"], 0.2)
     draw = models("fc", means, 90.0, spreads)
-    rates, _ = judged("duality-48", Request(scale="full", only="FC"), draw)
+    rates, _ = claim_rates("duality-48", Request(scale="full", only="FC"), draw)
     worst = {words: rate for words, rate in rates.items() if "worst order" in words}
     assert len(worst) == 4
-    assert too_often(worst) == {}
+    assert claims_held_too_often(worst) == {}
     assert min(rate for words, rate in rates.items() if "mean of 7 orders" in words) > 0.5
 
 
 @pytest.mark.usefixtures("only_claims")
 def test_networks_as_good_as_the_cntk_are_seldom_judged_to_be_above_or_below() -> None:
     draw = models("cnn", lambda *_: 77.43, 77.43, dict.fromkeys([*REGIMES, "ReLU"], 0.4))
-    rates, _ = judged("duality-48", Request(scale="full", only="CNN"), draw)
-    assert too_often({words: rate for words, rate in rates.items() if "77.43" in words}) == {}
+    rates, _ = claim_rates("duality-48", Request(scale="full", only="CNN"), draw)
+    assert (
+        claims_held_too_often({words: rate for words, rate in rates.items() if "77.43" in words})
+        == {}
+    )
 
 
 @pytest.mark.usefixtures("only_claims")
@@ -131,11 +141,11 @@ def test_the_48_models_as_printed_are_held_as_often_as_the_power_says_or_more(
     """More, because the models of a seed may vary together less than a design must allow for."""
     spreads = {regime: designs.of_regimes(0, network, regime).spread for regime in printed}
     draw = models(prefix, lambda regime, *_: printed[regime], printed["ReLU"], spreads)
-    rates, claims = judged("duality-48", Request(scale="full", only=only), draw)
+    rates, claims = claim_rates("duality-48", Request(scale="full", only=only), draw)
     measured = [claim for claim in claims if claim.n]
     assert len(measured) == (24 if only == "CNN" else 20)
     for claim in measured:
-        assert apart(rates[f"{claim.id} {claim.statistic}"], claim.power) > -3.5, claim
+        assert errors_above_power(rates[f"{claim.id} {claim.statistic}"], claim.power) > -3.5, claim
     by_id = {claim.id: claim.power for claim in measured}
     assert by_id["comp-1"] > 0.95
     if only == "CNN":
@@ -200,8 +210,8 @@ def test_claims_about_differences_where_they_are_just_false(
     seeds: int,
     side: int,
 ) -> None:
-    rates, _ = judged(name, request_, cells(world(side), 0.5, seeds))
-    assert too_often(rates) == {}
+    rates, _ = claim_rates(name, request_, cells(world(side), 0.5, seeds))
+    assert claims_held_too_often(rates) == {}
     assert any(rates.values()), "at the edge, some are held by chance"
 
 
@@ -226,10 +236,10 @@ def test_equal_networks_are_held_equal_as_often_as_the_power_says(
         (regime,) = [r for r in kinds if cell.removeprefix("fc-").startswith(r)]
         regime = {"reversed": "FL", "FR": "FR-II"}.get(regime, regime)
         spreads[cell] = designs.of_regimes(0, network, regime).spread
-    rates, claims = judged(name, request_, cells(world, spreads, 5))
+    rates, claims = claim_rates(name, request_, cells(world, spreads, 5))
     for claim in claims:
         rate = rates[f"{claim.id} {claim.statistic}"]
-        assert abs(apart(rate, claim.power)) < 3.5, (claim, rate)
+        assert abs(errors_above_power(rate, claim.power)) < 3.5, (claim, rate)
         assert claim.power > 0.8
 
 
@@ -259,8 +269,8 @@ def test_a_difference_at_the_margin_on_few_images_is_seldom_held_to_be_none(
                 runs[f"{name}-s{seed}"] = replace(scored(best), test_examples=360, answers=answers)
         return runs, PICTURES
 
-    rates, _ = judged("composite-hidden-outputs", QUICK, draw)
-    assert too_often(rates) == {}
+    rates, _ = claim_rates("composite-hidden-outputs", QUICK, draw)
+    assert claims_held_too_often(rates) == {}
 
 
 NOISY = {
@@ -305,15 +315,15 @@ def test_claims_about_noise_where_they_are_just_false(
 
     table = {gamma: level(fall) for gamma, fall in falls.items()}
     table[0] = [(mean, 0.4) for mean in (80, 70, 75, 73)]
-    rates, _ = judged("duality-noise", request_, under_noise(table, seeds, flat=0.4))
-    assert too_often(rates) == {}
+    rates, _ = claim_rates("duality-noise", request_, under_noise(table, seeds, flat=0.4))
+    assert claims_held_too_often(rates) == {}
     assert sum(rate > 0 for rate in rates.values()) > 6, "at the edge, some are held by chance"
 
 
 @pytest.mark.parametrize("flat", [3.0, *nightly(0.3)])
 def test_a_flat_noisy_curve_has_no_peak(flat: float) -> None:
     table: dict[int, Any] = {level: [(60, flat)] * (6 if level else 4) for level in NOISY}
-    rates, _ = judged("duality-noise", QUICK, under_noise(table, 3, flat))
+    rates, _ = claim_rates("duality-noise", QUICK, under_noise(table, 3, flat))
     peaks = {words: rate for words, rate in rates.items() if "peak" in words}
     assert len(peaks) == 6
     assert max(peaks.values()) <= 0.05
@@ -325,12 +335,12 @@ def test_claims_about_noise_as_printed_are_held_as_often_as_the_power_says() -> 
         level: [(mean, half * np.sqrt(5 / 4)) for mean, half in numbers]
         for level, numbers in NOISY.items()
     }
-    rates, claims = judged("duality-noise", FULL, under_noise(table, 5))
+    rates, claims = claim_rates("duality-noise", FULL, under_noise(table, 5))
     quoted = [claim for claim in claims if not np.isnan(claim.power)]
     assert len(claims) - len(quoted) == 3, "of the first epoch nothing is printed"
     for claim in quoted:
         rate = rates.get(f"{claim.id} {claim.statistic}", 0.0)
-        assert abs(apart(rate, claim.power)) < 3.5, (claim, rate)
+        assert abs(errors_above_power(rate, claim.power)) < 3.5, (claim, rate)
     powers = {claim.statistic: claim.power for claim in claims}
     assert min(powers[one] for one in powers if one.startswith(("M3(0)", "M4(25)"))) > 0.8
 
@@ -361,16 +371,16 @@ def widths(slope: float, seeds: int, spread: float = 0.06) -> Draw:
 
 @pytest.mark.parametrize("slope", [-0.35, *nightly(-0.65)])
 def test_a_slope_at_the_margin_is_seldom_held_to_be_that_of_theory(slope: float) -> None:
-    rates, _ = judged("composite-resnet-kernel", QUICK, widths(slope, 5))
+    rates, _ = claim_rates("composite-resnet-kernel", QUICK, widths(slope, 5))
     slopes = {words: rate for words, rate in rates.items() if "slope" in words}
     assert len(slopes) == 2
-    assert too_often(slopes) == {}
-    flat, _ = judged("composite-resnet-kernel", QUICK, widths(-0.05, 5), 20)
+    assert claims_held_too_often(slopes) == {}
+    flat, _ = claim_rates("composite-resnet-kernel", QUICK, widths(-0.05, 5), 20)
     assert {rate for words, rate in flat.items() if "slope" in words} == {0.0}
 
 
 def test_the_slope_of_theory_is_held_as_often_as_the_power_says() -> None:
-    rates, claims = judged("composite-resnet-kernel", FULL, widths(-0.5, 10))
+    rates, claims = claim_rates("composite-resnet-kernel", FULL, widths(-0.5, 10))
     for claim in (one for one in claims if "slope" in one.statistic):
-        assert abs(apart(rates[f"{claim.id} {claim.statistic}"], claim.power)) < 3.5
+        assert abs(errors_above_power(rates[f"{claim.id} {claim.statistic}"], claim.power)) < 3.5
         assert claim.power > 0.8

@@ -18,7 +18,14 @@ from dgn_engine.experiments._published import find_printed
 from dgn_engine.protocol.experiments import Printed
 from tests.daily import nightly
 from tests.engine.experiments.made_up import FULL
-from tests.engine.experiments.worlds import Runs, Values, apart, judged, scored, too_often
+from tests.engine.experiments.worlds import (
+    Runs,
+    Values,
+    claim_rates,
+    claims_held_too_often,
+    errors_above_power,
+    scored,
+)
 
 Draw = Callable[[np.random.Generator], tuple[Runs, Values]]
 NOTHING: Values = {}
@@ -84,7 +91,9 @@ def agree(rates: Mapping[str, float], claims: Sequence[Any]) -> None:
     quoted = [claim for claim in claims if not math.isnan(claim.power)]
     assert quoted
     for claim in quoted:
-        assert abs(apart(rates[f"{claim.id} {claim.statistic}"], claim.power)) < 3.5, claim
+        assert abs(errors_above_power(rates[f"{claim.id} {claim.statistic}"], claim.power)) < 3.5, (
+            claim
+        )
 
 
 @pytest.mark.parametrize(
@@ -99,9 +108,9 @@ def test_table_2_where_its_claims_are_just_false(
     name: str, prefix: str, relu_less_fl: float
 ) -> None:
     means = row(name, prefix, **SAME, ReLU=97.0, FL=97.0 - relu_less_fl)
-    rates, claims = judged("npf-table2", code(name), cells(means))
+    rates, claims = claim_rates("npf-table2", code(name), cells(means))
     assert len(claims) == 5
-    assert too_often(rates) == {}
+    assert claims_held_too_often(rates) == {}
     assert any(rates.values()), "at the edge, some are held by chance"
 
 
@@ -111,13 +120,13 @@ def test_to_choose_one_step_for_a_row_makes_no_claim_true() -> None:
     means: dict[str, Printed] = {}
     for step in ("0.1", "0.01", "0.001"):
         means |= row(name, f"fc-sgd-{step}", **SAME, ReLU=97.0, FL=97.0 - 0.75 - 0.5)
-    rates, _ = judged("npf-table2", Request(scale="full", only=name), cells(means))
-    assert too_often(rates) == {}
+    rates, _ = claim_rates("npf-table2", Request(scale="full", only=name), cells(means))
+    assert claims_held_too_often(rates) == {}
 
 
 @pytest.mark.parametrize(("name", "prefix"), [(FC, "fc-adam-0.0001"), (GCONV, "gconv-adam-0.0003")])
 def test_table_2_as_printed_is_held_as_often_as_the_power_says(name: str, prefix: str) -> None:
-    rates, claims = judged("npf-table2", code(name), cells(row(name, prefix)))
+    rates, claims = claim_rates("npf-table2", code(name), cells(row(name, prefix)))
     agree(rates, claims)
     by_id = {claim.id: claim for claim in claims}
     assert by_id["npf-1"].power > 0.99
@@ -144,9 +153,9 @@ def arch(**means: float) -> dict[str, Printed]:
 @pytest.mark.parametrize("relu", [98.0, *nightly(96.0)])
 def test_workshop_table_4_where_its_claims_are_just_false(relu: float) -> None:
     others = dict.fromkeys(("DL", "FR_II", "FR_DI", "FL", "labels", "pixels"), 97.0)
-    rates, claims = judged("workshop-table4", code(ARCH), cells(arch(ReLU=relu, **others)))
+    rates, claims = claim_rates("workshop-table4", code(ARCH), cells(arch(ReLU=relu, **others)))
     assert len(claims) == 7
-    assert too_often(rates) == {}
+    assert claims_held_too_often(rates) == {}
     assert any(rates.values())
 
 
@@ -164,7 +173,7 @@ def test_workshop_table_4_as_printed_is_held_as_often_as_the_power_says() -> Non
         cell = find_printed("npf_workshop_table4", ARCH, column)
         assert cell is not None
         means[f"Arch-1-adam-0.0001-{name}"] = cell
-    rates, claims = judged("workshop-table4", code(ARCH), cells(means))
+    rates, claims = claim_rates("workshop-table4", code(ARCH), cells(means))
     agree(rates, claims)
     assert {claim.statistic for claim in claims if math.isnan(claim.power)} == {
         f"{ARCH}: random gates ({frozen}) − random-pixel gates; above 0"
@@ -181,13 +190,13 @@ def stages(first: float, last: float, random: float, relu: float) -> dict[str, P
 def test_the_stages_where_their_claims_are_just_false(relu: float) -> None:
     """Gates of all stages are alike, and like random ones."""
     draw = cells(stages(77.43, 77.43, 77.43, relu))
-    rates, claims = judged("npf-stages", FULL, draw)
+    rates, claims = claim_rates("npf-stages", FULL, draw)
     assert len(claims) == 5
-    assert too_often(rates) == {}
+    assert claims_held_too_often(rates) == {}
 
 
 def test_the_stages_as_printed_are_held_as_often_as_the_power_says() -> None:
-    rates, claims = judged("npf-stages", FULL, cells(stages(72.0, 79.68, 67.08, 80.43)))
+    rates, claims = claim_rates("npf-stages", FULL, cells(stages(72.0, 79.68, 67.08, 80.43)))
     agree(rates, claims)
     assert all(claim.power > 0.75 for claim in claims)
 
@@ -214,8 +223,8 @@ def test_a_flat_noisy_nu_and_one_that_wanders_do_not_fall(drifting: bool) -> Non
         steps = random.normal(0, 0.05, 26)
         return 4 + (steps.cumsum() if drifting else steps)
 
-    rates, _ = judged("npf-nu", FULL, of_nu(logs))
-    assert too_often(rates) == {}
+    rates, _ = claim_rates("npf-nu", FULL, of_nu(logs))
+    assert claims_held_too_often(rates) == {}
 
 
 def test_a_nu_that_falls_as_in_the_pilot_is_held_as_often_as_the_power_says() -> None:
@@ -223,7 +232,7 @@ def test_a_nu_that_falls_as_in_the_pilot_is_held_as_often_as_the_power_says() ->
         fall = random.normal(npf_nu.EXPECTED.expected, npf_nu.EXPECTED.spread)
         return 4 + np.repeat((0.0, fall), (5, 21))
 
-    agree(*judged("npf-nu", FULL, of_nu(logs)))
+    agree(*claim_rates("npf-nu", FULL, of_nu(logs)))
 
 
 def of_kernels(mean: float) -> Draw:
@@ -245,7 +254,7 @@ def of_kernels(mean: float) -> Draw:
 
 
 def test_kernels_a_decade_apart_are_not_of_one_scale_and_those_of_a_third_are() -> None:
-    rates, claims = judged("npf-kernels", FULL, of_kernels(1.0))
+    rates, claims = claim_rates("npf-kernels", FULL, of_kernels(1.0))
     assert len(claims) == 2
-    assert too_often(rates) == {}
-    agree(*judged("npf-kernels", FULL, of_kernels(0.5)))
+    assert claims_held_too_often(rates) == {}
+    agree(*claim_rates("npf-kernels", FULL, of_kernels(0.5)))

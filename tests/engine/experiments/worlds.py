@@ -57,7 +57,7 @@ def scored(best: float, last: float = math.nan, test: Sequence[float] = ()) -> T
     )
 
 
-def judged(
+def claim_rates(
     name: str,
     request: Request,
     draw: Callable[[np.random.Generator], tuple[Runs, Values]],
@@ -79,13 +79,13 @@ def _words(claim: Claim) -> str:
     return f"{claim.id} {claim.statistic}"
 
 
-def too_often(rates: Mapping[str, float], draws: int = 0) -> dict[str, float]:
+def claims_held_too_often(rates: Mapping[str, float], draws: int = 0) -> dict[str, float]:
     """The claims whose rate is more than 5 %, by more than chance (99 %)."""
     error = math.sqrt(FALSE * (1 - FALSE) / (draws or DRAWS))
     return {words: rate for words, rate in rates.items() if rate > FALSE + 2.33 * error}
 
 
-def apart(rate: float, power: float, draws: int = 0) -> float:
+def errors_above_power(rate: float, power: float, draws: int = 0) -> float:
     """How many standard errors a rate lies above the quoted power."""
     error = math.sqrt(max(power * (1 - power), 0.005) / (draws or DRAWS))
     return (rate - power) / error

@@ -17,7 +17,7 @@ from dgn_engine.figures.save_figure import save_figure
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Mark, Matrix, Scene
 from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 from tests.refusals import refused
 from tests.snapshots import Recorded
 
@@ -143,7 +143,7 @@ def test_a_figure_says_where_its_data_come_from() -> None:
     assert Provenance("Panel").caption == "Panel · step 0"
     assert Provenance("Panel").as_dict() == {"title": "Panel", "step": 0}
     config = RunConfig(net=NetConfig("fc"), seed=3)
-    view = View(run=run((64,), (64,), config=config), regime="DL", step=9)
+    view = View(run=started_run((64,), (64,), config=config), regime="DL", step=9)
     assert make_provenance(view, NTK, Scene((), step=7)) == Provenance(
         "NTK", "DL", "digits", "fc 64×3", 3, 7
     )
@@ -155,7 +155,7 @@ def test_a_figure_says_where_its_data_come_from() -> None:
 def test_a_figure_says_of_how_many_examples_it_is_how_exact_and_what_came_after_it() -> None:
     ours = Reading("ntk", 7, remark="8 of 64 · ± 5 %")
     view = View(
-        run=run((64,), (64,)),
+        run=started_run((64,), (64,)),
         regime="FR-II",
         readings={"ntk": ours, "npk": replace(ours, probe="npk", remark="another")},
         outdated={"ntk": Mark(7.0, "FR-II"), "npk": Mark(9.0, "FL")},

@@ -28,17 +28,17 @@ EXAMPLES = 3
 IDLE = (nn.Dropout, nn.Dropout2d, nn.Identity)
 
 
-def listed(saved: object, folder: Path | None = None) -> CheckpointContents:
+def list_file(saved: object, folder: Path | None = None) -> CheckpointContents:
     """What the reader of files says: of a file in a folder in its own process, else here."""
     if folder is not None:
         torch.save(saved, folder / "net.pt")
         return read_tensors(folder / "net.pt")
     content = io.BytesIO()
     torch.save(saved, content)
-    return read_here(content.getvalue(), "net.pt")
+    return list_content(content.getvalue(), "net.pt")
 
 
-def read_here(content: bytes, name: str) -> CheckpointContents:
+def list_content(content: bytes, name: str) -> CheckpointContents:
     """What the reader of files says of one, in this process."""
     found = reader_child.tidy_names(reader_child.read_contents(content))
     told = {each.name: getattr(found, each.name) for each in fields(found)}
@@ -182,7 +182,7 @@ class Truth:
             logits = made.module(x)
         if logits.ndim != 2:  # maps, of which there is no K
             return "refused"
-        if not near(logits, self.logits):
+        if not is_close(logits, self.logits):
             return "wrong"
         return self._verdict(empirical_ntk(made.module, x))
 
@@ -193,15 +193,15 @@ class Truth:
             return "asked" if isinstance(refusal, OpenQuestions) else "refused"
         x = self.x.reshape(len(self.x), *network.architecture.input_shape)
         with torch.no_grad():
-            if not near(network(x), self.logits):
+            if not is_close(network(x), self.logits):
                 return "wrong"
         return self._verdict(tangent_kernels(network, x).value)
 
     def _verdict(self, found: Tensor | None) -> str:
-        return "equal" if near(found, self.kernel) else "wrong"
+        return "equal" if is_close(found, self.kernel) else "wrong"
 
 
-def near(found: Tensor | None, wanted: Tensor) -> bool:
+def is_close(found: Tensor | None, wanted: Tensor) -> bool:
     if found is None or found.shape != wanted.shape:
         return False
     if bool(wanted.isnan().any()):  # a maximum over padding alone

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from dgn_engine.protocol.file_reading import FileReading
-from tests.engine.importing.torch_networks import in_use
+from tests.engine.importing.torch_networks import with_trained_statistics
 
 WORDS: dict[str, tuple[str, float]] = {  # class → word, and the number that may follow it
     "ReLU": ("relu", 0),
@@ -202,7 +202,7 @@ def draw(seed: int) -> tuple[nn.Sequential, tuple[int, ...]]:
         drawing.behind(last=place + 1 == count)
     if drawing.chance(0.1):
         drawing.add(coin.choice((nn.Softmax(1), nn.LogSoftmax(1))))
-    network = in_use(nn.Sequential(*_nested(drawing.layers, coin)), seed)
+    network = with_trained_statistics(nn.Sequential(*_nested(drawing.layers, coin)), seed)
     assert isinstance(network, nn.Sequential)
     return network, drawing.shape
 

@@ -32,7 +32,7 @@ from dgn_engine.model.stack import Stack
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.save_network import save_network
-from tests.engine.importing.autograd_comparison import read_here
+from tests.engine.importing.autograd_comparison import list_content
 from tests.refusals import refused
 
 SHAPE = (1, 8, 8)
@@ -102,7 +102,7 @@ def written(kind: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", MODULES)
 def test_the_file_holds_the_network_that_the_module_is(kind: str, tmp_path: Path) -> None:
-    listing = read_here(written(kind, tmp_path).read_bytes(), "net.safetensors")
+    listing = list_content(written(kind, tmp_path).read_bytes(), "net.safetensors")
     x = torch.randn(6, *SHAPE, dtype=torch.float64)
     found = network_of(listing, SHAPE, torch.float64)
     assert found.assuming == ""
@@ -115,7 +115,7 @@ def test_another_process_builds_its_architecture_and_takes_its_gates(
 ) -> None:
     file = written(kind, tmp_path)
     architecture = architecture_for(NetConfig(f"file:{file}"), SHAPE, 5)
-    gates = match_file(read_here(file.read_bytes(), file.name), architecture)
+    gates = match_file(list_content(file.read_bytes(), file.name), architecture)
     assert gates.fits
     weights, biases = adapted_stack(module_of(kind), SHAPE).folded_tensors()
     assert len(gates.weights) == len(weights)

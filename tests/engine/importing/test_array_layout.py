@@ -15,7 +15,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
-from tests.engine.importing.autograd_comparison import read_here
+from tests.engine.importing.autograd_comparison import list_content
 from tests.refusals import refused
 
 DEEP = [(10, 8), (8, 8), (8, 3)]
@@ -40,7 +40,7 @@ def read(path: Path, inputs: int = 10, order: Sequence[str] = ()) -> ImportedNet
     """With ReLU between its layers."""
     said = FileReading(activation="relu", order=tuple(order))
     return network_of(
-        replace(read_here(path.read_bytes(), path.name), reading=said), (inputs,), torch.float64
+        replace(list_content(path.read_bytes(), path.name), reading=said), (inputs,), torch.float64
     )
 
 

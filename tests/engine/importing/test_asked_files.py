@@ -17,12 +17,12 @@ from dgn_engine.importing.from_file import network_of
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from tests.engine.importing.autograd_comparison import Truth, listed
+from tests.engine.importing.autograd_comparison import Truth, list_file
 from tests.engine.importing.torch_networks import (
-    in_use,
     narrow_alexnet,
     narrow_resnet,
     narrow_vgg,
+    with_trained_statistics,
 )
 
 SHAPE = (3, 12, 12)
@@ -32,7 +32,7 @@ def chain(*layers: nn.Module, inputs: int = 0) -> nn.Module:
     """With a dense layer at the end; `inputs` of it, behind maps."""
     torch.manual_seed(0)
     end = [nn.Flatten(), nn.Linear(inputs, 4)] if inputs else []
-    return in_use(nn.Sequential(*layers, *end))
+    return with_trained_statistics(nn.Sequential(*layers, *end))
 
 
 def dense(*between: nn.Module) -> nn.Module:
@@ -243,7 +243,7 @@ KINDS = {
 def test_a_file_is_asked_about_what_it_leaves_open_and_right_once_that_is_said(name: str) -> None:
     kind = KINDS[name]
     network = kind.network()
-    listing = listed(kind.saved(network))
+    listing = list_file(kind.saved(network))
     if not isinstance(kind.verdict, str):
         with pytest.raises(kind.verdict) as refusal:
             network_of(listing, kind.shape)

@@ -14,11 +14,11 @@ from dgn_engine.importing.match_layers import match_layers
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural_key
-from tests.engine.importing.torch_networks import arrays_of, in_use
+from tests.engine.importing.torch_networks import state_arrays, with_trained_statistics
 
 
 def sequential(**how: object) -> nn.Module:
-    return in_use(
+    return with_trained_statistics(
         nn.Sequential(
             nn.Conv2d(3, 5, 3, padding=1, bias=bool(how.get("bias", True))),
             nn.BatchNorm2d(5, affine=bool(how.get("affine", True))),
@@ -48,7 +48,7 @@ CNN = Architecture(
 @pytest.mark.parametrize("bias", [True, False])
 def test_what_enters_the_gates_is_the_same_after_folding(affine: bool, bias: bool) -> None:
     network = sequential(affine=affine, bias=bias)
-    found = listing(arrays_of(network))
+    found = listing(state_arrays(network))
     match = match_layers(found, CNN)
     assert match.fits
     x = torch.randn(4, 3, 6, 6, dtype=torch.float64)
@@ -64,7 +64,7 @@ def test_what_enters_the_gates_is_the_same_after_folding(affine: bool, bias: boo
 
 
 def test_the_verdict_says_that_and_how_it_was_folded() -> None:
-    match = match_layers(listing(arrays_of(sequential())), CNN)
+    match = match_layers(listing(state_arrays(sequential())), CNN)
     assert [row.remark.partition(" ")[0] for row in match.rows] == ["1", "4", "with"]
     assert "1e-05" in match.verdict
 
@@ -81,7 +81,7 @@ class Named(nn.Module):
 @pytest.mark.parametrize("key", [str, natural_key])
 def test_names_tell_the_layer_where_the_order_is_the_alphabet_s(key: Callable[[str], Any]) -> None:
     """A safetensors file has bn10, bn2, conv10, conv2; others have bn2 before bn10."""
-    arrays = arrays_of(in_use(Named()))
+    arrays = state_arrays(with_trained_statistics(Named()))
     shuffled = {name: arrays[name] for name in sorted(arrays, key=key)}
     del shuffled["norm_fc.running_var"]  # not a whole BatchNorm: it stays
     folding = fold_normalisation(shuffled)
@@ -90,14 +90,16 @@ def test_names_tell_the_layer_where_the_order_is_the_alphabet_s(key: Callable[[s
 
 
 def test_a_batchnorm_right_behind_a_layer_belongs_to_it_whatever_its_name() -> None:
-    folding = fold_normalisation(arrays_of(in_use(Named())))
+    folding = fold_normalisation(state_arrays(with_trained_statistics(Named())))
     assert folding.into["fc1.weight"] == "norm_fc"
     assert len(folding.into) == 3
 
 
 def test_a_batchnorm_before_every_layer_is_not_folded() -> None:
-    network = in_use(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)))
-    folding = fold_normalisation(arrays_of(network))
+    network = with_trained_statistics(
+        nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    )
+    folding = fold_normalisation(state_arrays(network))
     assert folding.into == {}
     fc = Architecture((4,), (Dense(4, 4), Dense(4, 2, gated=False)))
     said = FileReading(norm_eps=1e-5, batchnorm="before")

@@ -16,14 +16,14 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from tests.daily import nightly
 from tests.engine.importing.torch_networks import (
-    arrays_of,
-    found_in,
-    holds,
-    in_use,
+    assert_same_network,
+    match_by_shape,
     models,
     narrow_alexnet,
     narrow_resnet,
     narrow_vgg,
+    state_arrays,
+    with_trained_statistics,
 )
 from tests.refusals import refused
 
@@ -46,15 +46,17 @@ BUILDERS: dict[str, Callable[[], nn.Module]] = {
 def test_logits_and_gates_are_torchvision_s_own(name: str, side: int) -> None:
     network = BUILDERS[name]()
     x = torch.randn((2, 3, side, side), dtype=torch.float64)
-    holds(network, found_in(arrays_of(network), (3, side, side), TORCHVISION), x)
+    assert_same_network(
+        network, match_by_shape(state_arrays(network), (3, side, side), TORCHVISION), x
+    )
 
 
 def test_the_real_resnet_18_on_small_images_has_the_same_gates() -> None:
     torch.manual_seed(0)
-    network = in_use(models().resnet18(weights=None))
+    network = with_trained_statistics(models().resnet18(weights=None))
     x = torch.randn((2, 3, 32, 32), dtype=torch.float64)
-    found = found_in(arrays_of(network), (3, 32, 32), TORCHVISION)
-    holds(network, found, x)
+    found = match_by_shape(state_arrays(network), (3, 32, 32), TORCHVISION)
+    assert_same_network(network, found, x)
     assert len(found.network.architecture.gated_nodes) == 17
 
 
@@ -62,14 +64,14 @@ def test_a_resnet_for_small_images_in_a_lightning_file_sorted_by_name_is_read() 
     network = narrow_resnet("BasicBlock", (2, 1, 1))
     stem = nn.Conv2d(3, 4, 3, padding=1, bias=False).double()
     network.conv1, network.maxpool = stem, nn.Identity()
-    arrays = arrays_of(network)
+    arrays = state_arrays(network)
     other = {
         f"model.{name.replace('downsample', 'shortcut').replace('fc.', 'linear.')}": array
         for name, array in arrays.items()
     }
     said = replace(RESNET, geometry="resnet,s1p1")
-    found = found_in({name: other[name] for name in sorted(other)}, (3, 16, 16), said)
-    holds(network, found, torch.randn((3, 3, 16, 16), dtype=torch.float64))
+    found = match_by_shape({name: other[name] for name in sorted(other)}, (3, 16, 16), said)
+    assert_same_network(network, found, torch.randn((3, 3, 16, 16), dtype=torch.float64))
     assert len(found.network.architecture.weight_layers) == 12
 
 
@@ -78,15 +80,19 @@ def test_another_epsilon_of_batchnorm_can_be_said() -> None:
     for part in network.modules():
         if isinstance(part, nn.BatchNorm2d):
             part.eps = 1e-3
-    arrays = arrays_of(network)
+    arrays = state_arrays(network)
     x = torch.randn((2, 3, 32, 32), dtype=torch.float64)
     for said in (TORCHVISION, RESNET):
-        holds(network, found_in(arrays, (3, 32, 32), replace(said, norm_eps=1e-3)), x)
+        assert_same_network(
+            network, match_by_shape(arrays, (3, 32, 32), replace(said, norm_eps=1e-3)), x
+        )
 
 
 def test_adaptive_pooling_is_folded_and_said() -> None:
-    arrays = arrays_of(narrow_vgg(norm=False))
-    assert [len(found_in(arrays, (3, side, side), TORCHVISION).remarks) for side in (64, 224)] == [
+    arrays = state_arrays(narrow_vgg(norm=False))
+    assert [
+        len(match_by_shape(arrays, (3, side, side), TORCHVISION).remarks) for side in (64, 224)
+    ] == [
         1,
         0,
     ]
@@ -103,16 +109,16 @@ def test_adaptive_pooling_is_folded_and_said() -> None:
 def test_what_does_not_fit_is_refused(
     change: dict[str, tuple[int, ...]], shape: tuple[int, ...], kind: str
 ) -> None:
-    arrays = arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
+    arrays = state_arrays(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
     arrays |= {name: np.zeros(sides) for name, sides in change.items()}
     with refused(kind):
-        found_in(arrays, shape, TORCHVISION)
+        match_by_shape(arrays, shape, TORCHVISION)
 
 
 def test_images_of_another_number_of_channels_are_refused_with_that_number() -> None:
-    arrays = arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
+    arrays = state_arrays(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
     with refused("other-inputs", value=1):
-        found_in(arrays, (1, 32, 32), TORCHVISION)
+        match_by_shape(arrays, (1, 32, 32), TORCHVISION)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +133,7 @@ def test_images_of_another_number_of_channels_are_refused_with_that_number() -> 
 def test_what_only_looks_like_a_resnet_is_not_taken_for_one(
     change: dict[str, tuple[int, ...] | None],
 ) -> None:
-    arrays = arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
+    arrays = state_arrays(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
     for name, sides in change.items():
         if sides is None:
             del arrays[name]
@@ -147,4 +153,4 @@ class PreActivation(nn.Module):
 
 
 def test_a_batchnorm_before_its_layer_is_not_folded_into_it() -> None:
-    assert fold_normalisation(arrays_of(in_use(PreActivation()))).into == {}
+    assert fold_normalisation(state_arrays(with_trained_statistics(PreActivation()))).into == {}

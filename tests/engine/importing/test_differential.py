@@ -25,9 +25,9 @@ from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from tests.daily import nightly
-from tests.engine.importing.autograd_comparison import Truth, listed
+from tests.engine.importing.autograd_comparison import Truth, list_file
 from tests.engine.importing.random_sequences import NORMS, WEIGHTED, draw, flat, said_of
-from tests.engine.importing.torch_networks import in_use
+from tests.engine.importing.torch_networks import with_trained_statistics
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 CASES = 2000
@@ -105,13 +105,13 @@ def cases(seed: int, folder: Path | None = None) -> Mapping[tuple[str, str, str]
     coin = random.Random(seed)
     truth = Truth(network, shape)
     in_process = folder if seed % 100 == 0 else None
-    found = {("whole module", "nothing", ""): truth.of(listed(network, in_process))}
+    found = {("whole module", "nothing", ""): truth.of(list_file(network, in_process))}
     keys = KEYS[seed % len(KEYS)]
     arrays = keys(network, coin)
     stray = strays(coin) if coin.random() < 0.2 else {}
     kind = keys.__name__ + (", stray tensors" if stray else "")
     saved = {**stray, **arrays} if coin.random() < 0.5 else {**arrays, **stray}
-    listing = listed(saved, in_process)
+    listing = list_file(saved, in_process)
     found[kind, "nothing", ""] = truth.of(listing)
     flat_numbers = keys in (numbered, prefixed) and not any(
         isinstance(part, nn.Sequential) for part in network
@@ -176,7 +176,7 @@ def test_readings_that_fit_give_logits_of_every_file() -> None:
         truth = Truth(network, shape)
         if not list(network.parameters()) or truth.logits.ndim != 2:
             continue
-        listing = listed(numbered(network, random.Random(seed)))
+        listing = list_file(numbered(network, random.Random(seed)))
         x, classes = truth.x.float(), truth.logits.shape[1]
         y = torch.arange(len(x)) % classes
         for fitting in fitting_readings(listing, shape, x, y):
@@ -213,7 +213,7 @@ def by_hand(reading: FileReading, weights: Sequence[Tensor], x: Tensor) -> Tenso
 
 
 def test_the_accuracy_of_a_reading_is_that_of_the_network_built_by_hand() -> None:
-    network = in_use(
+    network = with_trained_statistics(
         nn.Sequential(
             nn.Conv2d(1, 4, 3, padding=1),
             nn.ReLU(),
@@ -229,7 +229,7 @@ def test_the_accuracy_of_a_reading_is_that_of_the_network_built_by_hand() -> Non
     with torch.no_grad():
         network[-1].bias -= network(x.double()).mean(0)  # type: ignore[index]  # every class occurs
     y = network(x.double()).argmax(1)
-    listing = listed({f"net.{name}": each for name, each in network.state_dict().items()})
+    listing = list_file({f"net.{name}": each for name, each in network.state_dict().items()})
     weights = [each.float() for each in network.state_dict().values()]
     known = [
         f

@@ -16,8 +16,8 @@ from dgn_engine.importing.from_file import module_in, network_of, verdict_on
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from tests.engine.importing.autograd_comparison import listed
-from tests.engine.importing.torch_networks import in_use, narrow_resnet
+from tests.engine.importing.autograd_comparison import list_file
+from tests.engine.importing.torch_networks import narrow_resnet, with_trained_statistics
 from tests.refusals import refused
 
 N = 6
@@ -102,7 +102,7 @@ ASKED: dict[str, tuple[Callable[[], Any], FileReading, set[str]]] = {
 
 
 def read(content: Any, reading: FileReading) -> CheckpointContents:
-    return replace(listed(content), reading=reading)
+    return replace(list_file(content), reading=reading)
 
 
 @pytest.mark.parametrize("kind", ASKED)
@@ -148,9 +148,9 @@ def test_what_is_left_out_by_name_is_no_question_any_more() -> None:
 
 
 def test_the_slope_that_a_saved_module_states_comes_first() -> None:
-    (asked,) = verdict_on(listed(WithSlope())).questions
+    (asked,) = verdict_on(list_file(WithSlope())).questions
     assert asked.option == "--activation leaky_relu:0.3"
-    (fitting,) = fitting_readings(listed(WithSlope()), (N,))
+    (fitting,) = fitting_readings(list_file(WithSlope()), (N,))
     assert fitting.reading.activation == "leaky_relu:0.3"
 
 
@@ -161,7 +161,7 @@ def test_readings_are_tried_on_examples_from_all_over() -> None:
     x = torch.randn(3000, N)
     y = network(x).argmax(1)
     order = y.argsort()
-    found = fitting_readings(listed(network.state_dict()), (N,), x[order], y[order])
+    found = fitting_readings(list_file(network.state_dict()), (N,), x[order], y[order])
     best = {fitting.reading.activation: fitting for fitting in found}
     assert best["relu"].accuracy == 1.0
     tanh = nn.Sequential(network[0], nn.Tanh(), network[2])
@@ -169,7 +169,7 @@ def test_readings_are_tried_on_examples_from_all_over() -> None:
     with torch.no_grad():
         share = float((tanh(x[order][rows]).argmax(1) == y[order][rows]).float().mean())
     assert best["tanh"].accuracy == pytest.approx(share)
-    named = replace(listed(network.state_dict()), said=(("activation", "tanh"),))
+    named = replace(list_file(network.state_dict()), said=(("activation", "tanh"),))
     found = fitting_readings(named, (N,), x, y)
     assert found[0].reading.activation == "relu"  # the best, whatever the file itself names
     assert "tanh" in [fitting.reading.activation for fitting in found]
@@ -178,14 +178,14 @@ def test_readings_are_tried_on_examples_from_all_over() -> None:
 def test_a_resnet_that_is_saved_whole_fits_as_its_own_first_convolution_says() -> None:
     """Those of its blocks, `layer1.0.conv1`, are called alike and go otherwise."""
     network = narrow_resnet("BasicBlock", (1, 1, 1, 1))
-    found = fitting_readings(listed(network), (3, 32, 32))
+    found = fitting_readings(list_file(network), (3, 32, 32))
     assert "torchvision" in [fitting.reading.geometry for fitting in found]
     cast(nn.Conv2d, network.conv1).stride = (1, 1)
     network.maxpool = nn.Identity()
-    (fitting,) = fitting_readings(listed(network), (3, 32, 32))
+    (fitting,) = fitting_readings(list_file(network), (3, 32, 32))
     assert fitting.reading.geometry == "resnet,s1p3"
     x = torch.randn(2, 3, 32, 32, dtype=torch.float64)
-    said = replace(listed(network), reading=fitting.reading)
+    said = replace(list_file(network), reading=fitting.reading)
     with torch.no_grad():
         made = network_of(said, (3, 32, 32), torch.float64).network(x)
         torch.testing.assert_close(made, network(x))
@@ -198,7 +198,7 @@ def test_a_batchnorm_beside_a_layer_along_rows_is_folded_into_neither(first: boo
     norm, rows = nn.BatchNorm2d(4), nn.Linear(4, 4)
     pair = (norm, rows) if first else (rows, norm)
     network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), *pair, nn.Flatten(), nn.Linear(64, 3))
-    in_use(network)
+    with_trained_statistics(network)
     x = torch.randn(3, 1, 6, 6, dtype=torch.float64)
     with torch.no_grad():
-        torch.testing.assert_close(module_in(listed(network), (1, 6, 6)).module(x), network(x))
+        torch.testing.assert_close(module_in(list_file(network), (1, 6, 6)).module(x), network(x))

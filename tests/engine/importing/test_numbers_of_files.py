@@ -17,16 +17,16 @@ from dgn_engine.importing.from_file import gates_for, match_file, module_in, net
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from tests.engine.importing.autograd_comparison import listed
-from tests.engine.importing.torch_networks import in_use
+from tests.engine.importing.autograd_comparison import list_file
+from tests.engine.importing.torch_networks import with_trained_statistics
 from tests.refusals import refused
 
 SAID = FileReading(activation="relu", norm_eps=1e-5)
 DENSE = Architecture((4,), (Dense(4, 5), Dense(5, 5), Dense(5, 3, gated=False)))
 TENSORS = ("0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "5.bias")
 SAVED: dict[str, Callable[[nn.Module], CheckpointContents]] = {
-    "whole": listed,
-    "state dict": lambda module: replace(listed(module.state_dict()), reading=SAID),
+    "whole": list_file,
+    "state dict": lambda module: replace(list_file(module.state_dict()), reading=SAID),
 }
 READERS: dict[str, Callable[[CheckpointContents], Any]] = {
     "network": lambda listing: network_of(listing, (4,), torch.float64),
@@ -37,7 +37,7 @@ READERS: dict[str, Callable[[CheckpointContents], Any]] = {
 
 def spoilt(name: str, value: float) -> nn.Module:
     layers = (nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU())
-    module = in_use(nn.Sequential(*layers, nn.Linear(5, 3)))
+    module = with_trained_statistics(nn.Sequential(*layers, nn.Linear(5, 3)))
     module.state_dict()[name].view(-1)[-1] = value
     return module
 

@@ -18,8 +18,13 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints import stated_layers
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.plain_data import to_plain
-from tests.engine.importing.autograd_comparison import listed
-from tests.engine.importing.torch_networks import arrays_of, found_in, holds, in_use
+from tests.engine.importing.autograd_comparison import list_file
+from tests.engine.importing.torch_networks import (
+    assert_same_network,
+    match_by_shape,
+    state_arrays,
+    with_trained_statistics,
+)
 from tests.refusals import refused, refused_command
 from tests.snapshots import Recorded
 
@@ -27,11 +32,11 @@ SHAPE = (3, 14, 12)
 
 
 def shown(saved: object, shape: tuple[int, ...] = SHAPE) -> ImportedNetwork:
-    return network_of(listed(saved), shape, torch.float64)
+    return network_of(list_file(saved), shape, torch.float64)
 
 
 def lenet() -> nn.Module:
-    return in_use(
+    return with_trained_statistics(
         nn.Sequential(
             nn.Conv2d(1, 6, 5, padding=2),
             nn.ReLU(),
@@ -52,9 +57,9 @@ def test_lenet_has_the_gates_of_the_module() -> None:
     x = torch.randn((5, 1, 28, 28), dtype=torch.float64)
     saved = (network, nn.DataParallel(network, device_ids=[]), {"model": network})
     for each in saved:
-        holds(network, shown(each, (1, 28, 28)), x)
+        assert_same_network(network, shown(each, (1, 28, 28)), x)
     said = FileReading(activation="relu", geometry="p2,max2,s1,max2")
-    holds(network, found_in(arrays_of(network), (1, 28, 28), said), x)
+    assert_same_network(network, match_by_shape(state_arrays(network), (1, 28, 28), said), x)
 
 
 def pooled(*more: nn.Module, inputs: int = 5) -> nn.Module:
@@ -86,17 +91,19 @@ def pooled(*more: nn.Module, inputs: int = 5) -> nn.Module:
 def test_words_that_do_not_fit_the_file_are_refused(
     shape: tuple[int, ...], geometry: str, kind: str
 ) -> None:
-    network = in_use(pooled(nn.AvgPool2d(2), inputs=210))
+    network = with_trained_statistics(pooled(nn.AvgPool2d(2), inputs=210))
     with refused(kind) as refusal:
-        found_in(arrays_of(network), shape, FileReading(activation="relu", geometry=geometry))
+        match_by_shape(
+            state_arrays(network), shape, FileReading(activation="relu", geometry=geometry)
+        )
     assert not isinstance(refusal.error, OpenQuestions)
 
 
 def test_a_network_that_is_named_and_does_not_fit_says_what_it_wants() -> None:
-    arrays = arrays_of(in_use(pooled(nn.AdaptiveAvgPool2d(1))))
+    arrays = state_arrays(with_trained_statistics(pooled(nn.AdaptiveAvgPool2d(1))))
     net = NetConfig(name="cnn4", options=(("channels", 4),))
     with refused("no-fit") as refusal:
-        found_in(arrays, SHAPE, FileReading(net=net))
+        match_by_shape(arrays, SHAPE, FileReading(net=net))
     assert "4×3×3×3, 4×4×3×3" in str(refusal.error)
 
 
@@ -109,7 +116,7 @@ class Loud(nn.Module):
 
 def test_a_layer_of_another_kind_is_named_and_none_of_it_runs() -> None:
     for layer, named in ((nn.GELU(), "GELU"), (Loud(), "Loud"), (nn.LeakyReLU(), "LeakyReLU")):
-        listing = listed(in_use(pooled(layer, inputs=840)))
+        listing = list_file(with_trained_statistics(pooled(layer, inputs=840)))
         assert any(each.kind.endswith(named) for each in listing.layers)
         with pytest.raises(UserError, match=rf"layer 4 \({named}\)"):
             network_of(listing, SHAPE)
@@ -148,7 +155,7 @@ def test_a_layer_that_states_nonsense_is_refused(
 
 
 def test_what_the_reading_process_tells_of_layers_is_checked_anew() -> None:
-    layers = listed(lenet()).layers
+    layers = list_file(lenet()).layers
     told = to_plain(layers)
     assert stated_layers.check_stated_layers(told) == layers
     convolution = next(each for each in told if each["kind"] == "Conv2d")
@@ -166,7 +173,7 @@ def test_sequences_in_each_other_without_end_are_cut_and_not_followed() -> None:
     inner = nn.Sequential(nn.ReLU())
     for _ in range(30):
         inner = nn.Sequential(inner, inner)  # 2^30 layers, if they were followed
-    layers = listed(nn.Sequential(nn.Linear(4, 3), inner, nn.Linear(3, 2))).layers
+    layers = list_file(nn.Sequential(nn.Linear(4, 3), inner, nn.Linear(3, 2))).layers
     assert len(layers) <= stated_layers.LAYERS
 
 
@@ -192,7 +199,7 @@ def adaptive(layer: nn.Module, features: int) -> nn.Sequential:
     """On maps of 6×4, behind a convolution of 8×6."""
     torch.manual_seed(0)
     parts = (nn.Conv2d(3, 2, 3), nn.ReLU(), layer, nn.Flatten(), nn.Linear(features, 2))
-    network = in_use(nn.Sequential(*parts))
+    network = with_trained_statistics(nn.Sequential(*parts))
     assert isinstance(network, nn.Sequential)
     return network
 
@@ -211,7 +218,7 @@ def adaptive(layer: nn.Module, features: int) -> nn.Sequential:
 def test_adaptive_pooling_is_the_windows_that_it_comes_to(layer: nn.Module, features: int) -> None:
     network = adaptive(layer, features)
     x = torch.randn((5, 3, 8, 6), dtype=torch.float64)
-    holds(network, shown(network, (3, 8, 6)), x)
+    assert_same_network(network, shown(network, (3, 8, 6)), x)
 
 
 @pytest.mark.parametrize(("sides", "features"), [((4, 2), 16), ((2, 2), 8)])
@@ -226,8 +233,10 @@ def test_adaptive_pooling_to_unequal_windows_is_refused(
 def test_a_batchnorm_may_have_only_one_of_its_weights(scale: bool, shift: bool) -> None:
     torch.manual_seed(0)
     norm = nn.BatchNorm1d(5)
-    network = in_use(nn.Sequential(nn.Linear(4, 5), norm, nn.ReLU(), nn.Linear(5, 2)))
+    network = with_trained_statistics(
+        nn.Sequential(nn.Linear(4, 5), norm, nn.ReLU(), nn.Linear(5, 2))
+    )
     norm.weight = norm.weight if scale else None  # type: ignore[assignment]
     norm.bias = norm.bias if shift else None  # type: ignore[assignment]
     x = torch.randn((5, 4), dtype=torch.float64)
-    holds(network, shown(network, (4,)), x)
+    assert_same_network(network, shown(network, (4,)), x)

@@ -15,7 +15,7 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 
 
-def in_use(network: nn.Module, seed: int = 0) -> nn.Module:
+def with_trained_statistics(network: nn.Module, seed: int = 0) -> nn.Module:
     """With statistics and scales as training leaves them."""
     torch.manual_seed(seed)
     for module in network.modules():
@@ -30,7 +30,7 @@ def in_use(network: nn.Module, seed: int = 0) -> nn.Module:
     return network.double().eval()
 
 
-def arrays_of(network: nn.Module) -> dict[str, Array]:
+def state_arrays(network: nn.Module) -> dict[str, Array]:
     return {name: tensor.numpy() for name, tensor in network.state_dict().items()}
 
 
@@ -57,7 +57,7 @@ def narrow_resnet(block: str, layers: tuple[int, ...], width: int = 4) -> nn.Mod
     network.fc = nn.Linear(network.fc.in_features * width // 64, 5)
     if len(layers) < 4:
         network.layer4, network.fc = nn.Identity(), nn.Linear(network.fc.in_features // 2, 5)
-    return in_use(network)
+    return with_trained_statistics(network)
 
 
 def narrow_vgg(norm: bool, pooled: int = 7) -> nn.Module:
@@ -68,7 +68,7 @@ def narrow_vgg(norm: bool, pooled: int = 7) -> nn.Module:
     network.features = module.make_layers(plan, batch_norm=norm)
     network.classifier[0] = nn.Linear(4 * pooled**2, 9)
     network.classifier[3], network.classifier[6] = nn.Linear(9, 8), nn.Linear(8, 5)
-    return in_use(network)
+    return with_trained_statistics(network)
 
 
 def narrow_alexnet() -> nn.Module:
@@ -81,7 +81,7 @@ def narrow_alexnet() -> nn.Module:
         part.bias = nn.Parameter(torch.randn(outputs))
     network.classifier[1], network.classifier[4] = nn.Linear(4 * 36, 9), nn.Linear(9, 8)
     network.classifier[6] = nn.Linear(8, 5)
-    return in_use(network)
+    return with_trained_statistics(network)
 
 
 def torch_gates(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -102,14 +102,14 @@ def torch_gates(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
 NOTHING = FileReading()
 
 
-def found_in(
+def match_by_shape(
     arrays: dict[str, Array], shape: tuple[int, ...], said: FileReading = NOTHING
 ) -> ImportedNetwork:
     listing = CheckpointContents("net.pth", arrays, dict.fromkeys(arrays, "float64"), reading=said)
     return network_of(listing, shape, torch.float64)
 
 
-def holds(network: nn.Module, found: ImportedNetwork, x: Tensor) -> None:
+def assert_same_network(network: nn.Module, found: ImportedNetwork, x: Tensor) -> None:
     logits, gates = torch_gates(network, x)
     with torch.no_grad():
         trace = found.network.trace(x).value

@@ -9,7 +9,7 @@ from torch.func import functional_call, jacrev
 import dgn_engine.kernels as k
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import run_chain
-from tests.engine.kernels.tiny import images
+from tests.engine.kernels.tiny import draw_images
 
 MODES = ("mean", "full", "perclass", "sumlogit")
 
@@ -43,7 +43,7 @@ def jacobian(network: GatedNetwork, part: str, x: Tensor, frozen_gates: bool) ->
     return torch.cat([leaf.flatten(2) for leaf in tree.values()], dim=2).detach()
 
 
-def contracted(one: Tensor, two: Tensor, mode: str) -> Tensor:
+def contract_jacobians(one: Tensor, two: Tensor, mode: str) -> Tensor:
     """The tangent kernel in one of the modes of two Jacobians (n, C, P) and (m, C, P)."""
     full = torch.einsum("nkp,mlp->nkml", one, two)
     match mode:
@@ -59,7 +59,7 @@ def contracted(one: Tensor, two: Tensor, mode: str) -> Tensor:
 def check_parts(network: GatedNetwork, mode: str, n: int = 3) -> None:
     """K^V, K^F, K^X and K of an n × n kernel and of a block are those of Jacobians, whatever of
     them there is; and so they are one logit at a time."""
-    x = images(network.architecture, n + 2)
+    x = draw_images(network.architecture, n + 2)
     J = jacobian(network, "value", x, frozen_gates=False)
     V = F = None
     if network.own_gates:
@@ -82,5 +82,5 @@ def check_parts(network: GatedNetwork, mode: str, n: int = 3) -> None:
             kernel = getattr(found, part)
             assert (kernel is None) == (part not in parts)
             if kernel is not None:
-                pairs = [contracted(a[rows], b[columns], mode) for a, b in parts[part]]
+                pairs = [contract_jacobians(a[rows], b[columns], mode) for a, b in parts[part]]
                 torch.testing.assert_close(kernel, sum(pairs), rtol=1e-10, atol=1e-11)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import ArgumentError, UserError
-from tests.engine.kernels.jacobians import contracted
+from tests.engine.kernels.jacobians import contract_jacobians
 from tests.engine.kernels.module_pieces import (
     Drawing,
     Dropping,
@@ -49,7 +49,7 @@ class Drawn:
     apart: bool
 
 
-def drawn(seed: int) -> Drawn:
+def draw_module(seed: int) -> Drawn:
     coin = random.Random(seed)
     draw = Drawing(coin, slopes=coin.random() < 0.3)
     torch.manual_seed(seed)
@@ -82,7 +82,7 @@ def drawn(seed: int) -> Drawn:
     if draw.chance(0.08):
         pieces.insert(coin.randrange(len(pieces)), Factor(coin.choice((0.5, 2.0))))
     row = Row(pieces).double().eval()
-    settle(row, seed)
+    randomise_values(row, seed)
     spoil = coin.choice(list(SPOILS)) if draw.chance(0.45) else ""
     spoilt = SPOILS[spoil](row, draw) if spoil else row
     module: nn.Module = spoilt if draw.chance(0.7) else nn.Sequential(*spoilt.pieces)
@@ -91,7 +91,7 @@ def drawn(seed: int) -> Drawn:
     return Drawn(module, spoilt, inputs, apart)
 
 
-def settle(row: Row, seed: int) -> None:
+def randomise_values(row: Row, seed: int) -> None:
     """Values that no two parameters share; statistics that are not those of a fresh BatchNorm."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -105,7 +105,7 @@ def settle(row: Row, seed: int) -> None:
 def tangent_kernel(module: nn.Module, x: Tensor) -> Tensor:
     """Σ_k ⟨∇ŷ_k(s), ∇ŷ_k(s')⟩ / C over the parameters that train."""
     J = real_jacobian(module, x)
-    return contracted(J, J, "mean")
+    return contract_jacobians(J, J, "mean")
 
 
 def path_kernel(row: Row, x: Tensor) -> Tensor:
@@ -114,10 +114,10 @@ def path_kernel(row: Row, x: Tensor) -> Tensor:
     return row.moments(x, M)[:, :, 0, 0]
 
 
-def judged(seed: int) -> tuple[Verdict, str]:
+def judge_module(seed: int) -> tuple[Verdict, str]:
     """Adapt module number `seed`: refused with this sentence, or equal in outputs, tangent and
     path kernel to 1e-10 of its largest entry; raises `AssertionError` where it is neither."""
-    found = drawn(seed)
+    found = draw_module(seed)
     generator = torch.Generator().manual_seed(seed)
     try:
         network = k.adapt(found.module, found.shape)
@@ -127,21 +127,21 @@ def judged(seed: int) -> tuple[Verdict, str]:
         assert "\n" not in said, said
         return "refused", said
     x = torch.randn((EXAMPLES, *found.shape), generator=generator, dtype=torch.float64)
-    same(seed, "outputs", network(x), found.module(x.clone()))
+    assert_same(seed, "outputs", network(x), found.module(x.clone()))
     if any(p.requires_grad for p in found.module.parameters()):
         whole = k.tangent_kernels(network, x).total_kernel
-        same(seed, "K", whole, tangent_kernel(found.module, x))
+        assert_same(seed, "K", whole, tangent_kernel(found.module, x))
         unheld = k.tangent_operator(network, x) @ np.eye(EXAMPLES)
-        same(seed, "K that is never held", torch.from_numpy(unheld), whole)
+        assert_same(seed, "K that is never held", torch.from_numpy(unheld), whole)
     else:
         with pytest.raises(ArgumentError, match="frozen"):
             k.tangent_kernels(network, x)
     if not found.apart:
-        same(seed, "H", k.SharedKernels(network, x).npk(), path_kernel(found.row, x))
+        assert_same(seed, "H", k.SharedKernels(network, x).npk(), path_kernel(found.row, x))
     return "equal", ""
 
 
-def same(seed: int, what: str, ours: Tensor, theirs: Tensor) -> None:
+def assert_same(seed: int, what: str, ours: Tensor, theirs: Tensor) -> None:
     difference = float((ours - theirs).detach().abs().max())
     scale = max(float(theirs.detach().abs().max()), 1e-12)
     assert difference <= TOLERANCE * scale, f"module {seed}: {what} differs by {difference:.3g}"

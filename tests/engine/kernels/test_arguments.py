@@ -21,7 +21,7 @@ from torch import Tensor
 import dgn_engine.kernels as k
 from dgn_engine.kernels import arguments
 from tests.engine.kernels.tiny import (
-    images,
+    draw_images,
     make_network,
     random_gates,
 )
@@ -266,7 +266,8 @@ BAD: dict[str, Callable[[Any], Bad]] = {
         _but_nothing(_of_the_network(other))
     ),
     "other_trace": lambda _: iter([
-        ("of others", make_network(DENSE).trace(images(DENSE, N + 1))), ("a tensor", torch.ones(N)),
+        ("of others", make_network(DENSE).trace(draw_images(DENSE, N + 1))),
+        ("a tensor", torch.ones(N)),
     ]),
     "p": lambda _: iter([*_positive(_), ("zero", 0.0), ("beyond", 1.1)]),
     "rate": lambda _: iter([*_positive(_), ("zero", 0.0)]),
@@ -289,7 +290,8 @@ BAD: dict[str, Callable[[Any], Bad]] = {
         ("not a number", (math.nan,)), ("a number", 3.0), ("nothing", None),
     ]),
     "trace": lambda _: iter([
-        ("of others", make_network(DENSE).trace(images(DENSE, N + 1))), ("a tensor", torch.ones(N)),
+        ("of others", make_network(DENSE).trace(draw_images(DENSE, N + 1))),
+        ("a tensor", torch.ones(N)),
     ]),
     "train": _indices,
     "trains": lambda _: iter([
@@ -386,7 +388,7 @@ def test_a_single_test_example_has_an_accuracy_and_no_r2() -> None:
 
 
 def test_what_makes_path_inputs_is_checked_as_elsewhere() -> None:
-    network, x = make_network(DENSE, own=True), images(DENSE, N)
+    network, x = make_network(DENSE, own=True), draw_images(DENSE, N)
     for wrong, what in ((None, "network"), (x, "network")):
         with pytest.raises(ValueError, match=what):
             k.PathInputs.from_network(wrong, x)  # type: ignore[arg-type]
@@ -397,7 +399,7 @@ def test_what_makes_path_inputs_is_checked_as_elsewhere() -> None:
 
 @pytest.mark.parametrize("kept", [None, 0, "a", [[0]], (0.5,), torch.zeros(2)])
 def test_blocks_that_are_kept_are_numbers(kept: Any) -> None:
-    gates, x = random_gates(DENSE, N, hard=True), images(DENSE, N)
+    gates, x = random_gates(DENSE, N, hard=True), draw_images(DENSE, N)
     with pytest.raises(ValueError, match="kept"):
         k.sub_network(DENSE, kept)
     with pytest.raises(ValueError, match="kept"):
@@ -444,14 +446,14 @@ def test_large_numbers_whose_sum_overflows_are_finite() -> None:
 def test_a_limit_deeper_than_any_network_is_refused(limit: Any) -> None:
     for depth in (10_001, 10**9, 10**5000):
         with refused("out-of-bounds"):
-            limit(images(DENSE, N), depth)
-    assert bool(torch.isfinite(k.relu_limit(images(DENSE, N), 2000).tangent).all())
+            limit(draw_images(DENSE, N), depth)
+    assert bool(torch.isfinite(k.relu_limit(draw_images(DENSE, N), 2000).tangent).all())
     with refused("overflow"):
-        k.linear_limit(images(DENSE, N), 2000)
+        k.linear_limit(draw_images(DENSE, N), 2000)
 
 
 def test_no_refusal_prints_a_tensor() -> None:
-    network, x = make_network(DENSE, own=True), images(DENSE, N)
+    network, x = make_network(DENSE, own=True), draw_images(DENSE, N)
     long = torch.arange(100_000.0)
     for wrong in (long, long.numpy(), [long, long], {"a": long}, "a" * 10_000):
         for name in ("logits", "trains", "folded", "budget_bytes"):

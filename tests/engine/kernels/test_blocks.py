@@ -11,7 +11,7 @@ from torch import Tensor
 import dgn_engine.kernels as k
 from dgn_engine.model.network import GatedNetwork
 from tests.engine.kernels.routed import NETWORKS as ROUTED
-from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, every_architecture, make_network
 from tests.refusals import refused
 
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
@@ -32,7 +32,7 @@ WIRED: dict[str, Made] = {
 
 def check_corners(network: GatedNetwork) -> None:
     """Every kernel of the door, for each scale that a block has."""
-    both = images(network.architecture, TRAIN + TEST)
+    both = draw_images(network.architecture, TRAIN + TEST)
     test, train = both[TRAIN:], both[:TRAIN]
     whole, block = k.SharedKernels(network, both), k.SharedKernels(network, test, other=train)
 
@@ -72,7 +72,7 @@ def test_every_block_follows_the_wiring_of_the_gates(name: str) -> None:
 def test_path_kernels_take_the_gates_of_the_other_examples(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False)
     architecture = network.architecture
-    both = images(architecture, TRAIN + TEST)
+    both = draw_images(architecture, TRAIN + TEST)
     all_, test, train = (
         k.PathInputs.from_network(network, x) for x in (both, both[TRAIN:], both[:TRAIN])
     )
@@ -96,7 +96,7 @@ def test_path_kernels_take_the_gates_of_the_other_examples(name: str) -> None:
 def test_sub_networks_of_a_block_add_up_to_its_path_kernel() -> None:
     network = make_network(ARCHITECTURES["residual-dense"], own=False)
     architecture = network.architecture
-    x = images(architecture, TRAIN + TEST)
+    x = draw_images(architecture, TRAIN + TEST)
     test, train = (
         k.PathInputs.from_network(network, x[TRAIN:]),
         k.PathInputs.from_network(network, x[:TRAIN]),
@@ -111,7 +111,7 @@ def test_sub_networks_of_a_block_add_up_to_its_path_kernel() -> None:
 
 def test_a_block_has_no_trace() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
-    x = images(network.architecture, TRAIN)
+    x = draw_images(network.architecture, TRAIN)
     shared = k.SharedKernels(network, x, other=x)
     for kernel in (shared.npk, shared.overlap, shared.sensitive_overlap):
         with pytest.raises(ValueError, match="has no trace"):
@@ -120,7 +120,7 @@ def test_a_block_has_no_trace() -> None:
 
 def test_gates_that_no_network_makes_have_no_block_with_other_inputs() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
-    x = images(network.architecture, TRAIN)
+    x = draw_images(network.architecture, TRAIN)
     drawn = network.with_gates(tuple(torch.ones(TRAIN, *s) for s in ((3,), (3,), (3,))))
     for ask in (k.SharedKernels, k.tangent_kernels):
         with pytest.raises(ValueError, match="FRG"):
@@ -130,7 +130,7 @@ def test_gates_that_no_network_makes_have_no_block_with_other_inputs() -> None:
 def test_other_inputs_that_do_not_fit_are_refused() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
     architecture = network.architecture
-    paths = k.PathInputs.from_network(network, images(architecture, TRAIN))
+    paths = k.PathInputs.from_network(network, draw_images(architecture, TRAIN))
     narrow = [gates[:, :2] for gates in paths.gates]
     for gates, kind in ((paths.gates[:2], "wrong-length"), (narrow, "wrong-shape")):
         with refused(kind):

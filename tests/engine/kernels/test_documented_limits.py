@@ -27,7 +27,7 @@ from dgn_engine.model.architecture import (
     Node,
 )
 from tests.engine.kernels.jacobians import MODES
-from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, make_network
 from tests.refusals import refused
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "kernels.md"
@@ -158,7 +158,7 @@ def test_value_and_feature_kernels_are_gram_matrices_and_the_cross_term_is_none(
     mode: k.Logits,
 ) -> None:
     network = make_network(ARCHITECTURES["fc-deep"], soft=True, epsilon=0.0)
-    parts = k.tangent_kernels(network, images(network.architecture, 12), mode)
+    parts = k.tangent_kernels(network, draw_images(network.architecture, 12), mode)
     assert parts.value is not None
     assert parts.feature is not None
     assert parts.cross is not None
@@ -167,7 +167,7 @@ def test_value_and_feature_kernels_are_gram_matrices_and_the_cross_term_is_none(
         assert smallest > -1e-12 * largest
     smallest, largest = extremes(parts.cross)
     assert smallest < -1e-3 * largest
-    one = [k.tangent_kernels(network, x[None]).cross for x in images(network.architecture, 12)]
+    one = [k.tangent_kernels(network, x[None]).cross for x in draw_images(network.architecture, 12)]
     signs = {float(cross) > 0 for cross in one if cross is not None}
     assert signs == {False, True}, "of single examples it may have either sign"
 

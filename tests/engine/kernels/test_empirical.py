@@ -19,7 +19,7 @@ from dgn_engine.kernels.empirical import module_kernel
 from tests.daily import nightly
 from tests.engine.kernels.allocated import peak_bytes
 from tests.engine.kernels.conftest import Take
-from tests.engine.kernels.jacobians import MODES, contracted
+from tests.engine.kernels.jacobians import MODES, contract_jacobians
 from tests.engine.kernels.module_zoo import MODULES, examples, make_module
 from tests.engine.kernels.unusual_modules import (
     ENDS,
@@ -70,9 +70,9 @@ def test_the_kernel_of_any_module_is_that_of_its_jacobian(
     module, x, other = zoo(name)
     J, J2 = real_jacobian(module, x), real_jacobian(module, other)
     for left, right, kernel in (
-        (x, None, contracted(J, J, mode)),
-        (x, other, contracted(J, J2, mode)),
-        (x[:1], None, contracted(J[:1], J[:1], mode)),
+        (x, None, contract_jacobians(J, J, mode)),
+        (x, other, contract_jacobians(J, J2, mode)),
+        (x[:1], None, contract_jacobians(J[:1], J[:1], mode)),
     ):
         budget = least_budget(module, left, right, mode) if tight else 1 << 30
         close(k.empirical_ntk(module, left, right, mode, budget_bytes=budget), kernel)
@@ -144,7 +144,7 @@ def test_prelu_of_several_examples_and_logits_has_its_kernel(logits: int, n: int
     """torch's own vmap of it fails there, and is wrong where examples and logits are as many."""
     module, x = Sloped(logits).double().eval(), examples("MLP", n)
     J = real_jacobian(module, x)
-    close(k.empirical_ntk(module, x), contracted(J, J, "mean"))
+    close(k.empirical_ntk(module, x), contract_jacobians(J, J, "mean"))
 
 
 def test_prelu_that_torch_cannot_vectorise_is_said() -> None:
@@ -231,7 +231,7 @@ def test_a_part_in_training_mode_is_found_wherever_it_is(place: int, kind: str) 
 def test_dropout_of_nothing_and_plain_layers_may_be_in_training_mode(mode: bool) -> None:
     module = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.0), nn.LayerNorm(3)).double().train(mode)
     J = real_jacobian(module, examples("MLP", 3))
-    close(k.empirical_ntk(module, examples("MLP", 3)), contracted(J, J, "mean"))
+    close(k.empirical_ntk(module, examples("MLP", 3)), contract_jacobians(J, J, "mean"))
 
 
 def test_a_layer_under_two_names_counts_once_and_is_left_as_it_was() -> None:
@@ -252,8 +252,8 @@ def test_a_layer_under_two_names_counts_once_and_is_left_as_it_was() -> None:
     module, x = Listed().double(), torch.randn(4, 5, dtype=torch.float64)
     before = [(id(p), p.detach().clone()) for p in module.parameters()]
     J = real_jacobian(module, x)
-    close(k.empirical_ntk(module, x, logits="full"), contracted(J, J, "full"))
-    close(k.empirical_ntk(module, x, logits="full"), contracted(J, J, "full"))
+    close(k.empirical_ntk(module, x, logits="full"), contract_jacobians(J, J, "full"))
+    close(k.empirical_ntk(module, x, logits="full"), contract_jacobians(J, J, "full"))
     assert [id(p) for p in module.parameters()] == [place for place, _ in before]
     for parameter, (_, value) in zip(module.parameters(), before, strict=True):
         assert parameter.requires_grad
@@ -267,7 +267,7 @@ def test_in_the_dtype_that_torch_makes_them_in_it_is_the_same_up_to_rounding(nam
     J = real_jacobian(in_double(copy.deepcopy(without_graph(module))), x)
     kernel = k.empirical_ntk(module, x.float() if x.is_floating_point() else x)
     assert kernel.dtype == torch.float32
-    close(kernel, contracted(J, J, "mean"), 2e-5)
+    close(kernel, contract_jacobians(J, J, "mean"), 2e-5)
 
 
 def without_graph(module: nn.Module) -> nn.Module:
@@ -307,7 +307,7 @@ def test_torch_func_may_fail_at_any_pass(passes: int) -> None:
     J = real_jacobian(module.body, x)
     budget = least_budget(module.body, x, None, "mean") + 2000  # a few rows at a time
     with pytest.warns(RuntimeWarning, match="an operator without a rule for vmap"):
-        close(k.empirical_ntk(module, x, budget_bytes=budget), contracted(J, J, "mean"))
+        close(k.empirical_ntk(module, x, budget_bytes=budget), contract_jacobians(J, J, "mean"))
 
 
 @pytest.mark.parametrize("empty", [torch.zeros(0), None, torch.zeros(1, 5)])
@@ -360,10 +360,10 @@ def ended(end: Callable[[Tensor], object], act: type[nn.Module]) -> Ended:
 def test_k_is_of_the_outputs_or_of_the_logits_as_asked(name: str, act: type[nn.Module]) -> None:
     module, x = ended(ENDS[name], act), unusual_examples("", 5)
     outputs, logits = real_jacobian(module, x), real_jacobian(module, x, module.body)
-    close(k.empirical_ntk(module, x), contracted(outputs, outputs, "mean"))
+    close(k.empirical_ntk(module, x), contract_jacobians(outputs, outputs, "mean"))
     for mode in MODES:
         made = module_kernel(module, x, None, mode, 1 << 30, before_softmax=True)
-        close(made.kernel, contracted(logits, logits, mode))
+        close(made.kernel, contract_jacobians(logits, logits, mode))
         assert "oftmax" in made.outputs
 
 
@@ -374,7 +374,7 @@ def test_a_softmax_is_left_out_in_a_loop_of_backward_passes_too() -> None:
     x = unusual_examples("", 4)
     made = module_kernel(module, x, None, "mean", 1 << 30, before_softmax=True)
     J = real_jacobian(module, x, module.body)
-    close(made.kernel, contracted(J, J, "mean"))
+    close(made.kernel, contract_jacobians(J, J, "mean"))
     assert "cannot vectorise" in made.remark
 
 
@@ -395,6 +395,6 @@ def test_probabilities_made_in_another_way_are_said(
     module, x = ended(end, nn.GELU), unusual_examples("", 4)
     made = module_kernel(module, x, None, "mean", 1 << 30, before_softmax=True)
     J = real_jacobian(module, x)
-    close(made.kernel, contracted(J, J, "mean"))
+    close(made.kernel, contract_jacobians(J, J, "mean"))
     assert bool(made.outputs) == bool(kind)
     assert kind in made.outputs

@@ -15,8 +15,8 @@ from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gatin
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
     HAND_WRITTEN,
+    draw_images,
     every_architecture,
-    images,
     random_gates,
     random_masks,
 )
@@ -91,7 +91,7 @@ def inputs_of(
 ) -> k.PathInputs:
     return k.PathInputs(
         random_gates(architecture, n, hard),
-        None if sensitive else images(architecture, n),
+        None if sensitive else draw_images(architecture, n),
         random_masks(architecture, n),
         random_gates(architecture, n, hard, seed=9) if sensitive else None,
     )
@@ -244,7 +244,7 @@ def test_an_error_that_is_halved_is_noticed() -> None:
 
 def test_one_draw_has_no_error_bar_and_is_refused() -> None:
     architecture = ARCHITECTURES["fc-deep"]
-    x, gates = images(architecture, 2), random_gates(architecture, 2, hard=True)
+    x, gates = draw_images(architecture, 2), random_gates(architecture, 2, hard=True)
     with refused("out-of-bounds"):
         k.estimate_path_kernel(architecture, gates, x, 1, torch.Generator())
     estimator = k.PathEstimator(architecture, k.PathInputs(gates, x), torch.Generator())

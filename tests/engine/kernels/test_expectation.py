@@ -24,7 +24,7 @@ from dgn_engine.model.architecture import (
 )
 from dgn_engine.model.stack import run_chain
 from tests.engine.kernels.tiny import (
-    images,
+    draw_images,
     make_network,
 )
 
@@ -48,7 +48,7 @@ def test_the_mean_value_kernel_over_all_signs_is_beta_times_the_npk(
     architecture: Architecture, soft: bool
 ) -> None:
     network = make_network(architecture, own=False, soft=soft)
-    x = images(architecture, 3)
+    x = draw_images(architecture, 3)
     sigma_conv, sigma_dense = 0.6, 0.8
     layers = list(zip(architecture.weight_layers, network.value.weights, strict=True))
     sizes = [weight.numel() for _, weight in layers]
@@ -134,7 +134,7 @@ def test_the_mean_value_kernel_of_a_residual_network_is_the_weighted_sum_of_sub_
 ) -> None:
     architecture = Architecture((2,), nodes)
     network = make_network(architecture, own=False, soft=True)
-    x = images(architecture, 3)
+    x = draw_images(architecture, 3)
     sigmas = [0.6, 0.8, 1.1, 0.9, 0.7, 1.2]
     gates = [gate.detach() for gate in network.trace(x).value.gates]
     expected = k.expected_value_kernel(architecture, gates, x, sigmas)
@@ -152,7 +152,7 @@ def test_the_mean_value_kernel_of_a_residual_network_is_the_weighted_sum_of_sub_
 def test_the_mean_feature_kernel_over_all_signs_is_lemma_3_1() -> None:
     # E[K^F_0] = σ^{2d}·Σ ⊙ δ, δ(s,s') = Σ_θ Σ_p ∂_θA(x_s,p)∂_θA(x_s',p), counted path by path.
     network = make_network(DENSE, own=False, soft=True)
-    x, sigma = images(DENSE, 3), 0.8
+    x, sigma = draw_images(DENSE, 3), 0.8
     weights = list(network.value.weights)
     sizes = [weight.numel() for weight in weights]
     total = torch.zeros((3, 3), dtype=torch.float64)

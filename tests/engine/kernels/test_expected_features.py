@@ -15,7 +15,7 @@ from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.wiring import Route
 from tests.engine.kernels.conftest import Take
-from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, make_network
 from tests.refusals import refused
 
 CHAIN = Architecture((1,), (Dense(1, 2), Dense(2, 2), Dense(2, 1, gated=False)))  # 8 signs
@@ -80,7 +80,7 @@ def mean_over_signs(network: GatedNetwork, x: Tensor, other: Tensor | None = Non
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_the_expected_feature_kernel_is_the_mean_over_all_signs(kind: str, take: Take) -> None:
-    network, x = KINDS[kind](), images(CHAIN, 3)
+    network, x = KINDS[kind](), draw_images(CHAIN, 3)
     mean = mean_over_signs(network, x)
     found = k.expected_feature_kernel(network, x)
     torch.testing.assert_close(found, mean, rtol=1e-12, atol=1e-12)
@@ -93,7 +93,7 @@ def test_the_expected_feature_kernel_is_the_mean_over_all_signs(kind: str, take:
 
 def test_a_deeper_network_lies_between_draws_within_their_standard_error() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
-    x, draws = images(network.architecture, 3), []
+    x, draws = draw_images(network.architecture, 3), []
     generator = torch.Generator().manual_seed(0)
     for _ in range(300):
         network.value.init_weights("bernoulli", generator, sigma=0.6)
@@ -109,7 +109,7 @@ def test_wide_networks_have_the_gated_limit_as_their_expectation_on_average() ->
     architecture = Architecture((w,), (Dense(w, w), Dense(w, w), Dense(w, 1, gated=False)))
     network = GatedNetwork(architecture).double()
     network.own_gates, network.gate = False, Gate(soft=True, beta=1.5)
-    generator, x, draws = torch.Generator().manual_seed(1), images(architecture, 2), []
+    generator, x, draws = torch.Generator().manual_seed(1), draw_images(architecture, 2), []
     for _ in range(25):
         for weight in network.feature.parameters():
             draw = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
@@ -135,4 +135,4 @@ REFUSED = [
 def test_of_other_networks_it_is_refused(make: Callable[[], GatedNetwork], kind: str) -> None:
     network = make()
     with refused(kind):
-        k.expected_feature_kernel(network, images(network.architecture, 2))
+        k.expected_feature_kernel(network, draw_images(network.architecture, 2))

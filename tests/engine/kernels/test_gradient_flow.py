@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
-from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, make_network
 from tests.refusals import refused
 
 TRAIN, TEST, CLASSES = 4, 3, 2
@@ -25,7 +25,7 @@ class Linearised:
 
     def __init__(self) -> None:
         network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
-        self.x = images(network.architecture, TRAIN + TEST)
+        self.x = draw_images(network.architecture, TRAIN + TEST)
         parameters = {name: p.detach() for name, p in network.named_parameters()}
         tree = jacrev(lambda p: functional_call(network, p, (self.x,)))(parameters)
         self.J = torch.cat([leaf.flatten(2) for leaf in tree.values()], dim=2)

@@ -19,7 +19,7 @@ from dgn_engine.importing.from_file import network_of
 from dgn_engine.kernels.gate_statistics import GateStatisticsSettings, accuracy, gate_statistics
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.file_reading import FileReading
-from tests.engine.importing.torch_networks import arrays_of, found_in, narrow_resnet
+from tests.engine.importing.torch_networks import match_by_shape, narrow_resnet, state_arrays
 from tests.refusals import refused, refused_command
 
 
@@ -44,8 +44,8 @@ def residual(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def resnet() -> GatedNetwork:
-    arrays = arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
-    return found_in(arrays, (3, 32, 32), FileReading(geometry="torchvision")).network
+    arrays = state_arrays(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
+    return match_by_shape(arrays, (3, 32, 32), FileReading(geometry="torchvision")).network
 
 
 def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:

@@ -20,7 +20,7 @@ from dgn_engine.model.network import GatedNetwork
 from tests.engine.kernels.allocated import peak_bytes
 from tests.engine.kernels.conftest import Take
 from tests.engine.kernels.drawn_networks import drawn_network
-from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, make_network
 from tests.refusals import refused
 
 PLENTY = 1 << 40
@@ -145,7 +145,7 @@ def test_a_name_that_says_nothing_is_refused(
 @pytest.mark.parametrize("name", QUANTITIES)
 def test_a_report_of_one_quantity_holds_that_alone(name: str) -> None:
     architecture = ARCHITECTURES["conv-gap"]
-    network, x = make_network(architecture), images(architecture, 4)
+    network, x = make_network(architecture), draw_images(architecture, 4)
     labels = torch.arange(4) % 2
     whole = kernel_arrays(network, x, labels, KernelSettings())
     arrays = kernel_arrays(network, x, labels, KernelSettings(only=(name,)))
@@ -168,7 +168,7 @@ def test_large_kernels_give_leading_eigenvalues_and_the_same_nu(
     take: Take, logits: k.Logits
 ) -> None:
     architecture = ARCHITECTURES["fc-deep"]
-    network, x = make_network(architecture, soft=True), images(architecture, 12)
+    network, x = make_network(architecture, soft=True), draw_images(architecture, 12)
     labels = torch.arange(12) % 2
     whole = kernel_arrays(network, x, labels, KernelSettings(logits))
     take("large")
@@ -186,7 +186,7 @@ def test_large_kernels_give_leading_eigenvalues_and_the_same_nu(
 
 def test_a_report_says_which_inputs_contradict_each_other_and_what_nu_leaves_out() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
-    x = images(network.architecture, 3)[[0, 1, 2, 0]]
+    x = draw_images(network.architecture, 3)[[0, 1, 2, 0]]
     found = kernel_arrays(network, x, torch.tensor([0, 1, 0, 1]), KernelSettings())
     assert found["nu_contradictory"] == 2
     assert found["nu_rank"] == 3
@@ -215,7 +215,7 @@ def test_the_number_that_fits_fits_and_one_more_does_not(
 
 def test_shared_kernels_keep_to_their_budget_and_a_refusal_takes_none_of_it() -> None:
     network = make_network(ARCHITECTURES["conv-gap"])
-    x = images(ARCHITECTURES["conv-gap"], 3)
+    x = draw_images(ARCHITECTURES["conv-gap"], 3)
     enough = k.kernel_bytes(network, 3)
     for budget, other in ((1000, None), (1000, x), (enough - 1, None)):
         with refused("too-large"):
@@ -228,7 +228,7 @@ def test_shared_kernels_keep_to_their_budget_and_a_refusal_takes_none_of_it() ->
 @pytest.mark.parametrize("only", ["ntk", "gram", "npk"])
 def test_kernels_whose_entries_overflow_are_refused_by_name(only: str, dtype: torch.dtype) -> None:
     network = make_network(ARCHITECTURES["fc-deep"]).to(dtype)
-    x = images(network.architecture, 3).to(dtype)
+    x = draw_images(network.architecture, 3).to(dtype)
     large = x * (1e30 if dtype == torch.float32 else 1e200)
     settings = KernelSettings(only=(only,))
     kernel_arrays(network, x, None, settings)
@@ -241,7 +241,7 @@ def test_an_example_without_an_open_path_has_no_cosine_and_is_no_fault() -> None
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
     with torch.no_grad():
         network.feature.weights[0].abs_()
-    x = images(network.architecture, 3).abs()
+    x = draw_images(network.architecture, 3).abs()
     x[1] = -x[1]  # every gate of its first layer is closed
     arrays = kernel_arrays(network, x, None, KernelSettings(normalise="cosine", only=("npk",)))
     assert np.isnan(arrays["npk"][1]).all()
@@ -251,7 +251,7 @@ def test_an_example_without_an_open_path_has_no_cosine_and_is_no_fault() -> None
 def test_the_same_settings_serve_one_network_after_another() -> None:
     architecture = ARCHITECTURES["conv-gap"]
     networks = [make_network(architecture, own=own, soft=True, bias=own) for own in (True, False)]
-    x, settings = images(architecture, 4), KernelSettings()
+    x, settings = draw_images(architecture, 4), KernelSettings()
     labels = torch.arange(4) % 2
     found = [kernel_arrays(one, x, labels, settings) for one in (*networks, networks[0])]
     for name, array in found[0].items():

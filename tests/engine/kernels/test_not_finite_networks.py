@@ -11,7 +11,7 @@ import torch
 import dgn_engine.kernels as k
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.network import GatedNetwork
-from tests.engine.kernels.tiny import images, make_network, random_gates
+from tests.engine.kernels.tiny import draw_images, make_network, random_gates
 from tests.refusals import refused
 
 NORMAL = Architecture(
@@ -44,7 +44,7 @@ def test_a_network_with_one_number_that_is_not_finite_is_refused_by_every_kernel
     name: str, own: bool, value: float
 ) -> None:
     made = network(own)
-    x = images(NORMAL, 3)
+    x = draw_images(NORMAL, 3)
     part = "value" if own else "feature"
     paths = k.PathInputs.from_network(made, x)
     shared = k.SharedKernels(made, x)
@@ -70,14 +70,14 @@ def test_a_variance_below_zero_is_as_bad() -> None:
     made = network(own=True)
     spoil(made, "value.normalisation.variance_0", -1.0)
     with refused("not-finite", value="value 0"):
-        k.SharedKernels(made, images(NORMAL, 3))
+        k.SharedKernels(made, draw_images(NORMAL, 3))
 
 
 def test_the_feature_network_of_gates_that_are_given_is_not_looked_at() -> None:
     made = network(own=False)
     spoil(made, "feature.biases.0", math.nan)
     given = made.with_gates(tuple(random_gates(NORMAL, 3, hard=True)))
-    assert bool(torch.isfinite(k.SharedKernels(given, images(NORMAL, 3)).npk()).all())
+    assert bool(torch.isfinite(k.SharedKernels(given, draw_images(NORMAL, 3)).npk()).all())
 
 
 def test_large_weights_whose_sum_overflows_are_finite() -> None:

@@ -17,8 +17,8 @@ from tests.engine.kernels.enumeration import bundles, chain_features, features, 
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
     ONE_GATE_A_LAYER,
+    draw_images,
     every_architecture,
-    images,
     random_gates,
     random_masks,
 )
@@ -32,7 +32,7 @@ TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 @pytest.mark.parametrize("hard", [True, False])
 def test_the_npk_counts_every_bundle_of_paths(name: str, hard: bool) -> None:
     architecture = ARCHITECTURES[name]
-    x, gates = images(architecture, 4), random_gates(architecture, 4, hard)
+    x, gates = draw_images(architecture, 4), random_gates(architecture, 4, hard)
     masks = random_masks(architecture, 4)
     phi = features(architecture, gates, x, masks)
     found = k.neural_path_kernel(architecture, gates, x, masks=masks)
@@ -53,7 +53,7 @@ def test_the_number_of_bundles_is_the_papers() -> None:
 
 def test_for_dense_networks_the_npk_is_gram_times_overlap() -> None:
     architecture = ARCHITECTURES["fc-deep"]
-    x, gates = images(architecture, 5), random_gates(architecture, 5, hard=True)
+    x, gates = draw_images(architecture, 5), random_gates(architecture, 5, hard=True)
     product = k.input_gram(x)
     for layer in gates:
         product = product * k.layer_overlap(layer)
@@ -121,7 +121,7 @@ def widened(architecture: Architecture) -> Architecture:
 @every_architecture
 def test_path_kernels_are_symmetric_and_positive_semidefinite(name: str) -> None:
     architecture = ARCHITECTURES[name]
-    x, gates = images(architecture, 6), random_gates(architecture, 6, hard=True)
+    x, gates = draw_images(architecture, 6), random_gates(architecture, 6, hard=True)
     masks = random_masks(architecture, 6)
     for kernel in (
         k.neural_path_kernel(architecture, gates, x, masks=masks),
@@ -137,7 +137,7 @@ def test_the_npk_of_a_dense_network_does_not_see_the_order_of_its_layers(
     order: tuple[int, ...],
 ) -> None:
     architecture = ARCHITECTURES["fc-deep"]
-    x, gates = images(architecture, 4), random_gates(architecture, 4, hard=True)
+    x, gates = draw_images(architecture, 4), random_gates(architecture, 4, hard=True)
     H = k.neural_path_kernel(architecture, gates, x)
     permuted = k.neural_path_kernel(architecture, [gates[i] for i in order], x)
     torch.testing.assert_close(permuted, H, **TIGHT)
@@ -146,7 +146,7 @@ def test_the_npk_of_a_dense_network_does_not_see_the_order_of_its_layers(
 def test_circular_padding_and_pooling_make_the_npk_blind_to_shifts() -> None:
     nodes = tuple(Conv(2, 2, circular=True) for _ in range(3))
     architecture = Architecture((2, 4, 3), (*nodes, GlobalAveragePool(), Dense(2, 2, gated=False)))
-    x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
+    x, gates = draw_images(architecture, 3), random_gates(architecture, 3, hard=True)
     H = k.neural_path_kernel(architecture, gates, x)
     rolled = [torch.roll(t, (1, 2), dims=(2, 3)) for t in (x, *gates)]
     moved = k.neural_path_kernel(architecture, rolled[1:], rolled[0])
@@ -159,7 +159,7 @@ def test_circular_padding_and_pooling_make_the_npk_blind_to_shifts() -> None:
 @every_architecture
 def test_the_normalisations_are_scalings_of_the_plain_kernel(name: str) -> None:
     architecture = ARCHITECTURES[name]
-    x, gates = images(architecture, 4), random_gates(architecture, 4, hard=False)
+    x, gates = draw_images(architecture, 4), random_gates(architecture, 4, hard=False)
     masks = random_masks(architecture, 4)
     H = k.neural_path_kernel(architecture, gates, x, masks=masks)
     by_width = k.neural_path_kernel(architecture, gates, x, "width", masks)

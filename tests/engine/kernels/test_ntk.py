@@ -21,11 +21,11 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.regimes import all_regimes, find_regime
 from tests.engine.kernels.conftest import Take
-from tests.engine.kernels.jacobians import check_parts, contracted, jacobian
+from tests.engine.kernels.jacobians import check_parts, contract_jacobians, jacobian
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
+    draw_images,
     every_architecture,
-    images,
     make_network,
     random_gates,
 )
@@ -75,10 +75,10 @@ def test_a_permuted_wiring_sends_gate_gradients_back_where_they_came_from(
 @pytest.mark.parametrize("name", ["fc-deep", "gap-circular-dense", "max-gap", "residual-conv"])
 def test_linear_features_have_a_feature_kernel_without_rectification(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
-    rectified = k.tangent_kernels(network, images(network.architecture, 3)).feature
+    rectified = k.tangent_kernels(network, draw_images(network.architecture, 3)).feature
     network.feature_activation = "linear"
     check_parts(network, "mean")
-    found = k.tangent_kernels(network, images(network.architecture, 3)).feature
+    found = k.tangent_kernels(network, draw_images(network.architecture, 3)).feature
     assert not torch.allclose(torch.as_tensor(found), torch.as_tensor(rectified))
 
 
@@ -86,7 +86,7 @@ def test_multiplying_position_averages_is_not_the_kernel_of_a_convolution() -> N
     # The 'hadamard' shortcut ⟨U,U'⟩⟨D,D'⟩/P drops the pairs p ≠ p' and is far off.
     chain = Architecture((1, 4, 4), (Conv(1, 3), GlobalAveragePool(), Dense(3, 1, gated=False)))
     network = make_network(chain)
-    x = images(chain, 4)
+    x = draw_images(chain, 4)
     network.requires_grad_(False)
     trace, head = network.trace(x).value, list(network.value.weights)[1]
     windows = torch.nn.functional.unfold(x, 3, padding=1)
@@ -100,7 +100,7 @@ def test_multiplying_position_averages_is_not_the_kernel_of_a_convolution() -> N
 @every_architecture
 def test_hard_given_gates_and_a_frozen_feature_network_have_no_feature_kernel(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False)
-    x = images(network.architecture, 3)
+    x = draw_images(network.architecture, 3)
     assert k.tangent_kernels(network, x).feature is None
     network.gate = Gate(soft=True, beta=1.5)
     assert k.tangent_kernels(network, x, trains=("value",)).feature is None
@@ -110,7 +110,7 @@ def test_hard_given_gates_and_a_frozen_feature_network_have_no_feature_kernel(na
 def test_the_kernel_of_the_sum_of_softmax_outputs_is_zero() -> None:
     # The authors' notebook differentiated this constant; its kernels were rounding noise.
     network = make_network(ARCHITECTURES["fc-deep"])
-    x = images(network.architecture, 4)
+    x = draw_images(network.architecture, 4)
     parameters = {name: p.detach() for name, p in network.named_parameters()}
     tree = jacrev(lambda p: functional_call(network, p, (x,)).softmax(1).sum(1))(parameters)
     J = torch.cat([leaf.flatten(1) for leaf in tree.values()], dim=1)
@@ -122,7 +122,7 @@ def test_the_kernel_of_the_sum_of_softmax_outputs_is_zero() -> None:
 @every_architecture
 def test_float32_agrees_with_float64_to_single_precision(name: str) -> None:
     network = make_network(ARCHITECTURES[name], soft=True)
-    x = images(network.architecture, 4)
+    x = draw_images(network.architecture, 4)
     exact = k.tangent_kernels(network, x).total_kernel
     single = k.tangent_kernels(network.float(), x.float()).total_kernel
     assert single.dtype == torch.float32
@@ -183,10 +183,10 @@ def test_a_channel_whose_scale_is_zero_still_has_its_gradient() -> None:
     assert network.value.normalisation is not None
     with torch.no_grad():
         network.value.normalisation.scales[1][3] = 0.0
-    x = images(network.architecture, 3)
+    x = draw_images(network.architecture, 3)
     J = jacobian(network, "value", x, frozen_gates=False)
     kernel = k.tangent_kernels(network, x).total_kernel
-    torch.testing.assert_close(kernel, contracted(J, J, "mean"), **TIGHT)
+    torch.testing.assert_close(kernel, contract_jacobians(J, J, "mean"), **TIGHT)
 
 
 @pytest.mark.parametrize("name", list(NORMALISED))
@@ -194,7 +194,7 @@ def test_the_kernel_of_folded_weights_is_that_of_the_network_they_are_folded_int
     name: str,
 ) -> None:
     network = learnt(name, bias=True, own=True, soft=True)
-    x = images(network.architecture, 3)
+    x = draw_images(network.architecture, 3)
     nodes = tuple(
         replace(node, normal=False)
         if isinstance(node, Conv)
@@ -218,7 +218,7 @@ def test_the_kernel_of_folded_weights_is_that_of_the_network_they_are_folded_int
 
 def test_a_frozen_value_network_has_no_value_kernel() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
-    x = images(network.architecture, 3)
+    x = draw_images(network.architecture, 3)
     both = k.tangent_kernels(network, x)
     network.trains = ("feature",)
     kernels = k.tangent_kernels(network, x)
@@ -234,7 +234,7 @@ def test_a_frozen_value_network_has_no_value_kernel() -> None:
 def test_what_cannot_move_the_output_has_no_kernel(own: bool) -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=own)
     with pytest.raises(ValueError, match="affects the output"):
-        k.tangent_kernels(network, images(network.architecture, 2), trains=("feature",))
+        k.tangent_kernels(network, draw_images(network.architecture, 2), trains=("feature",))
 
 
 @pytest.mark.check
@@ -243,7 +243,7 @@ def test_k_is_the_sum_over_what_the_regime_trains(regime: str) -> None:
     found = find_regime(regime)
     network = make_network(ARCHITECTURES["fc-deep"])
     configure_for(network, found)
-    x = images(network.architecture, 3)
+    x = draw_images(network.architecture, 3)
     if found.drawn_gates:
         network = network.with_gates(tuple(random_gates(network.architecture, 3, hard=True)))
     expected = torch.zeros(3, 3, dtype=x.dtype)

@@ -16,7 +16,7 @@ from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAvera
 from dgn_engine.model.network import GatedNetwork
 from tests.engine.kernels.conftest import Take
 from tests.engine.kernels.routed import NETWORKS as ROUTED
-from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, every_architecture, make_network
 from tests.refusals import refused
 
 N = 5
@@ -49,7 +49,7 @@ def same(found: Tensor, expected: Tensor) -> None:
 def check_tangent(
     network: GatedNetwork, logits: operators.OperatorLogits = "mean", budget: int = 1 << 20
 ) -> None:
-    x = images(network.architecture, N)
+    x = draw_images(network.architecture, N)
     operator = k.tangent_operator(network, x, logits=logits, budget_bytes=budget)
     expected = square(k.tangent_kernels(network, x, logits).total_kernel)
     check_products(operator, expected)
@@ -88,7 +88,7 @@ def test_a_block_of_a_tangent_kernel_multiplies_from_both_sides(
     logits: operators.OperatorLogits,
 ) -> None:
     network = make_network(ARCHITECTURES["conv-gap"], own=False, soft=True)
-    x = images(network.architecture, N)
+    x = draw_images(network.architecture, N)
     operator = k.tangent_operator(network, x[3:], x[:3], logits=logits)
     expected = square(k.tangent_kernels(network, x[3:], logits, other=x[:3]).total_kernel)
     same(dense(operator), expected)
@@ -97,7 +97,7 @@ def test_a_block_of_a_tangent_kernel_multiplies_from_both_sides(
 
 def test_gates_that_were_given_go_with_their_examples() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
-    x = images(network.architecture, N)
+    x = draw_images(network.architecture, N)
     generator = torch.Generator().manual_seed(2)
     gates = tuple(
         (torch.rand((N, *shape), generator=generator) > 0.5).double()
@@ -112,7 +112,7 @@ def test_gates_that_were_given_go_with_their_examples() -> None:
 @pytest.mark.parametrize("trains", [("value",), ("feature",)])
 def test_the_operator_is_over_what_trains(trains: Any) -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
-    x = images(network.architecture, N)
+    x = draw_images(network.architecture, N)
     expected = k.tangent_kernels(network, x, trains=trains).total_kernel
     check_products(k.tangent_operator(network, x, trains=trains), expected)
     same(k.tangent_diagonal(network, x, trains=trains), expected.diagonal())
@@ -127,7 +127,7 @@ def test_the_operator_is_over_the_parameters_behind_what_is_folded(folded: bool)
         Dense(2, 2, gated=False, factor=0.5),
     )
     network = make_network(Architecture((1, 4, 4), layers), own=False, soft=True)
-    x = images(network.architecture, N)
+    x = draw_images(network.architecture, N)
     expected = k.tangent_kernels(network, x, folded=folded).total_kernel
     check_products(k.tangent_operator(network, x, folded=folded), expected)
     same(k.tangent_diagonal(network, x, folded=folded), expected.diagonal())
@@ -141,7 +141,7 @@ def test_products_with_a_path_kernel_are_those_with_the_one_that_is_held(
 ) -> None:
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
     architecture = network.architecture
-    paths = k.PathInputs.from_network(network, images(architecture, N))
+    paths = k.PathInputs.from_network(network, draw_images(architecture, N))
     expected = k.neural_path_kernel(
         architecture, paths.gates, paths.x_value, normalise, paths.masks
     )
@@ -165,7 +165,7 @@ def test_features_and_tiles_give_the_same_products(
     take(road)
     network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
     architecture = network.architecture
-    x = images(architecture, N)
+    x = draw_images(architecture, N)
     both, test, train = (k.PathInputs.from_network(network, part) for part in (x, x[3:], x[:3]))
     whole = k.neural_path_kernel(architecture, both.gates, x, normalise)
     one = k.path_operator(architecture, test, train, normalise=normalise, budget_bytes=budget)
@@ -177,7 +177,7 @@ def test_features_and_tiles_give_the_same_products(
 
 def test_leading_eigenpairs_need_no_matrix() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
-    x = images(network.architecture, 30)
+    x = draw_images(network.architecture, 30)
     paths = k.PathInputs.from_network(network, x)
     start = np.ones(30)
     for operator, kernel in (
@@ -192,7 +192,7 @@ def test_leading_eigenpairs_need_no_matrix() -> None:
 
 def test_words_that_make_no_matrix_are_refused() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
-    x = images(network.architecture, N)
+    x = draw_images(network.architecture, N)
     matrices: Any = "perclass"  # which a kernel that is held may be
     wrong: Any = "middle"
     for ask in (k.tangent_operator, k.tangent_diagonal):
@@ -209,7 +209,7 @@ def test_words_that_make_no_matrix_are_refused() -> None:
 
 def test_imaginary_parts_are_not_dropped_in_silence() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False)
-    x = images(network.architecture, N)
+    x = draw_images(network.architecture, N)
     paths = k.PathInputs.from_network(network, x)
     vector = np.ones(N) + 1j
     for operator in (k.tangent_operator(network, x), k.path_operator(network.architecture, paths)):

@@ -15,7 +15,7 @@ from tests.engine.kernels.enumeration import bundles, features, without_skips
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
     HAND_WRITTEN,
-    images,
+    draw_images,
     make_network,
     random_gates,
 )
@@ -40,7 +40,7 @@ def all_values(architecture: Architecture, weights: list[Tensor]) -> list[float]
 @pytest.mark.parametrize("name", DRIFTED)
 def test_the_moments_of_features_are_sums_over_paths(name: str) -> None:
     architecture = ARCHITECTURES[name]
-    x = images(architecture, 3)
+    x = draw_images(architecture, 3)
     inputs, phi = [], []
     for seed in (1, 2):
         gates = random_gates(architecture, 3, hard=False, seed=seed)

@@ -18,7 +18,7 @@ from dgn_engine.model.architecture import (
     Skip,
 )
 from tests.engine.kernels.conftest import Take
-from tests.engine.kernels.tiny import ARCHITECTURES, images, random_gates, random_masks
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, random_gates, random_masks
 from tests.refusals import refused
 
 BLOCKS = (Fork(), Dense(3, 3), Merge(pre=0.5, post=2.0))
@@ -29,7 +29,7 @@ RESIDUAL = [name for name, architecture in ARCHITECTURES.items() if architecture
 
 def test_the_path_kernel_of_a_residual_network_is_a_product_over_its_blocks() -> None:
     architecture = ARCHITECTURES["residual-dense"]
-    x, gates = images(architecture, 4), random_gates(architecture, 4, hard=True)
+    x, gates = draw_images(architecture, 4), random_gates(architecture, 4, hard=True)
     t = [k.layer_overlap(layer) for layer in gates]
     first = 1.2**2 * (1 + 0.7**2 * t[1] * t[2])
     second = 0.8**2 * (1 + 1.5**2 * t[3])
@@ -41,7 +41,7 @@ def test_the_path_kernel_of_a_residual_network_is_a_product_over_its_blocks() ->
 @pytest.mark.parametrize("name", RESIDUAL)
 def test_all_sub_networks_add_up_to_the_path_kernel(name: str) -> None:
     architecture = ARCHITECTURES[name]
-    x, gates = images(architecture, 4), random_gates(architecture, 4, hard=False)
+    x, gates = draw_images(architecture, 4), random_gates(architecture, 4, hard=False)
     masks = random_masks(architecture, 4)
     shares = k.sub_network_shares(architecture, gates, x, masks)
     assert len(shares) == 2 ** k.residual_blocks(architecture)
@@ -55,7 +55,7 @@ def test_all_sub_networks_add_up_to_the_path_kernel(name: str) -> None:
 
 def test_a_block_whose_gates_are_closed_leaves_only_its_skip() -> None:
     architecture = Architecture((3,), (Dense(3, 3), *BLOCKS, *TAIL))
-    x, gates = images(architecture, 4), random_gates(architecture, 4, hard=True)
+    x, gates = draw_images(architecture, 4), random_gates(architecture, 4, hard=True)
     gates[1].zero_()
     plain = Architecture((3,), (Dense(3, 3), *TAIL))
     expected = 4.0 * k.neural_path_kernel(plain, gates[:1], x)
@@ -97,7 +97,7 @@ def test_gates_after_the_additions_of_nested_blocks_multiply_each_path() -> None
     inner = (Fork(), Dense(2, 2, gated=False), Merge(pre=0.5), Gating())
     outer = (Fork(), *inner, Skip(), Dense(2, 2, gated=False), Merge(), Gating())
     architecture = Architecture((2,), (Dense(2, 2), *outer, Dense(2, 1, gated=False)))
-    x, (a, b, c) = images(architecture, 3), random_gates(architecture, 3, hard=False)
+    x, (a, b, c) = draw_images(architecture, 3), random_gates(architecture, 3, hard=False)
 
     def tau(*layers: Tensor) -> Tensor:
         return k.layer_overlap(torch.stack(layers).prod(0))
@@ -120,10 +120,10 @@ def test_sub_networks_that_do_not_exist_are_refused() -> None:
 def test_as_many_blocks_as_allowed_have_their_shares(take: Take) -> None:
     take("few blocks")
     architecture = ARCHITECTURES["residual-dense"]
-    x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
+    x, gates = draw_images(architecture, 3), random_gates(architecture, 3, hard=True)
     shares = k.sub_network_shares(architecture, gates, x)
     assert list(shares) == [(), (0,), (1,), (0, 1)]
     assert sum(shares.values()) == pytest.approx(1.0)
     three = Architecture((3,), (Dense(3, 3), *(BLOCKS * 3), *TAIL))
     with refused("too-large"):
-        k.sub_network_shares(three, random_gates(three, 2, hard=True), images(three, 2))
+        k.sub_network_shares(three, random_gates(three, 2, hard=True), draw_images(three, 2))

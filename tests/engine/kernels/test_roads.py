@@ -20,8 +20,8 @@ from tests.engine.kernels.enumeration import features
 from tests.engine.kernels.jacobians import check_parts
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
+    draw_images,
     every_architecture,
-    images,
     make_network,
     random_gates,
     random_masks,
@@ -62,7 +62,7 @@ def test_tangent_kernels_add_up_pairwise_in_tiles_of_one_row(name: str, take: Ta
 @pytest.mark.parametrize("road", [*TILES, "pair by pair", "a few pairs"])
 def test_every_road_to_a_path_kernel_counts_every_path(name: str, road: str, take: Take) -> None:
     architecture = ARCHITECTURES[name]
-    x, gates = images(architecture, 5), random_gates(architecture, 5, hard=False)
+    x, gates = draw_images(architecture, 5), random_gates(architecture, 5, hard=False)
     masks = random_masks(architecture, 5)
     sensitive = k.sensitive_overlap(architecture, gates, gates, masks=masks)
     take(road)
@@ -104,7 +104,7 @@ def test_a_convolutional_limit_in_tiles_is_the_one_of_each_pair(
     nodes: tuple[Conv | GlobalAveragePool | Flatten | Dense, ...], take: Take
 ) -> None:
     architecture = Architecture((2, 4, 4), nodes)
-    x = images(architecture, 7)
+    x = draw_images(architecture, 7)
     take("limits in tiles")
     found = k.convolutional_limit(architecture, x)
     block = k.convolutional_limit(architecture, x[:4], other=x[4:])
@@ -175,7 +175,7 @@ def geometries(pooled: bool) -> Iterator[Architecture]:
 def test_compiled_loops_give_the_plain_kernel_for_every_geometry(kind: str, take: Take) -> None:
     taken = []
     for architecture in geometries(pooled=kind == "limits"):
-        x = images(architecture, 3)
+        x = draw_images(architecture, 3)
         x[1, :, :4] = 0.0  # correlations are zero where an input is
         gates = random_gates(architecture, 3, hard=True) if kind == "bits" else None
         take("compiled")
@@ -203,7 +203,7 @@ def test_loops_say_what_the_plain_recursion_says(
     head = above if kind == "limits, dense above" else (Dense(65, 1, gated=False),)
     nodes = (first, Conv(3, 65, circular=first.circular), GlobalAveragePool(), *head)
     architecture = Architecture((2, 4, 4), nodes)
-    x = images(architecture, 3)
+    x = draw_images(architecture, 3)
     x[1], x[2, :, :2] = -x[0], 0.0  # correlations down to minus one, and none
     gates = random_gates(architecture, 3, hard=True) if kind == "bits" else None
     take(road)
@@ -218,7 +218,7 @@ def test_what_loops_do_not_know_takes_the_plain_road(take: Take) -> None:
     mixed = (Conv(1, 2), Conv(2, 2, circular=True), GlobalAveragePool(), Dense(2, 1, gated=False))
     wide = (Conv(1, 2, padding=4), GlobalAveragePool(), Dense(2, 1, gated=False))
     plain = Architecture((1, 4, 4), (Conv(1, 2), GlobalAveragePool(), Dense(2, 1, gated=False)))
-    x, hard = images(plain, 3), random_gates(plain, 3, hard=True)
+    x, hard = draw_images(plain, 3), random_gates(plain, 3, hard=True)
     assert not is_taken(plain, x, hard), "little work"
     assert not is_taken(plain, x, None)
     take("compiled")
@@ -240,7 +240,7 @@ def test_what_loops_do_not_know_takes_the_plain_road(take: Take) -> None:
 def test_a_mid_size_network_in_single_precision(take: Take) -> None:
     nodes = (Conv(3, 100), Conv(100, 130), GlobalAveragePool(), Dense(130, 4, gated=False))
     architecture = Architecture((3, 8, 8), nodes)
-    x, gates = images(architecture, 8).float(), random_gates(architecture, 8, hard=True)
+    x, gates = draw_images(architecture, 8).float(), random_gates(architecture, 8, hard=True)
     take("compiled")
     found = k.neural_path_kernel(architecture, [gate.float() for gate in gates], x).double()
     take("plain")

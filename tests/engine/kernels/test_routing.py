@@ -9,7 +9,7 @@ import dgn_engine.kernels as k
 from dgn_engine.model.wiring import Route
 from tests.engine.kernels.jacobians import MODES, check_parts
 from tests.engine.kernels.routed import FC, NETWORKS, WIDE, routed, tiled
-from tests.engine.kernels.tiny import images
+from tests.engine.kernels.tiny import draw_images
 
 
 @pytest.mark.wide
@@ -35,7 +35,7 @@ def test_the_way_back_is_the_transpose_of_the_way_there(
 
 
 def test_a_rotation_leaves_the_path_kernel_of_a_dense_network_as_it_is() -> None:
-    x = images(FC, 6)
+    x = draw_images(FC, 6)
     plain, turned = routed(FC, Route(), Route()), routed(FC, Route(3), Route(1))
     kernels = [
         k.neural_path_kernel(FC, network.trace(x).value.gates, x) for network in (plain, turned)
@@ -45,7 +45,7 @@ def test_a_rotation_leaves_the_path_kernel_of_a_dense_network_as_it_is() -> None
 
 def test_tiling_k_times_multiplies_each_overlap_by_k() -> None:
     network = tiled(WIDE, FC, (2, 3))
-    x = images(FC, 6)
+    x = draw_images(FC, 6)
     trace = network.trace(x)
     assert trace.feature is not None
     for layer, times in enumerate((2, 3)):

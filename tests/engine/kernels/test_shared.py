@@ -10,7 +10,7 @@ import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.gates import Gate
-from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, every_architecture, make_network
 from tests.refusals import refused
 
 
@@ -23,7 +23,7 @@ def test_each_shared_kernel_equals_the_one_computed_alone(
 ) -> None:
     architecture = ARCHITECTURES[name]
     network = make_network(architecture, own=False, soft=soft)
-    x = images(architecture, 4)
+    x = draw_images(architecture, 4)
     shared = k.SharedKernels(network, x)
     trace = network.trace(x)
     gates, masks = trace.value.gates, trace.value.masks
@@ -51,7 +51,7 @@ def test_churn_is_the_share_of_gates_that_switched() -> None:
 @pytest.mark.parametrize("name", ["fc-deep", "conv-gap", "residual-dense"])
 def test_the_expectation_lies_beside_the_measured_value_kernel(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
-    x = images(network.architecture, 3)
+    x = draw_images(network.architecture, 3)
     draws = 120
     generator = torch.Generator().manual_seed(0)
     total = torch.zeros((3, 3), dtype=torch.float64)
@@ -69,7 +69,7 @@ def test_the_expectation_lies_beside_the_measured_value_kernel(name: str) -> Non
 def test_the_expected_value_kernel_is_refused_where_what_trains_is_folded() -> None:
     nodes = (Dense(3, 4, factor=0.5), Dense(4, 2, gated=False))
     network = make_network(Architecture((3,), nodes), own=False)
-    x = images(network.architecture, 3)
+    x = draw_images(network.architecture, 3)
     with pytest.raises(ValueError, match="folded=True"):
         k.SharedKernels(network, x).expected_value()
     expected = k.SharedKernels(network, x, folded=True).expected_value()
@@ -85,13 +85,13 @@ def test_the_expected_value_kernel_is_refused_where_it_is_not_the_expectation(
 ) -> None:
     network = make_network(ARCHITECTURES["fc-deep"], **settings)
     with refused("not-supported"):
-        k.SharedKernels(network, images(network.architecture, 3)).expected_value()
+        k.SharedKernels(network, draw_images(network.architecture, 3)).expected_value()
 
 
 def test_the_expected_value_kernel_of_a_deep_linear_network_exists() -> None:
     network = make_network(ARCHITECTURES["fc-deep"])
     network.gate = Gate(open=True)
-    shared = k.SharedKernels(network, images(network.architecture, 3))
+    shared = k.SharedKernels(network, draw_images(network.architecture, 3))
     sigmas = k.weight_sigmas(list(network.value.weights))
     beta = k.value_kernel_constant(network.architecture, sigmas)
     torch.testing.assert_close(shared.expected_value(), beta * shared.npk())
@@ -113,7 +113,7 @@ def test_a_network_without_gates_has_a_tangent_kernel_and_no_path_kernels() -> N
 @pytest.mark.parametrize("name", ["fc-deep", "conv-gap"])
 def test_what_was_asked_before_and_what_is_done_to_it_changes_no_kernel(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
-    x = images(network.architecture, 4)
+    x = draw_images(network.architecture, 4)
     shared, hows = k.SharedKernels(network, x), ("none", "trace", "width", "cosine", "none")
     for kind in ("overlap", "sensitive_overlap", "npk"):
         for how in hows:
@@ -128,7 +128,7 @@ def test_kernels_of_a_second_network_and_of_second_inputs_are_their_own() -> Non
     with torch.no_grad():
         for weight in two.parameters():
             weight.mul_(-1.5)
-    x = images(one.architecture, 3)
+    x = draw_images(one.architecture, 3)
     asked = [(one, x), (two, x), (one, x + 1), (one, x)]
     found = [k.SharedKernels(network, inputs) for network, inputs in asked]
     kernels = [(each.npk(), each.tangent.total_kernel) for each in found]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import dgn_engine.kernels as k
 from dgn_engine.model.gates import Gate
-from tests.engine.kernels.jacobians import MODES, contracted
+from tests.engine.kernels.jacobians import MODES, contract_jacobians
 from tests.engine.kernels.module_grammar import tangent_kernel
 from tests.engine.kernels.unusual_modules import real_jacobian
 from tests.refusals import refused
@@ -126,8 +126,8 @@ def test_every_slope_that_trains_counts(logits: k.Logits) -> None:
     x = torch.randn(6, 5, dtype=torch.float64)
     network, J = k.adapt(module, (5,)), real_jacobian(module, x)
     found = k.tangent_kernels(network, x, logits).total_kernel
-    torch.testing.assert_close(found, contracted(J, J, logits))
-    expected = contracted(J, J, "mean")
+    torch.testing.assert_close(found, contract_jacobians(J, J, logits))
+    expected = contract_jacobians(J, J, "mean")
     held = torch.from_numpy(k.tangent_operator(network, x) @ np.eye(len(x)))
     torch.testing.assert_close(held, expected)
     torch.testing.assert_close(k.tangent_diagonal(network, x), expected.diagonal())

@@ -7,7 +7,7 @@ import dgn_engine.kernels as k
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gating, Merge
 from dgn_engine.model.network import GatedNetwork
-from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, every_architecture, make_network
 from tests.refusals import refused
 
 PARTS = ("value", "feature", "cross")
@@ -43,7 +43,7 @@ def networks() -> dict[str, GatedNetwork]:
 @pytest.mark.parametrize("own", [True, False])
 def test_after_the_last_logit_the_tangent_kernels_are_exact(name: str, own: bool) -> None:
     network = make_network(ARCHITECTURES[name], own=own, soft=True, bias=True)
-    x = images(network.architecture, 3)
+    x = draw_images(network.architecture, 3)
     exact = k.tangent_kernels(network, x)
     estimator = k.TangentEstimator(network, x, torch.Generator().manual_seed(0))
     estimator.add_draws(network.architecture.classes)
@@ -64,7 +64,7 @@ def test_after_the_last_logit_the_tangent_kernels_are_exact(name: str, own: bool
 def test_standard_errors_of_some_logits_are_as_large_as_the_misses(name: str, draws: int) -> None:
     """Sampled without replacement: the error is smaller than that of independent draws."""
     network = networks()[name]
-    x = images(network.architecture, 3)
+    x = draw_images(network.architecture, 3)
     exact, trace = k.tangent_kernels(network, x), network.trace(x)
     missed = dict.fromkeys(PARTS, 0.0)
     expected = dict.fromkeys(PARTS, 0.0)
@@ -88,7 +88,7 @@ def test_standard_errors_of_some_logits_are_as_large_as_the_misses(name: str, dr
 def test_the_error_of_a_cosine_is_that_of_the_ratio() -> None:
     """Of its linear part: where the errors are not small, as in the dense one, it is less."""
     network = make_network(MANY["convolutions"])
-    x = images(network.architecture, 3)
+    x = draw_images(network.architecture, 3)
     exact, trace = k.unit_diagonal(k.tangent_kernels(network, x).total_kernel), network.trace(x)
     missed = expected = 0.0
     for seed in range(60):
@@ -103,7 +103,7 @@ def test_the_error_of_a_cosine_is_that_of_the_ratio() -> None:
 
 def test_no_more_logits_than_there_are_and_one_has_no_error() -> None:
     network = make_network(MANY["dense"])
-    x = images(network.architecture, 2)
+    x = draw_images(network.architecture, 2)
     estimator = k.TangentEstimator(network, x, torch.Generator())
     shares = list(estimator.slices())
     assert shares == sorted(shares)
@@ -117,7 +117,7 @@ def test_no_more_logits_than_there_are_and_one_has_no_error() -> None:
 def test_a_pass_in_parts_is_the_pass_of_all() -> None:
     for name in ("max-gap", "basic-blocks"):
         network = make_network(ARCHITECTURES[name], own=False, soft=True)
-        x = images(network.architecture, 5)
+        x = draw_images(network.architecture, 5)
         shared, whole = k.SharedKernels(network, x), network.trace(x)
         first = shared.trace_in_slices(2)
         assert next(first) == 0.4
@@ -143,7 +143,7 @@ def test_gates_that_were_given_pass_in_parts() -> None:
         torch.randint(0, 2, (5, *shape), generator=generator).double()
         for shape in network.architecture.gated_shapes
     )
-    x = images(network.architecture, 5)
+    x = draw_images(network.architecture, 5)
     view = network.with_gates(gates)
     shared = k.SharedKernels(view, x)
     assert list(shared.trace_in_slices(3)) == [0.6, 1.0]

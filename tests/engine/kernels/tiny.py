@@ -232,7 +232,7 @@ ONE_GATE_A_LAYER = [
 every_architecture = pytest.mark.parametrize("name", HAND_WRITTEN + each(all_nets()))
 
 
-def images(architecture: Architecture, n: int, seed: int = 0) -> Tensor:
+def draw_images(architecture: Architecture, n: int, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn((n, *architecture.input_shape), generator=generator, dtype=torch.float64)
 
@@ -273,4 +273,4 @@ def make_network(
 def random_masks(architecture: Architecture, n: int, seed: int = 3) -> list[Tensor]:
     """Arg-max positions of random maps, one for each max pooling."""
     network = make_network(architecture)
-    return list(network.trace(images(architecture, n, seed)).value.masks)
+    return list(network.trace(draw_images(architecture, n, seed)).value.masks)

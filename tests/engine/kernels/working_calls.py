@@ -15,7 +15,7 @@ import dgn_engine.kernels as k
 from dgn_engine.model.gates import Gate
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
-    images,
+    draw_images,
     make_network,
     random_gates,
     random_masks,
@@ -49,14 +49,14 @@ def tensors(found: Any) -> Iterator[Tensor]:
 def others(architecture: Any = POOLED, **more: Any) -> k.PathInputs:
     gates = random_gates(architecture, 3, hard=True, seed=5)
     masks = random_masks(architecture, 3)
-    return k.PathInputs(gates, images(architecture, 3, 1), masks, **more)
+    return k.PathInputs(gates, draw_images(architecture, 3, 1), masks, **more)
 
 
 def _paths(architecture: Any = POOLED, **more: Any) -> Call:
     return {
         "architecture": architecture,
         "gates": random_gates(architecture, N, hard=True),
-        "x_value": images(architecture, N),
+        "x_value": draw_images(architecture, N),
         "masks": random_masks(architecture, N),
         "other": others(architecture),
         **more,
@@ -64,7 +64,7 @@ def _paths(architecture: Any = POOLED, **more: Any) -> Call:
 
 
 def a_kernel() -> Tensor:
-    x = images(DENSE, N)
+    x = draw_images(DENSE, N)
     return x @ x.T + torch.eye(N, dtype=torch.float64)
 
 
@@ -85,14 +85,14 @@ def _trajectory() -> Call:
 
 def _network(**more: Any) -> Call:
     network = make_network(DENSE, own=False, soft=True)
-    x = images(DENSE, N)
-    other = images(DENSE, 3, 1)
+    x = draw_images(DENSE, N)
+    other = draw_images(DENSE, 3, 1)
     known = {"network": network, "x": x, "other": other, "logits": "mean"}
     return {**known, "trains": ("value",), "folded": False, **more}
 
 
 def _limit(**more: Any) -> Call:
-    return {"x": images(DENSE, N), "other": images(DENSE, 3, 1), "depth": 3, **more}
+    return {"x": draw_images(DENSE, N), "other": draw_images(DENSE, 3, 1), "depth": 3, **more}
 
 
 def a_module() -> nn.Sequential:
@@ -118,14 +118,14 @@ CALLS: dict[str, Callable[[], Call]] = {
     },
     "class_targets": lambda: {"labels": torch.tensor([0, 1, 2, 1]), "classes": 3},
     "contradictory_examples": lambda: {
-        "x": images(DENSE, N), "labels": torch.tensor([0, 1, 2, 1]),
+        "x": draw_images(DENSE, N), "labels": torch.tensor([0, 1, 2, 1]),
     },
     "convolutional_limit": lambda: {
-        "architecture": CONVOLUTIONS, "x": images(CONVOLUTIONS, N),
-        "other": images(CONVOLUTIONS, 3, 1),
+        "architecture": CONVOLUTIONS, "x": draw_images(CONVOLUTIONS, N),
+        "other": draw_images(CONVOLUTIONS, 3, 1),
     },
     "empirical_ntk": lambda: {
-        "module": a_module(), "x": images(DENSE, N), "other": images(DENSE, 3, 1),
+        "module": a_module(), "x": draw_images(DENSE, N), "other": draw_images(DENSE, 3, 1),
         "logits": "mean", "budget_bytes": 1 << 30,
     },
     "estimate_overlap": lambda: {
@@ -162,8 +162,8 @@ CALLS: dict[str, Callable[[], Call]] = {
     "leading_spectrum": lambda: {"kernel": a_kernel(), "count": 2},
     "linear_limit": lambda: _limit(sigma_w=1.0, sigma_b=[0.1, 0.0, 0.2]),
     "network_limit": lambda: {
-        "architecture": CONVOLUTIONS, "x": images(CONVOLUTIONS, N),
-        "other": images(CONVOLUTIONS, 3, 1), "sigma_w": 1.0, "sigma_b": 0.1,
+        "architecture": CONVOLUTIONS, "x": draw_images(CONVOLUTIONS, N),
+        "other": draw_images(CONVOLUTIONS, 3, 1), "sigma_w": 1.0, "sigma_b": 0.1,
     },
     "neural_path_kernel": lambda: _paths(normalise="width"),
     "npk_cost": lambda: {"architecture": DENSE, "n": 3},
@@ -198,8 +198,8 @@ CALLS: dict[str, Callable[[], Call]] = {
     "sub_network_shares": lambda: _without(_paths(BLOCKS), "other"),
     "tangent_kernels": lambda: _network(
         budget_bytes=1 << 20,
-        trace=make_network(DENSE, own=False, soft=True).trace(images(DENSE, N)),
-        other_trace=make_network(DENSE, own=False, soft=True).trace(images(DENSE, 3, 1)),
+        trace=make_network(DENSE, own=False, soft=True).trace(draw_images(DENSE, N)),
+        other_trace=make_network(DENSE, own=False, soft=True).trace(draw_images(DENSE, 3, 1)),
     ),
     "tangent_diagonal": lambda: _without(_network(), "other"),
     "tangent_operator": lambda: _network(budget_bytes=1 << 20),

@@ -216,7 +216,7 @@ def test_fl_freezes_the_gates_of_the_network_that_was_trained(tiny: Make) -> Non
     assert unchanged(gathered, buffers(network.feature))
 
 
-@pytest.mark.usefixtures("files_read_here")
+@pytest.mark.usefixtures("no_reader_child")
 def test_gates_and_weights_of_a_checkpoint_are_taken_with_their_normalisation(
     tiny: Make, make_run: Make, tmp_path: Path
 ) -> None:

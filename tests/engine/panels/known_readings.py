@@ -13,7 +13,14 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import ComparedRun, Series, View
-from tests.engine.panels.pictures import LABELS, layers, run, series, symmetric, with_reading
+from tests.engine.panels.pictures import (
+    LABELS,
+    make_layers,
+    make_series,
+    started_run,
+    symmetric_matrix,
+    with_reading,
+)
 
 STEP, STEP_OF_B = 6, 3
 MARKS = (Mark(3.0, "FL"),)
@@ -21,20 +28,22 @@ MARKS = (Mark(3.0, "FL"),)
 # With these lengths r the tangent kernels are r_i r_j times what is normalised.
 LENGTH = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
 SIZES = np.outer(LENGTH, LENGTH)
-UNIT_VALUE = symmetric(5, 1.0, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, -0.1])
-UNIT_FEATURE = symmetric(5, 1.0, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
-UNIT_CROSS = symmetric(5, -0.5, [0.05, 0.15, 0.25, -0.35, 0.45, 0.55, -0.65, 0.75, 0.85, 0.95])
+UNIT_VALUE = symmetric_matrix(5, 1.0, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, -0.1])
+UNIT_FEATURE = symmetric_matrix(5, 1.0, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+UNIT_CROSS = symmetric_matrix(
+    5, -0.5, [0.05, 0.15, 0.25, -0.35, 0.45, 0.55, -0.65, 0.75, 0.85, 0.95]
+)
 VALUE, FEATURE = SIZES * UNIT_VALUE, 3 * SIZES * UNIT_FEATURE
 CROSS = 4 * SIZES * UNIT_CROSS  # normalised by the diagonal of both: r² + 3 r²
 
 # Above the diagonal, row by row: means 0.275, 0.11, 0.31 and 0.46.
-ACTIVE = symmetric(5, 1.0, [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5])
-SENSITIVE = symmetric(5, 1.0, [0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18, 0.2])
-ACTIVE_2 = symmetric(5, 1.0, [0.8, 0.1, 0.2, 0.3, 0.4, 0.1, 0.2, 0.3, 0.4, 0.3])
-SENSITIVE_2 = symmetric(5, 1.0, [0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 0.6, 0.7, 0.7, 0.6])
+ACTIVE = symmetric_matrix(5, 1.0, [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5])
+SENSITIVE = symmetric_matrix(5, 1.0, [0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18, 0.2])
+ACTIVE_2 = symmetric_matrix(5, 1.0, [0.8, 0.1, 0.2, 0.3, 0.4, 0.1, 0.2, 0.3, 0.4, 0.3])
+SENSITIVE_2 = symmetric_matrix(5, 1.0, [0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 0.6, 0.7, 0.7, 0.6])
 
-PATH_KERNEL = symmetric(5, 0.2, [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.1])
-PATH_KERNEL_OF_B = symmetric(5, 0.2, [0.4, *[0.01] * 9])
+PATH_KERNEL = symmetric_matrix(5, 0.2, [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.1])
+PATH_KERNEL_OF_B = symmetric_matrix(5, 0.2, [0.4, *[0.01] * 9])
 EIGENVALUES = np.array([0.5, 0.3, 0.16, 0.04, -2e-18])  # the last is rounding noise
 
 FIRST = np.array([[1, 0], [1, 0], [0, 1], [0, 1], [1, 1]], dtype=np.uint8)
@@ -211,16 +220,16 @@ READINGS = (
 def _series(**names: list[float]) -> dict[tuple[str, str], Series]:
     """'probe__scalar': its values at steps 2 and 6."""
     return {
-        (name.split("__")[0], name.split("__")[1]): series([2, 6], values)
+        (name.split("__")[0], name.split("__")[1]): make_series([2, 6], values)
         for name, values in names.items()
     }
 
 
 SERIES = {
-    ("training", "train_loss"): series([2, 4, 6], [2.5, 1.25, 0.75]),
-    ("training", "train_accuracy"): series([2, 4, 6], [0.25, 0.5, 0.625]),
-    ("training", "test_loss"): series([3, 6], [2.0, 1.5]),
-    ("training", "test_accuracy"): series([3, 6], [0.4, 0.35]),
+    ("training", "train_loss"): make_series([2, 4, 6], [2.5, 1.25, 0.75]),
+    ("training", "train_accuracy"): make_series([2, 4, 6], [0.25, 0.5, 0.625]),
+    ("training", "test_loss"): make_series([3, 6], [2.0, 1.5]),
+    ("training", "test_accuracy"): make_series([3, 6], [0.4, 0.35]),
     **_series(
         agreement__equal=[0.5, 0.75],
         ntk__trace_value=[50.0, 55.0],
@@ -272,11 +281,11 @@ READINGS_OF_B = (
     reading("gate_statistics", density=array(0.875, 0.625)),
 )
 SERIES_OF_B = {
-    ("training", "test_loss"): series([5, 9], [1.75, 1.0]),
-    ("training", "test_accuracy"): series([5, 9], [0.55, 0.9]),
+    ("training", "test_loss"): make_series([5, 9], [1.75, 1.0]),
+    ("training", "test_accuracy"): make_series([5, 9], [0.55, 0.9]),
 }
 A = View(
-    run=run((2,), (3,)),
+    run=started_run((2,), (3,)),
     regime="FL",
     wiring=(0, 1),
     step=7,
@@ -287,7 +296,7 @@ A = View(
 OTHER = ComparedRun(
     "other.pt",
     "ReLU",
-    layers((2,), (3,)),
+    make_layers((2,), (3,)),
     (0, 1),
     STEP_OF_B,
     {one.probe: replace(one, step=STEP_OF_B) for one in READINGS_OF_B},
@@ -306,4 +315,4 @@ CONV = replace(
     | {"layer_0": MEANS, "unit_map": MAPS},
     facts={"unit_map": "layer 0, unit 1"},
 )
-CONV_VIEW = replace(with_reading(WIRED, CONV), run=run((2, 2, 3), (3,)))
+CONV_VIEW = replace(with_reading(WIRED, CONV), run=started_run((2, 2, 3), (3,)))

@@ -29,7 +29,7 @@ TAGS = (
 B = "B · other.pt"
 
 
-def layers(*shapes: tuple[int, ...]) -> tuple[LayerInfo, ...]:
+def make_layers(*shapes: tuple[int, ...]) -> tuple[LayerInfo, ...]:
     """Dense layers of one number, convolutions of three."""
     return tuple(
         LayerInfo(place, f"layer {place + 1}", "dense" if len(shape) == 1 else "conv", shape)
@@ -40,14 +40,14 @@ def layers(*shapes: tuple[int, ...]) -> tuple[LayerInfo, ...]:
 EPOCH = 4  # steps
 
 
-def run(*shapes: tuple[int, ...], config: RunConfig | None = None) -> RunStarted:
+def started_run(*shapes: tuple[int, ...], config: RunConfig | None = None) -> RunStarted:
     """A run on cats and dogs with these gate layers."""
     return RunStarted(
         run=1,
         config=config or RunConfig(),
         regime="DL",
         device="cpu",
-        layers=layers(*shapes),
+        layers=make_layers(*shapes),
         wiring=tuple(range(len(shapes))),
         parameters_value=10,
         parameters_feature=10,
@@ -61,15 +61,15 @@ def run(*shapes: tuple[int, ...], config: RunConfig | None = None) -> RunStarted
     )
 
 
-def series(steps: list[int], values: list[float]) -> Series:
+def make_series(steps: list[int], values: list[float]) -> Series:
     return Series(np.array(steps, dtype=np.int64), np.array(values))
 
 
-def beside(view: View, compared: ComparedRun) -> View:
+def with_compared(view: View, compared: ComparedRun) -> View:
     return dataclasses.replace(view, compared=compared)
 
 
-def chosen(view: View, **choices: str) -> View:
+def with_choices(view: View, **choices: str) -> View:
     return dataclasses.replace(view, choices=choices)
 
 
@@ -77,14 +77,14 @@ def with_reading(view: View, reading: Reading) -> View:
     return dataclasses.replace(view, readings={**view.readings, reading.probe: reading})
 
 
-def drawn(panel: str, view: View) -> Scene:
+def draw_scene(panel: str, view: View) -> Scene:
     """The scene of a panel; fails where there is none."""
     shown = all_panels()[panel].draw(view)
     assert isinstance(shown, Scene), shown
     return shown
 
 
-def nothing(panel: str, view: View) -> Empty:
+def draw_empty(panel: str, view: View) -> Empty:
     """What a panel says where it shows nothing."""
     shown = all_panels()[panel].draw(view)
     assert isinstance(shown, Empty)
@@ -92,7 +92,7 @@ def nothing(panel: str, view: View) -> Empty:
     return shown
 
 
-def symmetric(size: int, diagonal: float, above: list[float]) -> Array:
+def symmetric_matrix(size: int, diagonal: float, above: list[float]) -> Array:
     """Row by row what lies above the diagonal, mirrored."""
     found = np.full((size, size), diagonal)
     rows, columns = np.triu_indices(size, 1)
@@ -124,11 +124,11 @@ def assert_same(found: Any, expected: Any, place: str = "scene") -> None:
         assert found == expected, f"{place}: {found!r} instead of {expected!r}"
 
 
-def chart(scene: Scene, key: str) -> Chart:
+def find_chart(scene: Scene, key: str) -> Chart:
     return next(one for one in scene.charts if one.key == key)
 
 
-def readouts(one: Chart, *points: tuple[float, float]) -> list[tuple[str, ...]]:
+def read_points(one: Chart, *points: tuple[float, float]) -> list[tuple[str, ...]]:
     """What the cursor says at each (x, y)."""
     return [describe_point(one, x, y) for x, y in points]
 
@@ -136,26 +136,26 @@ def readouts(one: Chart, *points: tuple[float, float]) -> list[tuple[str, ...]]:
 UNSAID = {"about", "note", "subjects", "narrow", "x", "y", "values", "error", "pictures"}
 
 
-def looks(one: object) -> Any:
+def describe_scene(one: object) -> Any:
     """How a scene looks, as data: whatever is not usual, without its numbers and sentences."""
     if isinstance(one, tuple):
-        return "tags" if one == TAGS else [looks(each) for each in one]
+        return "tags" if one == TAGS else [describe_scene(each) for each in one]
     if not dataclasses.is_dataclass(one):
         return one
     found = {}
     for field in dataclasses.fields(one):
         value, axis = getattr(one, field.name), isinstance(getattr(one, field.name), Axis)
         if (field.name not in UNSAID or axis) and not deep_equal(value, field.default):
-            found[field.name] = looks(value)
+            found[field.name] = describe_scene(value)
     return found
 
 
-def table(one: Chart) -> list[list[str]]:
+def csv_rows(one: Chart) -> list[list[str]]:
     """The rows of the exported CSV."""
     return list(csv.reader(csv_text(one).splitlines()))
 
 
-def exported(scene: Scene) -> dict[str, Any]:
+def exported_arrays(scene: Scene) -> dict[str, Any]:
     """The names of the exported arrays, each with its shape or its words."""
     found = scene_arrays(scene, Provenance("panel"))
     found.pop("about")
@@ -165,5 +165,5 @@ def exported(scene: Scene) -> dict[str, Any]:
     }
 
 
-def curve_named(scene: Scene, key: str, name: str) -> Curve:
-    return next(curve for curve in chart(scene, key).curves if curve.name == name)
+def find_curve(scene: Scene, key: str, name: str) -> Curve:
+    return next(curve for curve in find_chart(scene, key).curves if curve.name == name)

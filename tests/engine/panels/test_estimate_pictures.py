@@ -17,10 +17,18 @@ from dgn_engine.scene.matrix_difference import difference_chart
 from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.scene.readout import describe_point
 from dgn_engine.text.written_numbers import plus_minus
-from tests.engine.panels.pictures import LABELS, chart, chosen, drawn, run, symmetric, with_reading
+from tests.engine.panels.pictures import (
+    LABELS,
+    draw_scene,
+    find_chart,
+    started_run,
+    symmetric_matrix,
+    with_choices,
+    with_reading,
+)
 
-KERNEL = symmetric(5, 1.0, [0.412, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5])
-ERRORS = symmetric(5, 0.0, [0.013, 0.01, 0.01, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02])
+KERNEL = symmetric_matrix(5, 1.0, [0.412, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5])
+ERRORS = symmetric_matrix(5, 0.0, [0.013, 0.01, 0.01, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02])
 NAN = float("nan")
 READINGS = {
     "overlap": Reading(
@@ -67,8 +75,10 @@ SAID = "± 3 %"  # in the note, beside the hatched corner
 
 
 def seen(probe: str, **choices: str) -> Scene:
-    view = chosen(with_reading(View(run=run((4,), (4,)), regime="DL"), READINGS[probe]), **choices)
-    return drawn({"npk": "spectrum"}.get(probe, probe), view)
+    view = with_choices(
+        with_reading(View(run=started_run((4,), (4,)), regime="DL"), READINGS[probe]), **choices
+    )
+    return draw_scene({"npk": "spectrum"}.get(probe, probe), view)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +98,7 @@ def test_a_matrix_of_an_estimate_has_its_corner_and_its_errors(
 ) -> None:
     scene = seen(probe, **choices)
     assert SAID in scene.note
-    matrix = chart(scene, key).matrix
+    matrix = find_chart(scene, key).matrix
     assert matrix is not None
     assert matrix.estimated
     if errors is None:
@@ -106,7 +116,7 @@ def test_single_layers_are_exact_beside_an_estimate() -> None:
 
 
 def test_the_cursor_reads_value_and_error() -> None:
-    active = chart(seen("overlap"), "active")
+    active = find_chart(seen("overlap"), "active")
     assert describe_point(active, 1.0, 0.0)[-1] == "0.412 ± 0.013"
     assert describe_point(active, 2.0, 2.0)[-1] == "1"  # the diagonal is one, without error
 
@@ -138,7 +148,7 @@ def test_facts_of_an_estimate_say_their_error_or_that_there_is_none() -> None:
 
 def test_eigenvalues_of_an_estimate_have_a_band_and_end_at_their_error() -> None:
     below, above = (
-        next(c for c in chart(seen("npk"), "eigenvalues").curves if c.name == name)
+        next(c for c in find_chart(seen("npk"), "eigenvalues").curves if c.name == name)
         for name in ("− error", "+ error")
     )
     np.testing.assert_allclose(below.y[:2], [0.58, 0.18])
@@ -153,7 +163,7 @@ def test_exports_of_an_estimate_name_it_and_hold_its_errors() -> None:
     found = scene_arrays(scene, Provenance("Overlap"))
     np.testing.assert_array_equal(found["active.values_error"], ERRORS)
     assert SAID in str(found["about"])
-    rows = csv_text(chart(scene, "active")).splitlines()
+    rows = csv_text(find_chart(scene, "active")).splitlines()
     assert rows[7].startswith("standard error,")
     assert rows[8].split(",")[-4:] == [str(one) for one in ERRORS[0, 1:].tolist()]
 
@@ -177,9 +187,9 @@ def test_a_figure_of_an_estimate_has_the_corner(tmp_path: Path) -> None:
 def test_a_comparison_says_which_errors_its_estimates_have() -> None:
     exact = {name: replace(reading, error=0.0) for name, reading in READINGS.items()}
     for panel, probe in (("ntk", "ntk"), ("spectrum", "npk"), ("overlap", "overlap")):
-        view = with_reading(View(run=run((2,))), exact[probe])
-        other = ComparedRun("other.pt", layers=run((2,)).layers, readings=READINGS)
-        note = drawn(panel, replace(view, compared=other)).note
+        view = with_reading(View(run=started_run((2,))), exact[probe])
+        other = ComparedRun("other.pt", layers=started_run((2,)).layers, readings=READINGS)
+        note = draw_scene(panel, replace(view, compared=other)).note
         assert SAID in note, panel
 
 
@@ -187,7 +197,9 @@ def test_a_kernel_as_computed_is_never_called_normalised() -> None:
     ntk = READINGS["ntk"]
     for value in (KERNEL, np.zeros_like(KERNEL)):  # the greatest entry is 1, or there is none
         one = replace(ntk, arrays={"labels": LABELS, "value": value}, error=0.0)
-        scene = drawn("ntk", chosen(with_reading(View(run=run((2,))), one), scale="raw"))
-        matrix = chart(scene, "value").matrix
+        scene = draw_scene(
+            "ntk", with_choices(with_reading(View(run=started_run((2,))), one), scale="raw")
+        )
+        matrix = find_chart(scene, "value").matrix
         assert matrix is not None
         assert (matrix.scale, matrix.bar) == ("as computed", "kernel value")

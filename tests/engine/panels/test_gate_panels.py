@@ -14,13 +14,13 @@ from tests.engine.panels.known_readings import BOTH, CONV_VIEW, FIRST, MAPS, MEA
 from tests.engine.panels.pictures import (
     LABELS,
     B,
-    beside,
-    chart,
-    chosen,
-    drawn,
-    layers,
-    run,
-    series,
+    draw_scene,
+    find_chart,
+    make_layers,
+    make_series,
+    started_run,
+    with_choices,
+    with_compared,
     with_reading,
 )
 
@@ -28,7 +28,7 @@ AGREEMENT, GATES = A.readings["agreement"], A.readings["gates"]
 
 
 def matrix_of(scene: Scene, key: str) -> Matrix:
-    found = chart(scene, key).matrix
+    found = find_chart(scene, key).matrix
     assert found is not None
     return found
 
@@ -40,15 +40,23 @@ def agreeing(**arrays: Array) -> View:
 @pytest.mark.parametrize(("panel", "key"), [("agreement", "difference"), ("gate_maps", "large")])
 def test_a_layer_that_the_run_does_not_list_has_units(panel: str, key: str) -> None:
     view = BOTH if panel == "agreement" else A
-    fewer = chosen(replace(view, run=run((2,))), layer="1")  # of the two in the reading
-    for run_, label in ((run((2,)), "unit"), (run(), "unit"), (run((2,), (3, 2, 2)), "channel")):
-        assert chart(drawn(panel, replace(fewer, run=run_)), key).x.label == label
+    fewer = with_choices(
+        replace(view, run=started_run((2,))), layer="1"
+    )  # of the two in the reading
+    for run_, label in (
+        (started_run((2,)), "unit"),
+        (started_run(), "unit"),
+        (started_run((2,), (3, 2, 2)), "channel"),
+    ):
+        assert find_chart(draw_scene(panel, replace(fewer, run=run_)), key).x.label == label
     assert (
-        chart(drawn("agreement", replace(fewer, compared=OTHER, run=None)), "difference").x.label
+        find_chart(
+            draw_scene("agreement", replace(fewer, compared=OTHER, run=None)), "difference"
+        ).x.label
         == "unit"
     )
-    maps = replace(CONV_VIEW, run=run((2, 2, 3)), choices={"layer": "1"})
-    assert chart(drawn("gate_maps", maps), "large").x.label == "channel"
+    maps = replace(CONV_VIEW, run=started_run((2, 2, 3)), choices={"layer": "1"})
+    assert find_chart(draw_scene("gate_maps", maps), "large").x.label == "channel"
 
 
 OTHER = BOTH.compared
@@ -56,35 +64,39 @@ assert OTHER is not None
 
 
 def test_a_first_share_over_steps_is_a_point_and_without_one_there_is_no_chart_of_it() -> None:
-    one = replace(BOTH, series={("agreement", "equal"): series([3], [0.5])})
-    (curve,) = chart(drawn("agreement", chosen(one, left="steps")), "over_steps").curves
+    one = replace(BOTH, series={("agreement", "equal"): make_series([3], [0.5])})
+    (curve,) = find_chart(
+        draw_scene("agreement", with_choices(one, left="steps")), "over_steps"
+    ).curves
     assert curve.marker
     left, _ = all_panels()["agreement"].options
     for cursor, offered in ((None, ["layers", "steps"]), (3, ["layers"])):  # looking back
         assert [value for value, _ in left.values(replace(one, cursor=cursor))] == offered
-    none = drawn("agreement", chosen(replace(BOTH, series={}), left="steps"))
+    none = draw_scene("agreement", with_choices(replace(BOTH, series={}), left="steps"))
     assert [one.key for one in none.charts] == ["by_layer", "difference"]
 
 
 def test_of_a_convolution_the_share_of_differing_positions_is_shown() -> None:
     share = np.array([[0.25, 0.0], [0.5, 0.75], [1.0, 0.125], [0.0, 0.0], [0.375, 0.0]])
-    scene = drawn("agreement", replace(agreeing(difference_0=share), run=run((2, 4, 4), (3,))))
+    scene = draw_scene(
+        "agreement", replace(agreeing(difference_0=share), run=started_run((2, 4, 4), (3,)))
+    )
     found = matrix_of(scene, "difference")
     np.testing.assert_array_equal(found.values, share)
     assert (found.ramp, found.low, found.high, found.column_name) == ("sequential", 0, 1, "channel")
-    dense = chosen(replace(agreeing(), run=run((2, 4, 4), (3,))), layer="1")
-    assert chart(drawn("agreement", dense), "difference").x.label == "unit"
+    dense = with_choices(replace(agreeing(), run=started_run((2, 4, 4), (3,))), layer="1")
+    assert find_chart(draw_scene("agreement", dense), "difference").x.label == "unit"
 
 
 def test_a_layer_of_another_shape_is_left_out_and_said() -> None:
     arrays = {name: one for name, one in AGREEMENT.arrays.items() if name != "difference_0"}
     arrays |= {"equal": np.array([np.nan, 0.4]), "chance": np.array([np.nan, 0.3])}
-    scene = drawn("agreement", with_reading(BOTH, replace(AGREEMENT, arrays=arrays)))
-    assert chart(scene, "by_layer").y.limits == (27.0, 102.0)  # 3 below the least
-    assert chart(scene, "difference").title.startswith("Layer 2")
-    deeper = replace(BOTH, compared=ComparedRun("other.pt", "ReLU", layers((2,), (3,), (4,))))
-    whole = drawn("agreement", BOTH).note
-    for note in (scene.note, drawn("agreement", deeper).note):
+    scene = draw_scene("agreement", with_reading(BOTH, replace(AGREEMENT, arrays=arrays)))
+    assert find_chart(scene, "by_layer").y.limits == (27.0, 102.0)  # 3 below the least
+    assert find_chart(scene, "difference").title.startswith("Layer 2")
+    deeper = replace(BOTH, compared=ComparedRun("other.pt", "ReLU", make_layers((2,), (3,), (4,))))
+    whole = draw_scene("agreement", BOTH).note
+    for note in (scene.note, draw_scene("agreement", deeper).note):
         assert note.startswith(whole)
         assert note != whole
 
@@ -95,7 +107,7 @@ def test_a_layer_of_another_shape_is_left_out_and_said() -> None:
 )
 def test_of_many_layers_some_have_a_tick(count: int, ticks: list[int]) -> None:
     view = agreeing(equal=np.full(count, 0.9), chance=np.full(count, 0.5))
-    axis = chart(drawn("agreement", view), "by_layer").x
+    axis = find_chart(draw_scene("agreement", view), "by_layer").x
     assert axis.ticks == tuple((float(tick), str(tick)) for tick in ticks)
     assert axis.limits == (0.5, count + 0.5)
 
@@ -105,14 +117,16 @@ def test_soft_gates_reach_as_far_as_the_next_twentieth(top: float, high: float) 
     soft = np.full((5, 2), 0.25, dtype=np.float32)
     soft[3, 1] = top
     reading = replace(GATES, arrays={**GATES.arrays, "layer_0": soft})
-    large = matrix_of(drawn("gate_maps", with_reading(A, reading)), "large")
+    large = matrix_of(draw_scene("gate_maps", with_reading(A, reading)), "large")
     assert (large.high, large.bar) == (pytest.approx(high), "gate value")
 
 
 def with_layers(count: int) -> Scene:
     maps = {f"layer_{layer}": FIRST for layer in range(count)}
     reading = Reading("gates", 6, arrays={"labels": LABELS, **maps})
-    return drawn("gate_maps", View(run=run(*[(2,)] * count), readings={"gates": reading}))
+    return draw_scene(
+        "gate_maps", View(run=started_run(*[(2,)] * count), readings={"gates": reading})
+    )
 
 
 def test_nine_layers_have_two_rows_of_overviews_and_one_has_none() -> None:
@@ -128,9 +142,9 @@ def test_the_maps_of_a_channel_share_the_width_with_the_means() -> None:
     for count, spans in ((1, (1, 1)), (4, (2, 2)), (5, (2, 3))):
         maps = {f"layer_{layer}": MEANS for layer in range(count)}
         reading = Reading("gates", 6, arrays={"labels": LABELS, **maps, "unit_map": 2 * MAPS})
-        view = View(run=run(*[(2, 2, 3)] * count), readings={"gates": reading})
-        scene = drawn("gate_maps", chosen(view, unit="1"))
-        large, unit = chart(scene, "large"), chart(scene, "unit")
+        view = View(run=started_run(*[(2, 2, 3)] * count), readings={"gates": reading})
+        scene = draw_scene("gate_maps", with_choices(view, unit="1"))
+        large, unit = find_chart(scene, "large"), find_chart(scene, "unit")
         assert (large.column_span, unit.column, unit.column_span) == (spans[0], *spans)
         assert unit.title == "Channel 1"  # the reading does not say which
         assert matrix_of(scene, "unit").high == 58 / 32
@@ -138,14 +152,16 @@ def test_the_maps_of_a_channel_share_the_width_with_the_means() -> None:
 
 def other(**arrays: Array) -> ComparedRun:
     found = Reading("gates", 6, arrays={"labels": LABELS, **arrays})
-    return ComparedRun("other.pt", "DL", layers((2,), (3,)), (0, 1), 3, {"gates": found})
+    return ComparedRun("other.pt", "DL", make_layers((2,), (3,)), (0, 1), 3, {"gates": found})
 
 
 def test_a_convolution_stands_above_that_of_b_and_only_the_layers_share_a_range() -> None:
     compared = replace(
-        other(layer_0=2 * MEANS, unit_map=3 * MAPS), layers=layers((2, 2, 3), (3,)), wiring=(1, 0)
+        other(layer_0=2 * MEANS, unit_map=3 * MAPS),
+        layers=make_layers((2, 2, 3), (3,)),
+        wiring=(1, 0),
     )
-    scene = drawn("gate_maps", beside(CONV_VIEW, compared))
+    scene = draw_scene("gate_maps", with_compared(CONV_VIEW, compared))
     assert [(one.key, one.title, one.row, one.column) for one in scene.charts] == [
         ("large_0", "A, layer 1 ← G2", 0, 0),
         ("unit_0", "A, channel 1", 0, 1),
@@ -163,7 +179,7 @@ def test_a_convolution_stands_above_that_of_b_and_only_the_layers_share_a_range(
     ("compared", "said"),
     [
         (other(layer_0=FIRST), f"{B} "),
-        (ComparedRun("other.pt", layers=layers((2,))), f"{B}: "),
+        (ComparedRun("other.pt", layers=make_layers((2,))), f"{B}: "),
         (ComparedRun("other.pt"), ""),  # no network: only its scores
         (
             ComparedRun("other.pt", readings={"gates": Reading("gates", 1, absent="None.")}),
@@ -173,8 +189,8 @@ def test_a_convolution_stands_above_that_of_b_and_only_the_layers_share_a_range(
     ],
 )
 def test_a_layer_that_b_lacks_is_shown_alone_and_said(compared: ComparedRun, said: str) -> None:
-    scene = drawn("gate_maps", chosen(beside(A, compared), layer="1"))
-    hatched = drawn("gate_maps", chosen(A, layer="1")).note
+    scene = draw_scene("gate_maps", with_choices(with_compared(A, compared), layer="1"))
+    hatched = draw_scene("gate_maps", with_choices(A, layer="1")).note
     assert hatched  # there is a dead unit
     assert scene.note.startswith(f"{hatched} {said}".rstrip())
     assert (scene.note == hatched) == (not said)

@@ -29,14 +29,14 @@ from tests.engine.panels.known_readings import (
 from tests.engine.panels.pictures import (
     LABELS,
     B,
-    beside,
-    chart,
-    chosen,
-    drawn,
-    readouts,
-    run,
-    series,
-    symmetric,
+    draw_scene,
+    find_chart,
+    make_series,
+    read_points,
+    started_run,
+    symmetric_matrix,
+    with_choices,
+    with_compared,
     with_reading,
 )
 
@@ -44,7 +44,7 @@ NPK, NTK, OVERLAP = (A.readings[name] for name in ("npk", "ntk", "overlap"))
 
 
 def matrix(scene: Scene, key: str) -> Matrix:
-    found = chart(scene, key).matrix
+    found = find_chart(scene, key).matrix
     assert found is not None
     return found
 
@@ -71,17 +71,19 @@ def tangent(view: View = A, **arrays: Array) -> View:
 
 def test_a_path_kernel_with_values_below_zero_is_centred_on_it() -> None:
     for values, ramp in (
-        (symmetric(5, 0.2, [-0.3, *[0.05] * 9]), ("diverging", -0.3, 0.3)),
+        (symmetric_matrix(5, 0.2, [-0.3, *[0.05] * 9]), ("diverging", -0.3, 0.3)),
         (np.zeros((5, 5)), ("sequential", 0.0, 1.0)),
     ):
-        scene = drawn("spectrum", chosen(spectrum(npk=values), show="kernel"))
+        scene = draw_scene("spectrum", with_choices(spectrum(npk=values), show="kernel"))
         assert ranged(scene, "kernel") == ramp
 
 
 @pytest.mark.parametrize("signed", [False, True])
 def test_the_kernels_of_both_networks_have_one_range_and_one_bar(signed: bool) -> None:
-    ours = symmetric(5, 0.2, [-0.1 if signed else 0.1, *[0.05] * 9])
-    scene = drawn("spectrum", chosen(beside(spectrum(npk=ours), OTHER), show="kernel"))
+    ours = symmetric_matrix(5, 0.2, [-0.1 if signed else 0.1, *[0.05] * 9])
+    scene = draw_scene(
+        "spectrum", with_choices(with_compared(spectrum(npk=ours), OTHER), show="kernel")
+    )
     expected = ("diverging", -0.4, 0.4) if signed else ("sequential", 0.0, 0.4)
     for place, values in enumerate((ours, PATH_KERNEL_OF_B)):
         assert ranged(scene, f"kernel_{place}") == expected
@@ -97,36 +99,40 @@ def test_up_to_128_eigenvalues_are_points(n: int, marked: bool) -> None:
         "cumulative": np.ones(n),
     }
     view = with_reading(A, replace(NPK, arrays=arrays))
-    scene = drawn("spectrum", view)
+    scene = draw_scene("spectrum", view)
     assert scene.charts[0].curves[0].marker is marked
     assert scene.charts[0].x.limits == (0.5, n + 0.5)
     assert [curve.name for curve in scene.charts[1].curves] == ["energy"]  # no labels' share
-    assert drawn("spectrum", chosen(view, show="alignment")).charts[1].curves == ()
+    assert draw_scene("spectrum", with_choices(view, show="alignment")).charts[1].curves == ()
 
 
 def test_eigenvalues_at_the_cut_off_do_not_count_for_the_axis() -> None:
     def limits(values: list[float], scalars: dict[str, float]) -> tuple[float, float] | None:
         reading = replace(spectrum(eigenvalues=np.array(values)).readings["npk"], scalars=scalars)
-        return chart(drawn("spectrum", with_reading(A, reading)), "eigenvalues").y.limits
+        return find_chart(draw_scene("spectrum", with_reading(A, reading)), "eigenvalues").y.limits
 
     assert limits([0.8, 0.32, 0.16, 0.08, 0.0], {"cutoff": 0.16}) == pytest.approx((0.2, 1.28))
     assert limits([0.8, 0.32, 0.16, 0.08, 0.0], {}) == pytest.approx((0.05, 1.28))
     assert limits([0.8, 0.32, 0.16, 0.08, -1.0], {"cutoff": -2.0}) == pytest.approx((0.05, 1.28))
     assert limits([0.0] * 5, {}) is None
-    assert chart(drawn("spectrum", BOTH), "eigenvalues").y.limits == pytest.approx((0.01, 1.024))
+    assert find_chart(draw_scene("spectrum", BOTH), "eigenvalues").y.limits == pytest.approx(
+        (0.01, 1.024)
+    )
 
 
 def test_labels_without_energy_have_no_curve_and_one_eigenvalue_an_axis_of_two_places() -> None:
-    scene = drawn("spectrum", spectrum(alignment=np.zeros(5)))
-    assert [curve.name for curve in chart(scene, "cumulative").curves] == ["energy"]
+    scene = draw_scene("spectrum", spectrum(alignment=np.zeros(5)))
+    assert [curve.name for curve in find_chart(scene, "cumulative").curves] == ["energy"]
     one = {"labels": LABELS[:1], "eigenvalues": np.ones(1), "cumulative": np.ones(1)}
-    scene = drawn("spectrum", with_reading(A, replace(NPK, arrays=one)))
+    scene = draw_scene("spectrum", with_reading(A, replace(NPK, arrays=one)))
     assert [one.x.limits for one in scene.charts] == [(0.5, 2.5), (0.5, 2.5)]
 
 
 def test_what_is_left_out_of_nu_and_contradictory_inputs_are_said() -> None:
     def scene(**scalars: float) -> Scene:
-        return drawn("spectrum", with_reading(A, replace(NPK, scalars={**NPK.scalars, **scalars})))
+        return draw_scene(
+            "spectrum", with_reading(A, replace(NPK, scalars={**NPK.scalars, **scalars}))
+        )
 
     said = scene(outside=0.41572, contradictory=4.0)
     assert "0.0013" in said.note  # the cut-off
@@ -136,7 +142,7 @@ def test_what_is_left_out_of_nu_and_contradictory_inputs_are_said() -> None:
     none = scene(outside=0.0, contradictory=0.0).note
     assert "0.00 %" in none
     assert "examples" not in none
-    bare = drawn("spectrum", with_reading(A, replace(NPK, scalars={"rank": 4.0})))
+    bare = draw_scene("spectrum", with_reading(A, replace(NPK, scalars={"rank": 4.0})))
     assert "ν" not in bare.note
     assert [(fact.name, fact.value) for fact in bare.facts] == [("rank", "4")]
 
@@ -146,8 +152,8 @@ def test_where_b_has_no_reading_the_run_is_shown_alone_and_why(panel: str) -> No
     probe = all_panels()[panel].probes[0]
     absent = replace(OTHER.readings[probe], absent="Too dear.")
     for readings, said in (({probe: absent}, f"{B}: Too dear."), ({}, f"{B}: ")):
-        scene = drawn(panel, beside(A, replace(OTHER, readings=readings)))
-        alone = drawn(panel, A)
+        scene = draw_scene(panel, with_compared(A, replace(OTHER, readings=readings)))
+        alone = draw_scene(panel, A)
         assert [one.key for one in scene.charts] == [one.key for one in alone.charts]
         assert scene.facts == alone.facts
         assert said in scene.note
@@ -158,24 +164,24 @@ def test_where_b_has_no_reading_the_run_is_shown_alone_and_why(panel: str) -> No
 
 def test_colours_reach_over_the_overlaps_of_two_examples_or_over_all_that_is_possible() -> None:
     # Each pair stands twice among the twenty, so that both percentiles fall on the outermost.
-    scene = drawn("overlap", A)
+    scene = draw_scene("overlap", A)
     assert ranged(scene, "active") == ("sequential", 0.05, 0.5)
     assert ranged(scene, "sensitive") == ("sequential", 0.02, 0.2)
     assert matrix(scene, "active").beyond == (False, True)  # the diagonal
-    whole = drawn("overlap", chosen(A, scale="unit"))
+    whole = draw_scene("overlap", with_choices(A, scale="unit"))
     assert ranged(whole, "active") == ranged(whole, "sensitive") == ("sequential", 0.0, 1.0)
     assert len(whole.note) < len(scene.note)
-    both = drawn("overlap", chosen(beside(A, OTHER), kind="sensitive"))
+    both = draw_scene("overlap", with_choices(with_compared(A, OTHER), kind="sensitive"))
     assert ranged(both, "sensitive_0") == ranged(both, "sensitive_1") == ("sequential", 0.02, 0.8)
 
 
 def test_an_overlap_near_one_is_no_sheet_of_one_colour() -> None:
     # Λ of a convolutional network: from 0 to 1 all of it has the colours of the upper tenth.
-    alike = symmetric(5, 1.0, [0.95, 0.91, 0.91, 0.91, 0.91, 0.91, 0.91, 0.95, 0.95, 0.95])
+    alike = symmetric_matrix(5, 1.0, [0.95, 0.91, 0.91, 0.91, 0.91, 0.91, 0.91, 0.95, 0.95, 0.95])
     view = overlap(active=alike)
     colours = [
-        set(colour_indices(matrix(drawn("overlap", shown), "active"))[alike < 1].tolist())
-        for shown in (view, chosen(view, scale="unit"))
+        set(colour_indices(matrix(draw_scene("overlap", shown), "active"))[alike < 1].tolist())
+        for shown in (view, with_choices(view, scale="unit"))
     ]
     assert colours == [{0, 254}, {231, 241}]
 
@@ -183,39 +189,39 @@ def test_an_overlap_near_one_is_no_sheet_of_one_colour() -> None:
 def test_an_example_without_a_path_is_left_out_of_mean_and_range() -> None:
     without = ACTIVE.copy()  # example 4 has no path: 0.2, 0.35, 0.45 and 0.5 do not count
     without[4, :] = without[:, 4] = np.nan
-    scene = drawn("overlap", overlap(active=without))
+    scene = draw_scene("overlap", overlap(active=without))
     assert ranged(scene, "active") == ("sequential", 0.05, 0.4)
     assert scene.facts[0].value == "0.208"  # (0.05 + 0.1 + 0.15 + 0.25 + 0.3 + 0.4) / 6
-    assert readouts(scene.charts[0], (4.0, 1.0))[0][2].startswith("undefined")
+    assert read_points(scene.charts[0], (4.0, 1.0))[0][2].startswith("undefined")
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan])
 def test_where_no_two_examples_overlap_the_colours_reach_from_zero_to_one(value: float) -> None:
-    scene = drawn("overlap", overlap(active=symmetric(5, 1.0, [value] * 10)))
+    scene = draw_scene("overlap", overlap(active=symmetric_matrix(5, 1.0, [value] * 10)))
     assert ranged(scene, "active") == ("sequential", 0.0, 1.0)
     assert scene.facts[0].value == ("–" if np.isnan(value) else "0")
 
 
 def test_a_layer_that_one_of_both_lacks_is_shown_alone() -> None:
     def keys(view: View, key: str, values: Array, who: str) -> None:
-        scene = drawn("overlap", view)
+        scene = draw_scene("overlap", view)
         assert [one.key for one in scene.charts] == [key]
         np.testing.assert_array_equal(matrix(scene, key).values, values)
         assert f" {who} has " in scene.note
         assert matrix(scene, key).bar
         assert matrix(scene, key).of_compared == (who == "A")
 
-    keys(chosen(BOTH, part="0"), "active_0", SENSITIVE, B)
-    ours = beside(overlap(active=ACTIVE), OTHER)
-    keys(chosen(ours, kind="sensitive"), "sensitive_0", ACTIVE_2, "A")
+    keys(with_choices(BOTH, part="0"), "active_0", SENSITIVE, B)
+    ours = with_compared(overlap(active=ACTIVE), OTHER)
+    keys(with_choices(ours, kind="sensitive"), "sensitive_0", ACTIVE_2, "A")
 
 
 @pytest.mark.parametrize(
     ("facts", "said"), [({"kappa": "k 1"}, "k 1"), ({"gate": "g", "kappa": "k"}, "g")]
 )
 def test_soft_gates_say_what_counts_as_sensitive(facts: dict[str, str], said: str) -> None:
-    note = drawn(
-        "overlap", chosen(with_reading(A, replace(OVERLAP, facts=facts)), scale="unit")
+    note = draw_scene(
+        "overlap", with_choices(with_reading(A, replace(OVERLAP, facts=facts)), scale="unit")
     ).note
     assert note.endswith(f"; {said}.")
 
@@ -224,7 +230,7 @@ def test_soft_gates_say_what_counts_as_sensitive(facts: dict[str, str], said: st
 
 
 def test_as_computed_each_part_has_its_own_range_and_both_networks_one() -> None:
-    scene = drawn("ntk", chosen(A, scale="raw"))
+    scene = draw_scene("ntk", with_choices(A, scale="raw"))
     # The largest entries: 25 on the diagonal, 3 · 25, and 4 · 20 · 0.95 beside 4 · 25 · 0.5.
     for key, values, reach in (
         ("value", VALUE, 25),
@@ -233,16 +239,16 @@ def test_as_computed_each_part_has_its_own_range_and_both_networks_one() -> None
     ):
         assert ranged(scene, key) == ("diverging", -reach, reach)
         np.testing.assert_allclose(matrix(scene, key).values, values)
-    both = drawn("ntk", chosen(BOTH, scale="raw"))
+    both = draw_scene("ntk", with_choices(BOTH, scale="raw"))
     assert ranged(both, "value_0") == ranged(both, "value_1") == ("diverging", -50.0, 50.0)
-    unit = drawn("ntk", A)
+    unit = draw_scene("ntk", A)
     assert ranged(unit, "cross") == ("diverging", -1.0, 1.0)
     np.testing.assert_allclose(matrix(unit, "cross").values, UNIT_CROSS)
 
 
 def over_steps(**found: dict[int, float]) -> dict[str, list[float]]:
-    recorded = {("ntk", name): series([*one], [*one.values()]) for name, one in found.items()}
-    shown = chart(drawn("ntk", replace(A, series=recorded)), "over_steps")
+    recorded = {("ntk", name): make_series([*one], [*one.values()]) for name, one in found.items()}
+    shown = find_chart(draw_scene("ntk", replace(A, series=recorded)), "over_steps")
     assert shown.y.log
     return {curve.name: curve.y.tolist() for curve in shown.curves}
 
@@ -257,11 +263,12 @@ def test_traces_over_steps_are_sizes_with_gaps_where_a_regime_lacks_a_part() -> 
     )
     assert found["$K^V$"] == [50.0, 55.0, 60.0, 65.0]
     assert np.isfinite(found["$K^F$"]).tolist() == [True, False, False, True]
-    alone = chart(
-        drawn("ntk", replace(A, series={("ntk", "trace_value"): series([6], [5.0])})), "over_steps"
+    alone = find_chart(
+        draw_scene("ntk", replace(A, series={("ntk", "trace_value"): make_series([6], [5.0])})),
+        "over_steps",
     )
     assert (alone.x.limits, alone.curves[0].marker) == ((0.0, 12.0), True)
-    assert chart(drawn("ntk", replace(A, series={})), "over_steps").x.limits == (0.0, 4.0)
+    assert find_chart(draw_scene("ntk", replace(A, series={})), "over_steps").x.limits == (0.0, 4.0)
 
 
 def test_a_missing_part_is_no_chart_and_its_reason_stands_in_the_note() -> None:
@@ -271,11 +278,13 @@ def test_a_missing_part_is_no_chart_and_its_reason_stands_in_the_note() -> None:
         scalars=NTK.scalars | {"trace_feature": 0.0},
         facts={"feature": "K^F = 0."},
     )
-    scene = drawn("ntk", with_reading(A, hard))
+    scene = draw_scene("ntk", with_reading(A, hard))
     assert [one.key for one in scene.charts] == ["over_steps", "value"]
     assert scene.note.endswith("$K^F$ = 0.")
     assert [fact.name for fact in scene.facts] == ["tr $K^V$", "tr $K^X$"]
-    zero = drawn("ntk", with_reading(A, replace(NTK, scalars=NTK.scalars | {"trace_feature": 0.0})))
+    zero = draw_scene(
+        "ntk", with_reading(A, replace(NTK, scalars=NTK.scalars | {"trace_feature": 0.0}))
+    )
     assert zero.facts[1].value == "0"
 
 
@@ -283,19 +292,19 @@ def test_of_two_frozen_networks_the_feature_parts_are_compared_if_both_have_them
     over = {"trains": "K = K^F, over Θ^f.", "value": "K^V = 0."}
     frozen = replace(NTK, arrays={"labels": LABELS, "feature": FEATURE}, facts=over)
     view = with_reading(A, frozen)
-    assert drawn("ntk", view).note.endswith("K = $K^F$, over $Θ^f$. $K^V$ = 0.")
+    assert draw_scene("ntk", view).note.endswith("K = $K^F$, over $Θ^f$. $K^V$ = 0.")
     other = replace(OTHER, readings={"ntk": replace(frozen, facts={})})
-    beside_it = drawn("ntk", beside(view, other))
+    beside_it = draw_scene("ntk", with_compared(view, other))
     both = ["over_steps", "feature_0", "feature_1", "feature_difference"]
     assert [one.key for one in beside_it.charts] == both
     assert "A: K = $K^F$, over $Θ^f$." in beside_it.note
-    apart = drawn("ntk", beside(view, OTHER))
+    apart = draw_scene("ntk", with_compared(view, OTHER))
     assert [one.key for one in apart.charts] == ["over_steps", "feature"]
     assert B in apart.note
 
 
 def test_without_a_feature_part_the_cross_part_has_the_diagonal_of_the_value_part() -> None:
-    scene = drawn("ntk", tangent(value=VALUE, cross=SIZES * UNIT_CROSS))
+    scene = draw_scene("ntk", tangent(value=VALUE, cross=SIZES * UNIT_CROSS))
     np.testing.assert_allclose(matrix(scene, "cross").values, UNIT_CROSS)
 
 
@@ -303,7 +312,7 @@ def test_the_unit_diagonal_of_the_cross_kernel_lies_within_one() -> None:
     """K^X = Ψ_VᵀΨ_F + Ψ_FᵀΨ_V is bounded by the diagonals of K^V + K^F."""
     value, feature = np.random.default_rng(0).normal(size=(2, 30, 5))
     kernels = {"value": value.T @ value, "feature": feature.T @ feature}
-    scene = drawn("ntk", tangent(**kernels, cross=value.T @ feature + feature.T @ value))
+    scene = draw_scene("ntk", tangent(**kernels, cross=value.T @ feature + feature.T @ value))
     assert np.abs(matrix(scene, "cross").values).max() <= 1.0 + 1e-12
     np.testing.assert_allclose(np.diagonal(matrix(scene, "value").values), 1.0)
 
@@ -314,10 +323,12 @@ def test_an_example_without_a_length_is_left_empty(wrong: float) -> None:
     gone[1, :] = gone[:, 1] = VALUE[1] if wrong else 0.0
     gone[1, 1] = wrong
     expected[1, :] = expected[:, 1] = np.nan
-    np.testing.assert_allclose(matrix(drawn("ntk", tangent(value=gone)), "value").values, expected)
+    np.testing.assert_allclose(
+        matrix(draw_scene("ntk", tangent(value=gone)), "value").values, expected
+    )
     everything = tangent(value=np.full((5, 5), wrong))
     for scale in ("unit", "raw"):
-        assert ranged(drawn("ntk", chosen(everything, scale=scale)), "value") == (
+        assert ranged(draw_scene("ntk", with_choices(everything, scale=scale)), "value") == (
             "diverging",
             -1,
             1,
@@ -329,11 +340,11 @@ def test_both_networks_are_compared_in_a_part_that_both_have() -> None:
     assert part.values(A) == ()
     theirs = OTHER.readings["ntk"]
     crossed = replace(theirs, arrays={**theirs.arrays, "cross": VALUE})
-    both = beside(A, replace(OTHER, readings={"ntk": crossed}))
+    both = with_compared(A, replace(OTHER, readings={"ntk": crossed}))
     assert [value for value, _ in part.values(both)] == ["value", "cross"]
-    shown = [one.title for one in drawn("ntk", chosen(both, part="cross")).charts[1:]]
+    shown = [one.title for one in draw_scene("ntk", with_choices(both, part="cross")).charts[1:]]
     assert shown == ["A, $K^X$", f"{B}, $K^X$", "A − B"]
-    inspected = replace(A, run=replace(run((2,), (3,)), inspected="resnet18.pth"))
+    inspected = replace(A, run=replace(started_run((2,), (3,)), inspected="resnet18.pth"))
     assert measure.values(inspected) == ()  # there are no steps
-    charts = drawn("ntk", inspected).charts
+    charts = draw_scene("ntk", inspected).charts
     assert [(one.key, one.column) for one in charts] == [("value", 0), ("feature", 1), ("cross", 2)]

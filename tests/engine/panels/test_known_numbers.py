@@ -17,7 +17,7 @@ from dgn_engine.scene.elements import Chart, Scene
 from dgn_engine.scene.overlaid import matching_runs, overlaid_runs
 from dgn_engine.scene.panel_spec import PanelSpec, Series, View, all_panels
 from tests.engine.panels import known_readings as known
-from tests.engine.panels.pictures import assert_same, chosen, drawn
+from tests.engine.panels.pictures import assert_same, draw_scene, with_choices
 from tests.plugins import own
 from tests.snapshots import Recorded
 
@@ -314,12 +314,12 @@ def test_a_panel_draws_the_numbers_that_were_read(case: Known, recorded: Recorde
 
     Panels that show A alone draw the same beside B.
     """
-    scene = drawn(case.panel, chosen(known.BOTH, **case.choices))
+    scene = draw_scene(case.panel, with_choices(known.BOTH, **case.choices))
     assert_shown(scene, case)
     facts = {fact.name: fact.value for fact in scene.facts}
     recorded([{one.key: one.title for one in scene.charts}, facts, sorted(of_b(scene))])
     if case in OF_A:
-        assert_same(drawn(case.panel, chosen(known.A, **case.choices)), scene)
+        assert_same(draw_scene(case.panel, with_choices(known.A, **case.choices)), scene)
 
 
 @pytest.mark.discovery
@@ -333,7 +333,7 @@ WITH_STEPS = [case for case in CASES if any("over_steps" in name for name in cas
 
 @pytest.mark.parametrize("case", WITH_STEPS)
 def test_an_event_stands_at_its_step_beside_curves_over_steps(case: Known) -> None:
-    scene = drawn(case.panel, chosen(known.BOTH, **case.choices))
+    scene = draw_scene(case.panel, with_choices(known.BOTH, **case.choices))
     for one in scene.charts:
         assert one.marks == (known.MARKS if one.has_step_axis else ())
         assert not one.has_step_axis or chart_range(one)[0][0] <= 3.0 <= chart_range(one)[0][1]
@@ -394,8 +394,8 @@ def test_numbers_that_are_not_finite_leave_the_others_where_they_are(
     )
     for choices in every_choice(spec, known.BOTH):
         found, sound = (
-            drawn(panel, chosen(view, **choices)),
-            drawn(panel, chosen(known.BOTH, **choices)),
+            draw_scene(panel, with_choices(view, **choices)),
+            draw_scene(panel, with_choices(known.BOTH, **choices)),
         )
         assert [one.key for one in found.charts] == [one.key for one in sound.charts]
         for one in apply_chart_settings(
@@ -435,7 +435,7 @@ def recorded_run(name: str, factor: float, examples: int = 5) -> RunCurves:
 
 def test_curves_of_recorded_runs_are_each_their_own() -> None:
     def shown(view: View, panel: str) -> dict[str, tuple[Any, Any]]:
-        found = curves(drawn(panel, view))
+        found = curves(draw_scene(panel, view))
         return {name: (x.tolist(), y.tolist()) for name, (x, y) in found.items()}
 
     runs = (recorded_run("one", 1.0), recorded_run("train", 10.0), recorded_run("few", 4.0, 3))
@@ -457,9 +457,9 @@ def test_curves_of_recorded_runs_are_each_their_own() -> None:
     left_out = " few (3)."
     assert matching_runs(view, "ntk")[0] == view.overlaid[:2]
     assert matching_runs(view, "ntk")[1].endswith(left_out)
-    assert drawn("ntk", view).note.endswith(left_out)
+    assert draw_scene("ntk", view).note.endswith(left_out)
     assert matching_runs(replace(view, traced={}), "ntk") == (view.overlaid, "")
-    charts = drawn("training", view).charts
+    charts = draw_scene("training", view).charts
     looks = {(curve.role, curve.dash) for curve in charts[0].curves}
     assert len(looks) == len(charts[0].curves)
     again = replace(view, overlaid=overlaid_runs((recorded_run("two", 2.0),)))

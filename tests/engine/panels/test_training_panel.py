@@ -16,19 +16,19 @@ from tests.engine.panels.known_readings import BOTH, A
 from tests.engine.panels.pictures import (
     B,
     assert_same,
-    beside,
-    chart,
-    chosen,
-    drawn,
-    layers,
-    readouts,
-    run,
-    series,
+    draw_scene,
+    find_chart,
+    make_layers,
+    make_series,
+    read_points,
+    started_run,
+    with_choices,
+    with_compared,
 )
 
 
 def losses(*values: float) -> View:
-    found = series(list(range(1, len(values) + 1)), list(values))
+    found = make_series(list(range(1, len(values) + 1)), list(values))
     return replace(A, series={("training", "train_loss"): found}, marks=())
 
 
@@ -48,49 +48,56 @@ def test_the_loss_axis_is_logarithmic_while_losses_span_decades(
     values: tuple[float, ...], log: bool
 ) -> None:
     view = losses(*values)
-    assert chart(drawn("training", view), "loss").y.log == log
-    assert ("log" in chart(drawn("training", view), "loss").title) == log
+    assert find_chart(draw_scene("training", view), "loss").y.log == log
+    assert ("log" in find_chart(draw_scene("training", view), "loss").title) == log
     for scale in ("linear", "log"):  # the user's own choice stays
-        assert chart(drawn("training", chosen(view, scale=scale)), "loss").y.log == (scale == "log")
-    shown = apply_chart_settings(drawn("training", view), {"loss": ChartSettings(log_y=not log)})
-    assert chart(shown, "loss").y.log == (not log)
-    assert chart(shown, "loss").title == ("Loss" if log else "Loss (log)")
+        assert find_chart(
+            draw_scene("training", with_choices(view, scale=scale)), "loss"
+        ).y.log == (scale == "log")
+    shown = apply_chart_settings(
+        draw_scene("training", view), {"loss": ChartSettings(log_y=not log)}
+    )
+    assert find_chart(shown, "loss").y.log == (not log)
+    assert find_chart(shown, "loss").title == ("Loss" if log else "Loss (log)")
 
 
 def test_a_lone_huge_loss_lies_beyond_the_axis_and_is_counted() -> None:
-    scene = drawn("training", losses(2.0, 1.5, 1.25, 1e9))
-    y = chart(scene, "loss").y
+    scene = draw_scene("training", losses(2.0, 1.5, 1.25, 1e9))
+    y = find_chart(scene, "loss").y
     assert not y.log
     assert y.limits is not None
     assert 2.0 < y.limits[1] < 3.0
     assert scene.note.startswith("1 loss ")
     assert "1×10⁹" in scene.note
-    two = drawn("training", losses(*[2.0] * 60, 1e9, 1e9, *[1.25] * 60)).note
+    two = draw_scene("training", losses(*[2.0] * 60, 1e9, 1e9, *[1.25] * 60)).note
     assert two.startswith("2 losses ")
-    whole = drawn("training", chosen(losses(2.0, 1.5, 1.25, 1e9), scale="linear"))
-    assert chart(whole, "loss").y.limits is None
+    whole = draw_scene("training", with_choices(losses(2.0, 1.5, 1.25, 1e9), scale="linear"))
+    assert find_chart(whole, "loss").y.limits is None
     assert "10⁹" not in whole.note
-    rest = drawn("training", losses(2.0, 1.5, 1e-4, 1e9))  # two axes of the same kind
-    assert chart(rest, "loss").y.log
+    rest = draw_scene("training", losses(2.0, 1.5, 1e-4, 1e9))  # two axes of the same kind
+    assert find_chart(rest, "loss").y.log
 
 
 def test_the_axis_is_chosen_by_what_is_in_view() -> None:
-    scene = drawn("training", losses(2.0, 0.001, 0.0011, 0.0012, 0.001))
-    assert chart(scene, "loss").y.log
+    scene = draw_scene("training", losses(2.0, 0.001, 0.0011, 0.0012, 0.001))
+    assert find_chart(scene, "loss").y.log
     end = apply_chart_settings(scene, {"loss": ChartSettings(last=3)})
-    assert not chart(end, "loss").y.log
+    assert not find_chart(end, "loss").y.log
 
 
 def test_a_compared_network_without_scores_changes_nothing() -> None:
     assert_same(
-        drawn("training", beside(A, ComparedRun("b", "ReLU", layers((2,))))), drawn("training", A)
+        draw_scene("training", with_compared(A, ComparedRun("b", "ReLU", make_layers((2,))))),
+        draw_scene("training", A),
     )
-    assert B in drawn("training", BOTH).note
+    assert B in draw_scene("training", BOTH).note
 
 
 def test_the_cursor_reads_the_nearest_points_and_the_marks_near_it() -> None:
-    loss = chart(drawn("training", replace(A, marks=(Mark(2.0, "FL"), Mark(5.0, "π")))), "loss")
-    assert readouts(loss, (0.0, 0.0), (3.0, 9.0), (3.1, 0.0), (4.6, 0.0), (100.0, 0.0)) == [
+    loss = find_chart(
+        draw_scene("training", replace(A, marks=(Mark(2.0, "FL"), Mark(5.0, "π")))), "loss"
+    )
+    assert read_points(loss, (0.0, 0.0), (3.0, 9.0), (3.1, 0.0), (4.6, 0.0), (100.0, 0.0)) == [
         ("step 2", "train  2.5", "test  2"),
         ("step 3", "train  2.5", "test  2"),
         ("step 3", "train  1.25", "test  2"),
@@ -103,13 +110,13 @@ def test_the_cursor_reads_the_nearest_points_and_the_marks_near_it() -> None:
 
 def first_score(**changes: float) -> View:
     values = {"train_loss": 2.5, "train_accuracy": 0.25} | changes
-    recorded = {("training", name): series([1], [value]) for name, value in values.items()}
+    recorded = {("training", name): make_series([1], [value]) for name, value in values.items()}
     return replace(A, series=recorded, marks=())
 
 
 def test_a_first_score_is_a_point_in_the_middle_of_four_steps() -> None:
-    scene = drawn("training", first_score())
-    loss = chart(scene, "loss")
+    scene = draw_scene("training", first_score())
+    loss = find_chart(scene, "loss")
     assert loss.x.limits == (0.0, 4.0)
     assert [curve.marker for curve in loss.curves] == [True]
     assert scene.step == 1
@@ -127,26 +134,30 @@ def test_a_first_score_is_a_point_in_the_middle_of_four_steps() -> None:
 def test_accuracies_have_a_little_air(
     values: tuple[float, float], limits: tuple[float, float]
 ) -> None:
-    view = replace(A, series={("training", "train_accuracy"): series([1, 2], list(values))})
-    assert chart(drawn("training", view), "accuracy").y.limits == pytest.approx(limits)
+    view = replace(A, series={("training", "train_accuracy"): make_series([1, 2], list(values))})
+    assert find_chart(draw_scene("training", view), "accuracy").y.limits == pytest.approx(limits)
 
 
 def test_the_loss_is_named_as_it_is_configured() -> None:
     config = RunConfig(training=TrainingConfig(loss="squared"))
-    assert drawn("training", replace(A, run=run((2,), config=config))).note.startswith("Squared ")
-    assert drawn("training", A).note.startswith("Cross entropy ")
-    assert drawn("training", replace(A, run=None)).note == ""
+    assert draw_scene("training", replace(A, run=started_run((2,), config=config))).note.startswith(
+        "Squared "
+    )
+    assert draw_scene("training", A).note.startswith("Cross entropy ")
+    assert draw_scene("training", replace(A, run=None)).note == ""
 
 
 def test_one_of_both_scores_is_enough() -> None:
-    one = drawn("training", replace(A, series={("training", "test_loss"): series([2], [3.0])}))
+    one = draw_scene(
+        "training", replace(A, series={("training", "test_loss"): make_series([2], [3.0])})
+    )
     assert [len(each.curves) for each in one.charts] == [1, 0]
-    assert chart(one, "accuracy").y.limits is None
+    assert find_chart(one, "accuracy").y.limits is None
     assert one.facts == ()
 
 
 def facts(view: View) -> dict[str, str]:
-    return {fact.name: fact.value for fact in drawn("training", view).facts}
+    return {fact.name: fact.value for fact in draw_scene("training", view).facts}
 
 
 def test_a_score_of_another_network_says_what_came_after_it() -> None:
@@ -155,12 +166,12 @@ def test_a_score_of_another_network_says_what_came_after_it() -> None:
     assert stale["test"] == "35.00 % at step 6, before undo"
     assert (stale["best"], stale["train loss"]) == ("40.00 %", "0.75")
     assert facts(replace(A, outdated={"train_loss": undo}))["train loss"] == "0.75, before undo"
-    assert "at step 3" in drawn("training", A).facts[1].about  # the best
+    assert "at step 3" in draw_scene("training", A).facts[1].about  # the best
 
 
 def test_a_regime_without_test_examples_says_so_and_names_the_last_score() -> None:
     swap = Mark(8.0, "FRG")
-    scene = drawn(
+    scene = draw_scene(
         "training", replace(A, regime="FRG", tested=False, outdated={"test_accuracy": swap})
     )
     assert (scene.facts[0].name, scene.facts[0].value) == ("test", "none in FRG")

@@ -32,7 +32,7 @@ from dgn_engine.protocol.training import (
     SettingChanged,
     UndoChanged,
 )
-from tests.engine.views.begun_run import started
+from tests.engine.views.begun_run import make_run_started
 
 CATALOGUE = Catalogue(
     (
@@ -51,7 +51,7 @@ CONFIG = RunConfig(
     training=TrainingConfig(learning_rate=0.25, pace=30.0),
 )
 BEGUN = replace(
-    started(layers=()),
+    make_run_started(layers=()),
     run=3,
     config=CONFIG,
     wiring=(0, 1, 2),

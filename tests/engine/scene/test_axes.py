@@ -29,7 +29,7 @@ from dgn_engine.scene.ticks import (
     power_of_ten,
     select_spaced,
 )
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 from tests.snapshots import Recorded
 
 
@@ -116,10 +116,10 @@ def test_names_of_more_than_ten_letters_are_cut_below_an_axis() -> None:
 
 def test_classes_without_a_name_are_numbers() -> None:
     labels = np.array([0, 1, 2])
-    assert class_names(View(run=run((2,))), labels) == ("cat", "dog", "2")
-    assert class_names(View(run=run((2,))), np.array([0])) == ("cat",)
+    assert class_names(View(run=started_run((2,))), labels) == ("cat", "dog", "2")
+    assert class_names(View(run=started_run((2,))), np.array([0])) == ("cat",)
     assert class_names(View(), labels) == ("0", "1", "2")
-    assert class_names(View(run=run((2,))), np.array([], dtype=int)) == ()
+    assert class_names(View(run=started_run((2,))), np.array([], dtype=int)) == ()
 
 
 def test_examples_are_named_with_their_class() -> None:

@@ -14,7 +14,7 @@ from dgn_engine.scene.compared import b_name, compared_reading, compared_view, r
 from dgn_engine.scene.differences import Difference, Measurement, Side, find_differences
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import ComparedRun, Series, View
-from tests.engine.panels.pictures import layers, run
+from tests.engine.panels.pictures import make_layers, started_run
 
 
 def series(points: dict[int, float]) -> Series:
@@ -136,9 +136,11 @@ def test_shares_are_percent_and_their_difference_is_in_points() -> None:
 
 READING = Reading("gates", 3)
 RECORDED = {("training", "test_loss"): series({1: 2.0})}
-OTHER = ComparedRun("other.pt", "ReLU", layers((4,), (5,)), (1, 0), 3, {"gates": READING}, RECORDED)
+OTHER = ComparedRun(
+    "other.pt", "ReLU", make_layers((4,), (5,)), (1, 0), 3, {"gates": READING}, RECORDED
+)
 VIEW = View(
-    run=run((2,), (3,)),
+    run=started_run((2,), (3,)),
     regime="DL",
     wiring=(0, 1),
     step=7,

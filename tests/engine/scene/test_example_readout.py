@@ -16,10 +16,10 @@ from dgn_engine.scene.example_readout import ExampleReadout, example_readout
 from dgn_engine.scene.linked_places import selection_at
 from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
 from dgn_engine.scene.readout import describe_point, nearest_index
-from tests.engine.panels.pictures import LABELS, chart, run, symmetric
+from tests.engine.panels.pictures import LABELS, find_chart, started_run, symmetric_matrix
 
 PIXELS = np.arange(5 * 4, dtype=np.uint8).reshape(5, 2, 2)
-PICTURES = ProbeExamples(run((4,)).probe_set, PIXELS.shape, PIXELS.tobytes())
+PICTURES = ProbeExamples(started_run((4,)).probe_set, PIXELS.shape, PIXELS.tobytes())
 FIRST = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0], [0, 1, 0, 1]], np.uint8)
 SECOND = np.array([[1, 0, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1], [1, 1, 0]], np.uint8)
 GATES = Reading("gates", 7, arrays={"labels": LABELS, "layer_0": FIRST, "layer_1": SECOND})
@@ -33,22 +33,25 @@ OVERLAP = Reading(
     arrays={
         "labels": LABELS,
         "active": ACTIVE,
-        "sensitive": symmetric(5, 1.0, [0.1] * 10),
-        "active_0": symmetric(5, 1.0, [0.2] * 10),
-        "sensitive_0": symmetric(5, 1.0, [0.3] * 10),
+        "sensitive": symmetric_matrix(5, 1.0, [0.1] * 10),
+        "active_0": symmetric_matrix(5, 1.0, [0.2] * 10),
+        "sensitive_0": symmetric_matrix(5, 1.0, [0.3] * 10),
         "paths": OWN,
     },
     facts={"kappa": "κ"},
 )
 VIEW = View(
-    run=run((4,), (3,)), step=7, readings={"gates": GATES, "overlap": OVERLAP}, pictures=PICTURES
+    run=started_run((4,), (3,)),
+    step=7,
+    readings={"gates": GATES, "overlap": OVERLAP},
+    pictures=PICTURES,
 )
 
 
 def drawn(panel: str, key: str, view: View = VIEW) -> Chart:
     scene = all_panels()[panel].draw(view)
     assert isinstance(scene, Scene)
-    return chart(scene, key)
+    return find_chart(scene, key)
 
 
 def told(panel: str, key: str, x: float, y: float, view: View = VIEW) -> ExampleReadout:
@@ -130,7 +133,7 @@ def test_what_is_missing_is_said() -> None:
 
 def test_vectors_are_points_or_say_how_many_numbers_they_have() -> None:
     points = np.arange(10, dtype=np.float32).reshape(5, 2)
-    known = run((4,)).probe_set
+    known = started_run((4,)).probe_set
     view = replace(VIEW, pictures=ProbeExamples(known, (5, 2), numbers=points.tobytes()))
     readout = told("overlap", "active", 2, 1, view)
     assert (readout.examples[1].point, readout.examples[1].detail) == ((4.0, 5.0), "(4, 5)")
@@ -147,7 +150,9 @@ def test_vectors_are_points_or_say_how_many_numbers_they_have() -> None:
 def test_b_is_told_by_its_own_gates() -> None:
     theirs = replace(GATES, arrays={**GATES.arrays, "layer_0": 1 - FIRST})
     compared = ComparedRun(
-        "b.pt", layers=run((4,), (3,)).layers, readings={"gates": theirs, "overlap": OVERLAP}
+        "b.pt",
+        layers=started_run((4,), (3,)).layers,
+        readings={"gates": theirs, "overlap": OVERLAP},
     )
     view = replace(VIEW, compared=compared)
     readout = told("overlap", "active_1", 2, 1, view)

@@ -26,14 +26,14 @@ from dgn_engine.scene.run_text import (
 )
 from dgn_engine.scene.typeset import label_html, split_runs, strip_markup
 from dgn_engine.text.printable import printable
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 from tests.snapshots import Recorded
 
 FOUR = (64,), (64,), (64,), (64,)
 
 
 def net(name: str, *options: tuple[str, int], shapes: tuple[tuple[int, ...], ...]) -> RunStarted:
-    return run(*shapes, config=RunConfig(net=NetConfig(name, options=options)))
+    return started_run(*shapes, config=RunConfig(net=NetConfig(name, options=options)))
 
 
 def test_a_network_in_words(recorded: Recorded) -> None:

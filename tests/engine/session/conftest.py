@@ -28,7 +28,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.recording import Recording
 from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
-from tests.engine.views.begun_run import started
+from tests.engine.views.begun_run import make_run_started
 
 RELU = FileReading(activation="relu")
 RESNET = FileReading(geometry="torchvision")
@@ -37,10 +37,12 @@ PATIENT = 500.0  # seconds: a hang, not a slow machine
 PROBES = tuple(ProbeRequest(name) for name in ("gates", "npk", "agreement"))
 
 
-STARTED = started(layers=())
+STARTED = make_run_started(layers=())
 
 
-def small(regime: str = "DL", seed: int = 0, bias: bool = False, epochs: int = 0) -> RunConfig:
+def small_config(
+    regime: str = "DL", seed: int = 0, bias: bool = False, epochs: int = 0
+) -> RunConfig:
     return RunConfig(
         data=DataConfig("digits", train_limit=200),
         net=NetConfig("fc", (("depth", 4), ("width", 16)), bias=bias),
@@ -76,16 +78,16 @@ class Desk:
             branches=branches,
         )
 
-    def do(self, *commands: Command) -> None:
+    def handle(self, *commands: Command) -> None:
         for command in commands:
             self.engine.handle_command(command)
 
-    def turn(self, times: int) -> None:
+    def advance(self, times: int) -> None:
         for _ in range(times):
             self.engine.advance()
 
     def train(self, steps: int) -> None:
-        self.do(Advance(steps))
+        self.handle(Advance(steps))
         while self.engine.running:
             self.engine.advance()
 
@@ -94,14 +96,14 @@ class Desk:
     ) -> FileListed:
         """The listing of a file, once it is read as is said."""
         listed = self._listed(OpenFile(str(path), purpose))
-        return listed if reading is None else self.say(listed.ticket, reading)
+        return listed if reading is None else self.send_reading(listed.ticket, reading)
 
-    def say(self, ticket: int, reading: FileReading) -> FileListed:
+    def send_reading(self, ticket: int, reading: FileReading) -> FileListed:
         return self._listed(SayReading(ticket, reading))
 
     def _listed(self, command: Command) -> FileListed:
         told = len(self.events)
-        self.do(command)
+        self.handle(command)
         until = time.monotonic() + PATIENT
         while time.monotonic() < until:
             for event in self.events[told:]:
@@ -111,11 +113,11 @@ class Desk:
             time.sleep(0.01)
         raise AssertionError("the file was not listed")
 
-    def all_of(self, kind: type[Kind]) -> list[Kind]:
+    def events_of(self, kind: type[Kind]) -> list[Kind]:
         return [event for event in self.events if isinstance(event, kind)]
 
-    def last(self, kind: type[Kind]) -> Kind:
-        return self.all_of(kind)[-1]
+    def last_event(self, kind: type[Kind]) -> Kind:
+        return self.events_of(kind)[-1]
 
     @property
     def run(self) -> Run:
@@ -127,18 +129,18 @@ class Desk:
         assert self.engine.state.recording is not None
         return self.engine.state.recording
 
-    def until(self, met: Callable[[], object], seconds: float = PATIENT) -> None:
+    def advance_until(self, met: Callable[[], object], seconds: float = PATIENT) -> None:
         """Turn on until this is so."""
         limit = time.monotonic() + seconds
         while not met():
             assert time.monotonic() < limit, self.events[-5:]
-            self.turn(1)
+            self.advance(1)
             time.sleep(0.005)
 
     def wait_for(self, kind: type[Kind], after: int = 0) -> Kind:
         """The newest event of a kind behind so many others, once there is one."""
-        self.until(lambda: any(isinstance(event, kind) for event in self.events[after:]))
-        return self.last(kind)
+        self.advance_until(lambda: any(isinstance(event, kind) for event in self.events[after:]))
+        return self.last_event(kind)
 
     @property
     def refusal(self) -> tuple[str, str]:
@@ -147,11 +149,11 @@ class Desk:
         assert isinstance(refused, Refused), refused
         return refused.kind, refused.value
 
-    def value(self) -> list[torch.Tensor]:
+    def copy_value_weights(self) -> list[torch.Tensor]:
         return [w.detach().clone() for w in self.run.trainer.network.value.weights]
 
 
-class Talk:
+class SessionClient:
     """A session that is started, everything it has said, and its newest frame."""
 
     def __init__(self, session: ThreadSession | ProcessSession) -> None:
@@ -170,20 +172,20 @@ class Talk:
             assert time.monotonic() < deadline, f"never happened; heard {self.events[-5:]}"
             time.sleep(0.01)
 
-    def all_of(self, kind: type[Event]) -> list[Any]:
+    def events_of(self, kind: type[Event]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
     def wait_for(self, kind: type[Event], count: int = 1) -> Any:
         """The count-th event of a kind; fails the test if it does not come."""
-        self.wait_until(lambda: len(self.all_of(kind)) >= count)
-        return self.all_of(kind)[count - 1]
+        self.wait_until(lambda: len(self.events_of(kind)) >= count)
+        return self.events_of(kind)[count - 1]
 
     def step(self) -> int:
         return 0 if self.frame is None else int(self.frame.step)
 
 
 @pytest.fixture(autouse=True)
-def _read_here(files_read_here: None) -> None:
+def _read_here(no_reader_child: None) -> None:
     """Sessions read small files over and over."""
 
 
@@ -195,20 +197,20 @@ def desk() -> Iterator[Desk]:
 
 
 @pytest.fixture
-def paused(desk: Desk) -> Desk:
-    desk.do(StartRun(small(), paused=True))
+def paused_desk(desk: Desk) -> Desk:
+    desk.handle(StartRun(small_config(), paused=True))
     return desk
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Desk]:
+def recording_desk(tmp_path: Path) -> Iterator[Desk]:
     """Its runs are recorded in `runs`."""
     made = Desk(str(tmp_path / "runs"))
     yield made
     made.engine.close()
 
 
-def alone(config: RunConfig, steps: int) -> Run:
+def train_alone(config: RunConfig, steps: int) -> Run:
     """A run that nobody watches, records or changes, after so many steps."""
     run = Run(1, config, lambda _: None, lambda *_: None, live=False)
     for _ in range(steps):
@@ -216,7 +218,7 @@ def alone(config: RunConfig, steps: int) -> Run:
     return run
 
 
-def had_again(folder: Path, step: int, **how: bool) -> Run:
+def recompute_step(folder: Path, step: int, **how: bool) -> Run:
     """A step of a recorded run, computed from its checkpoints."""
     return recorded_run_at(RunReader(folder), step, lambda _: None, lambda *_: None, **how).run
 
@@ -226,9 +228,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights of a ReLU network of 16 units and three gate layers, as we save them."""
     path = tmp_path_factory.mktemp("files") / "trained.safetensors"
     desk = Desk()
-    desk.do(StartRun(small("ReLU", seed=7), paused=True))
+    desk.handle(StartRun(small_config("ReLU", seed=7), paused=True))
     desk.train(30)
-    desk.do(SaveWeights(str(path)))
+    desk.handle(SaveWeights(str(path)))
     desk.engine.close()
     return path
 

@@ -16,7 +16,7 @@ from dgn_engine.protocol.training import CancelLoading, Pause, Paused, RunStarte
 from dgn_engine.session.engine import Engine
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.training import run as run_module
-from tests.engine.session.conftest import Desk, small
+from tests.engine.session.conftest import Desk, small_config
 
 
 class EndlessData:
@@ -51,7 +51,7 @@ def until(session: ThreadSession, kind: type[Event]) -> list[Event]:
 
 
 def short() -> StartRun:
-    config = small()
+    config = small_config()
     return StartRun(
         type(config)(data=DataConfig("digits", train_limit=10), net=config.net, device="cpu")
     )
@@ -65,7 +65,7 @@ def test_cancelling_ends_it_at_once_and_the_run_in_progress_goes_on(endless: End
         until(session, EngineReady)
         session.send(short())
         until(session, RunStarted)
-        session.send(StartRun(small()))
+        session.send(StartRun(small_config()))
         assert endless.begun.wait(60.0)
         session.send(CancelLoading())
         refusals = [one for one in until(session, Refused) if isinstance(one, Refused)]
@@ -82,7 +82,7 @@ def test_cancelling_ends_it_at_once_and_the_run_in_progress_goes_on(endless: End
 def test_closing_does_not_wait_for_data(endless: EndlessData) -> None:
     session = ThreadSession()
     session.start()
-    session.send(StartRun(small()))
+    session.send(StartRun(small_config()))
     assert endless.begun.wait(60.0)
     assert session.close(60.0)
 
@@ -99,8 +99,8 @@ def test_cancelling_where_nothing_is_read_changes_nothing() -> None:
 
 
 def test_only_what_reads_data_says_that_it_can_be_cancelled(desk: Desk) -> None:
-    desk.do(short())
-    working = desk.all_of(Working)
+    desk.handle(short())
+    working = desk.events_of(Working)
     assert working
     assert all(event.can_cancel for event in working)
     reading = RunState().after(working[0])
@@ -129,7 +129,7 @@ def test_what_is_cancelled_after_the_last_report_takes_no_place(
 
     run = engine.run
     monkeypatch.setattr(run_module, "load_examples", read)
-    for command in (StartRun(small()), ContinueRun(str(folder))):
+    for command in (StartRun(small_config()), ContinueRun(str(folder))):
         engine.handle_command(command)
         refused = heard[-1]
         assert isinstance(refused, Refused)
@@ -153,12 +153,12 @@ def test_a_network_that_is_being_made_can_be_given_up(monkeypatch: pytest.Monkey
             cancelled.set()
 
     engine = Engine(hear, lambda _: None, cancelled=cancelled)
-    engine.handle_command(StartRun(small()))
+    engine.handle_command(StartRun(small_config()))
     refused = [event for event in heard if isinstance(event, Refused)]
     assert [event.what for event in refused] == ["start this run"]
     assert engine.run is None
     engine.handle_command(CancelLoading())
     monkeypatch.setattr(run_module, "LARGE_LAYER", 1 << 30)
-    engine.handle_command(StartRun(small()))
+    engine.handle_command(StartRun(small_config()))
     assert engine.run is not None
     engine.close()

@@ -66,15 +66,15 @@ from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars, ProbesLeft,
 from dgn_engine.session.run_library import is_session_file
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.loaded_run import LoadedRun, drawn_history
-from tests.engine.session.conftest import PROBES, STARTED, Desk, small
+from tests.engine.session.conftest import PROBES, STARTED, Desk, small_config
 
 
 def shown(desk: Desk, folder: Path) -> None:
     """Show a recorded run, once it is read."""
-    desk.do(ShowRun(str(folder)))
+    desk.handle(ShowRun(str(folder)))
     for thread in desk.engine.state.library._threads.threads:
         thread.join(60)
-    desk.turn(1)
+    desk.advance(1)
 
 
 # before there is a run
@@ -104,7 +104,7 @@ def shown(desk: Desk, folder: Path) -> None:
 def test_without_a_run_every_change_and_every_file_asks_for_one(
     desk: Desk, command: Command
 ) -> None:
-    desk.do(command)
+    desk.handle(command)
     kind, value = desk.refusal
     assert (kind, value) == ("no-run", command.in_words() if value else "")
 
@@ -114,8 +114,8 @@ def test_the_engine_has_a_handler_for_every_command_and_no_other(desk: Desk) -> 
 
 
 def test_without_a_run_nothing_advances(desk: Desk) -> None:
-    desk.do(Watch(PROBES), CloseComparison())
-    desk.turn(2)
+    desk.handle(Watch(PROBES), CloseComparison())
+    desk.advance(2)
     assert desk.frames == []
     assert desk.engine.next_step_in() is None
 
@@ -137,252 +137,254 @@ def test_the_engine_tells_what_it_knows_and_which_torch_it_has(desk: Desk) -> No
 # steps
 
 
-def test_advancing_takes_so_many_steps_and_at_least_one_then_stands(paused: Desk) -> None:
+def test_advancing_takes_so_many_steps_and_at_least_one_then_stands(paused_desk: Desk) -> None:
     for steps, step in ((3, 3), (0, 4), (-2, 5)):
-        paused.do(Advance(steps))
-        assert paused.events[-1] == Running(step - max(1, steps))
-        assert paused.engine.next_step_in() is not None
-        while paused.engine.running:
-            paused.turn(1)
-        assert paused.last(Paused) == Paused(step)
-        assert paused.engine.next_step_in() is None
-    paused.turn(5)
-    assert paused.run.step_count == 5
+        paused_desk.handle(Advance(steps))
+        assert paused_desk.events[-1] == Running(step - max(1, steps))
+        assert paused_desk.engine.next_step_in() is not None
+        while paused_desk.engine.running:
+            paused_desk.advance(1)
+        assert paused_desk.last_event(Paused) == Paused(step)
+        assert paused_desk.engine.next_step_in() is None
+    paused_desk.advance(5)
+    assert paused_desk.run.step_count == 5
 
 
-def test_a_pause_takes_back_how_far_it_was_to_go(paused: Desk) -> None:
-    paused.do(Advance(3))
-    paused.turn(1)
-    paused.do(Pause(), Resume())
-    paused.turn(20)
-    assert paused.run.step_count > 3
-    assert paused.engine.running
+def test_a_pause_takes_back_how_far_it_was_to_go(paused_desk: Desk) -> None:
+    paused_desk.handle(Advance(3))
+    paused_desk.advance(1)
+    paused_desk.handle(Pause(), Resume())
+    paused_desk.advance(20)
+    assert paused_desk.run.step_count > 3
+    assert paused_desk.engine.running
 
 
-def test_the_rate_counts_steps_that_were_taken(paused: Desk) -> None:
-    paused.do(Resume())
-    paused.turn(4)
-    run = paused.run
-    assert len(paused.engine._loop._publisher.rate._times) == run.step_count > 0
-    paused.do(Pause(), Resume())
-    assert len(paused.engine._loop._publisher.rate._times) == 0  # counted anew
+def test_the_rate_counts_steps_that_were_taken(paused_desk: Desk) -> None:
+    paused_desk.handle(Resume())
+    paused_desk.advance(4)
+    run = paused_desk.run
+    assert len(paused_desk.engine._loop._publisher.rate._times) == run.step_count > 0
+    paused_desk.handle(Pause(), Resume())
+    assert len(paused_desk.engine._loop._publisher.rate._times) == 0  # counted anew
 
 
-def test_a_pace_makes_steps_wait(paused: Desk) -> None:
-    paused.do(SetPace(0.01), Resume())
-    assert paused.engine.next_step_in() == 0.0
-    paused.turn(1)
-    wait = paused.engine.next_step_in()
+def test_a_pace_makes_steps_wait(paused_desk: Desk) -> None:
+    paused_desk.handle(SetPace(0.01), Resume())
+    assert paused_desk.engine.next_step_in() == 0.0
+    paused_desk.advance(1)
+    wait = paused_desk.engine.next_step_in()
     assert wait is not None
     assert 60 < wait <= 100
-    paused.do(StartRun(small()))
-    assert paused.engine.next_step_in() == 0.0  # another run waits for no step of this one
+    paused_desk.handle(StartRun(small_config()))
+    assert paused_desk.engine.next_step_in() == 0.0  # another run waits for no step of this one
 
 
 def test_a_finished_run_goes_on_until_it_is_stopped(desk: Desk) -> None:
-    desk.do(StartRun(small(epochs=1)))
+    desk.handle(StartRun(small_config(epochs=1)))
     while desk.engine.running:
-        desk.turn(1)
-    end = desk.last(Finished)
-    desk.do(Advance(3))
+        desk.advance(1)
+    end = desk.last_event(Finished)
+    desk.handle(Advance(3))
     while desk.engine.running:
-        desk.turn(1)
-    assert desk.last(Paused) == Paused(end.step + 3)
+        desk.advance(1)
+    assert desk.last_event(Paused) == Paused(end.step + 3)
     assert desk.events.count(end) == 1
 
 
-def test_a_diverged_run_does_not_go_on(paused: Desk) -> None:
-    run = paused.run
+def test_a_diverged_run_does_not_go_on(paused_desk: Desk) -> None:
+    run = paused_desk.run
     with torch.no_grad():
         run.trainer.network.value.weights[0].fill_(float("nan"))
-    paused.do(Resume())
+    paused_desk.handle(Resume())
     for _ in range(200):
-        paused.turn(1)
-        if not paused.engine.running:
+        paused_desk.advance(1)
+        if not paused_desk.engine.running:
             break
-    paused.last(Diverged)
-    paused.do(Resume())
-    assert paused.refusal == ("diverged", str(run.step_count))
-    assert not paused.engine.running
+    paused_desk.last_event(Diverged)
+    paused_desk.handle(Resume())
+    assert paused_desk.refusal == ("diverged", str(run.step_count))
+    assert not paused_desk.engine.running
 
 
-def test_a_reset_begins_the_run_anew_as_it_stood(paused: Desk) -> None:
-    first = paused.value()
-    paused.train(3)
-    paused.do(Reset())
-    again = paused.last(RunStarted)
-    assert (again.run, again.paused, again.config) == (2, True, small())
-    assert all(map(torch.equal, paused.value(), first))
-    paused.do(Resume(), Reset())
-    again = paused.last(RunStarted)
+def test_a_reset_begins_the_run_anew_as_it_stood(paused_desk: Desk) -> None:
+    first = paused_desk.copy_value_weights()
+    paused_desk.train(3)
+    paused_desk.handle(Reset())
+    again = paused_desk.last_event(RunStarted)
+    assert (again.run, again.paused, again.config) == (2, True, small_config())
+    assert all(map(torch.equal, paused_desk.copy_value_weights(), first))
+    paused_desk.handle(Resume(), Reset())
+    again = paused_desk.last_event(RunStarted)
     assert (again.run, again.paused) == (3, False)
-    assert paused.engine.running
+    assert paused_desk.engine.running
 
 
-def test_a_run_that_cannot_begin_leaves_the_one_before(paused: Desk) -> None:
-    run = paused.engine.run
-    paused.do(StartRun(replace(small(), net=NetConfig("nonsense"))))
-    assert isinstance(paused.events[-1], Refused)
-    assert paused.engine.run is run
-    paused.do(StartRun(small(seed=1), paused=True))
-    started = paused.last(RunStarted)
+def test_a_run_that_cannot_begin_leaves_the_one_before(paused_desk: Desk) -> None:
+    run = paused_desk.engine.run
+    paused_desk.handle(StartRun(replace(small_config(), net=NetConfig("nonsense"))))
+    assert isinstance(paused_desk.events[-1], Refused)
+    assert paused_desk.engine.run is run
+    paused_desk.handle(StartRun(small_config(seed=1), paused=True))
+    started = paused_desk.last_event(RunStarted)
     assert started.run == 2
-    assert isinstance(paused.events[-1], SettingChanged)  # the dials show it
+    assert isinstance(paused_desk.events[-1], SettingChanged)  # the dials show it
 
 
-def test_what_is_watched_is_watched_of_the_next_run_as_well(paused: Desk) -> None:
-    paused.do(Watch(PROBES[:1]))
-    paused.turn(1)
-    assert set(paused.frames[-1].readings) == {"gates"}
-    paused.do(StartRun(small(seed=1), paused=True))
-    paused.turn(1)
-    frame = paused.frames[-1]
+def test_what_is_watched_is_watched_of_the_next_run_as_well(paused_desk: Desk) -> None:
+    paused_desk.handle(Watch(PROBES[:1]))
+    paused_desk.advance(1)
+    assert set(paused_desk.frames[-1].readings) == {"gates"}
+    paused_desk.handle(StartRun(small_config(seed=1), paused=True))
+    paused_desk.advance(1)
+    frame = paused_desk.frames[-1]
     assert (frame.run, set(frame.readings)) == (2, {"gates"})
-    paused.do(Watch((ProbeRequest("nothing"),)))
-    assert "'nothing'" in paused.events[-1].reason  # type: ignore[attr-defined]
+    paused_desk.handle(Watch((ProbeRequest("nothing"),)))
+    assert "'nothing'" in paused_desk.events[-1].reason  # type: ignore[attr-defined]
 
 
-def test_probes_that_nobody_watches_any_more_are_told(paused: Desk) -> None:
-    paused.do(Watch(PROBES[:2]))
-    paused.do(Watch(PROBES[1:2]))
-    left = paused.all_of(ProbesLeft)
+def test_probes_that_nobody_watches_any_more_are_told(paused_desk: Desk) -> None:
+    paused_desk.handle(Watch(PROBES[:2]))
+    paused_desk.handle(Watch(PROBES[1:2]))
+    left = paused_desk.events_of(ProbesLeft)
     assert left == [ProbesLeft(0, (PROBES[0].probe,))]
-    paused.do(Watch(PROBES[:2]))  # to watch one again says nothing
-    assert paused.all_of(ProbesLeft) == left
+    paused_desk.handle(Watch(PROBES[:2]))  # to watch one again says nothing
+    assert paused_desk.events_of(ProbesLeft) == left
 
 
 # what is recorded, shown and lost
 
 
 def test_a_fault_of_ours_stops_the_run_and_its_record(
-    kept: Desk, monkeypatch: pytest.MonkeyPatch
+    recording_desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept.do(StartRun(small()))
-    kept.turn(3)
-    recording, run = kept.recording, kept.run
+    recording_desk.handle(StartRun(small_config()))
+    recording_desk.advance(3)
+    recording, run = recording_desk.recording, recording_desk.run
 
     def fault() -> bool:
         raise RuntimeError("a fault made for the test")
 
     monkeypatch.setattr(run, "advance", fault)
-    kept.turn(1)
-    failed, paused = kept.events[-2:]
+    recording_desk.advance(1)
+    failed, paused = recording_desk.events[-2:]
     assert isinstance(failed, Failed)
     assert "a fault made for the test" in failed.what
     assert paused == Paused(run.step_count)
-    assert not kept.engine.running
-    assert kept.engine.state.recording is None
+    assert not recording_desk.engine.running
+    assert recording_desk.engine.state.recording is None
     reader = RunReader(recording.path)
     assert reader.status == "failed"
-    kept.do(StartRun(small(), paused=True), ContinueRun(str(recording.path), paused=True))
-    kept.train(2)  # what it recorded is sound
+    recording_desk.handle(
+        StartRun(small_config(), paused=True), ContinueRun(str(recording.path), paused=True)
+    )
+    recording_desk.train(2)  # what it recorded is sound
 
 
 def test_a_fault_in_a_command_is_told_by_its_words_and_the_session_lives(
-    paused: Desk, monkeypatch: pytest.MonkeyPatch
+    paused_desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fault(_: float) -> None:
         raise RuntimeError("a fault made for the test")
 
-    monkeypatch.setattr(paused.run.control, "set_beta", fault)
-    paused.do(SetBeta(2.0))
-    failed, said = paused.events[-2:]
+    monkeypatch.setattr(paused_desk.run.control, "set_beta", fault)
+    paused_desk.handle(SetBeta(2.0))
+    failed, said = paused_desk.events[-2:]
     assert isinstance(failed, Failed)
     assert SetBeta(2.0).in_words() in failed.what
     assert said == Paused(0)
-    paused.train(1)
+    paused_desk.train(1)
 
 
-def test_frames_with_new_readings_are_recorded(kept: Desk) -> None:
-    kept.do(Watch(PROBES[:1]), StartRun(small(), paused=True))
-    kept.train(3)
-    kept.turn(2)
-    recording = kept.recording
+def test_frames_with_new_readings_are_recorded(recording_desk: Desk) -> None:
+    recording_desk.handle(Watch(PROBES[:1]), StartRun(small_config(), paused=True))
+    recording_desk.train(3)
+    recording_desk.advance(2)
+    recording = recording_desk.recording
     folder = recording.path
-    kept.engine.close()
-    assert kept.engine.run is None
+    recording_desk.engine.close()
+    assert recording_desk.engine.run is None
     frames = RunReader(folder).frames
     assert frames
     assert frames[-1].step == 3
 
 
-def test_a_recorded_run_is_shown_reset_and_gone_on_with(kept: Desk) -> None:
-    kept.do(Watch(PROBES[:1]), StartRun(small("FR-II"), paused=True))
-    kept.train(4)
-    recording = kept.recording
+def test_a_recorded_run_is_shown_reset_and_gone_on_with(recording_desk: Desk) -> None:
+    recording_desk.handle(Watch(PROBES[:1]), StartRun(small_config("FR-II"), paused=True))
+    recording_desk.train(4)
+    recording = recording_desk.recording
     folder = recording.path
-    kept.do(StartRun(small(), paused=True))
-    second = kept.recording
-    shown(kept, folder)
-    event = kept.last(RunShown)
+    recording_desk.handle(StartRun(small_config(), paused=True))
+    second = recording_desk.recording
+    shown(recording_desk, folder)
+    event = recording_desk.last_event(RunShown)
     assert event == RunShown(folder.name, "stopped", 4, "", "", "null", str(second.path))
-    assert kept.engine.state.recording is None
-    assert kept.engine.run is None
-    frame = kept.frames[-1]
+    assert recording_desk.engine.state.recording is None
+    assert recording_desk.engine.run is None
+    frame = recording_desk.frames[-1]
     assert (frame.run, frame.step) == (3, 4)
-    kept.do(SwapRegime("DL"))
-    assert kept.refusal == ("only-shown", folder.name)
-    kept.do(Watch(PROBES[:2]))
-    assert kept.frames[-1].readings["npk"].facts["fault"] == "not recorded"
-    assert kept.frames[-1].run == 3
-    kept.do(Reset())
-    again = kept.last(RunStarted)
-    assert (again.run, again.regime, again.config) == (4, "FR-II", small("FR-II"))
-    shown(kept, folder)
-    assert kept.last(RunShown) != event  # another run was replaced
-    kept.do(Advance(2))
-    continued = kept.last(RunContinued)
+    recording_desk.handle(SwapRegime("DL"))
+    assert recording_desk.refusal == ("only-shown", folder.name)
+    recording_desk.handle(Watch(PROBES[:2]))
+    assert recording_desk.frames[-1].readings["npk"].facts["fault"] == "not recorded"
+    assert recording_desk.frames[-1].run == 3
+    recording_desk.handle(Reset())
+    again = recording_desk.last_event(RunStarted)
+    assert (again.run, again.regime, again.config) == (4, "FR-II", small_config("FR-II"))
+    shown(recording_desk, folder)
+    assert recording_desk.last_event(RunShown) != event  # another run was replaced
+    recording_desk.handle(Advance(2))
+    continued = recording_desk.last_event(RunContinued)
     assert continued.step == 4
-    while kept.engine.running:
-        kept.turn(1)
-    assert kept.last(Paused) == Paused(6)
-    kept.last(HistoryReplayed)
-    assert kept.engine.state.library.shown is None
+    while recording_desk.engine.running:
+        recording_desk.advance(1)
+    assert recording_desk.last_event(Paused) == Paused(6)
+    recording_desk.last_event(HistoryReplayed)
+    assert recording_desk.engine.state.library.shown is None
 
 
 def test_a_run_that_nobody_records_is_asked_about_before_it_is_given_up(
-    desk: Desk, kept: Desk, tmp_path: Path
+    desk: Desk, recording_desk: Desk, tmp_path: Path
 ) -> None:
-    kept.do(StartRun(small(), paused=True))
-    kept.train(2)
-    recording = kept.recording
+    recording_desk.handle(StartRun(small_config(), paused=True))
+    recording_desk.train(2)
+    recording = recording_desk.recording
     folder = recording.path
-    kept.engine.close()
-    desk.do(StartRun(small(), paused=True))
+    recording_desk.engine.close()
+    desk.handle(StartRun(small_config(), paused=True))
     ending: list[Command] = [
         ShowRun(str(folder)),
         ContinueRun(str(folder)),
         OpenSession("/x/a.dgn"),
     ]
-    desk.do(ContinueRun(str(tmp_path)))  # nothing is lost at step 0: it is tried
+    desk.handle(ContinueRun(str(tmp_path)))  # nothing is lost at step 0: it is tried
     assert isinstance(desk.events[-1], Refused)
     desk.train(3)
     names = []
     for command in ending:
-        desk.do(command)
+        desk.handle(command)
         asked = desk.events[-1]
         assert isinstance(asked, DiscardConfirmation)
         assert (asked.step, asked.anyway) == (3, replace(command, discard=True))
         names.append((asked.name, asked.shown))
     assert names == [(folder.name, True), (folder.name, False), ("a.dgn", True)]
-    desk.do(ContinueRun(str(folder), discard=True, paused=True))
-    continued = desk.last(RunContinued)
+    desk.handle(ContinueRun(str(folder), discard=True, paused=True))
+    continued = desk.last_event(RunContinued)
     assert (continued.step, desk.engine.running) == (2, False)
 
 
 def test_a_place_that_cannot_be_written_leaves_the_run_unrecorded(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     desk = Desk(str(tmp_path / "file"))
-    desk.do(StartRun(small(), paused=True))
-    paused = desk.last(RecordingPaused)
+    desk.handle(StartRun(small_config(), paused=True))
+    paused = desk.last_event(RecordingPaused)
     assert str(tmp_path / "file") in paused.reason
     desk.train(1)
     desk.engine.close()
 
 
-def test_a_session_is_saved_of_a_recorded_run_only(paused: Desk) -> None:
-    paused.do(SaveSession("/x/a.dgn"))
-    assert paused.refusal[0] == "not-recorded"
+def test_a_session_is_saved_of_a_recorded_run_only(paused_desk: Desk) -> None:
+    paused_desk.handle(SaveSession("/x/a.dgn"))
+    assert paused_desk.refusal[0] == "not-recorded"
 
 
 # recorded runs
@@ -442,14 +444,17 @@ def test_a_session_is_known_by_its_name_or_its_content(tmp_path: Path) -> None:
 
 
 def test_an_earlier_step_of_an_unrecorded_run_is_compared_until_another_run_begins(
-    paused: Desk,
+    paused_desk: Desk,
 ) -> None:
-    paused.train(3)
-    paused.do(CompareHeld(2))
-    opened, frames = paused.last(ComparisonOpened), paused.last(ComparedFrames)
+    paused_desk.train(3)
+    paused_desk.handle(CompareHeld(2))
+    opened, frames = (
+        paused_desk.last_event(ComparisonOpened),
+        paused_desk.last_event(ComparedFrames),
+    )
     assert (opened.name, opened.step, opened.about) == ("this run", 2, "in memory")
     assert (frames.folder, frames.step) == ("", 2)
     assert frames.started.run == 1
-    paused.do(StartRun(small(), paused=True))
-    closed = paused.last(ComparisonClosed)
+    paused_desk.handle(StartRun(small_config(), paused=True))
+    closed = paused_desk.last_event(ComparisonClosed)
     assert closed.reason

@@ -30,7 +30,7 @@ from dgn_engine.protocol.runs import ContinueRun
 from dgn_engine.protocol.training import RunStarted, StartRun
 from dgn_engine.session import opened_files
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.engine.session.conftest import RELU, Desk, small
+from tests.engine.session.conftest import RELU, Desk, small_config
 
 K4 = FileReading(activation="relu", geometry="s2p1,s2p1")
 
@@ -83,35 +83,35 @@ def asked(listed: FileListed) -> set[str]:
 
 
 def test_what_a_state_dict_does_not_say_is_asked_and_what_a_saved_module_says_is_not(
-    paused: Desk, chain: Path, tmp_path: Path
+    paused_desk: Desk, chain: Path, tmp_path: Path
 ) -> None:
-    listed = paused.open(chain)
+    listed = paused_desk.open(chain)
     assert asked(listed) == {"activation"}
     assert not listed.network.fits
     torch.save(nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)), tmp_path / "whole.pt")
-    whole = paused.open(tmp_path / "whole.pt")
+    whole = paused_desk.open(tmp_path / "whole.pt")
     assert (whole.questions, whole.network.fits) == ((), True)
 
 
 @pytest.mark.parametrize("command", [CompareFile, InspectFile])
 def test_nothing_is_computed_of_a_network_that_is_not_said(
-    paused: Desk, chain: Path, command: Callable[[int], Command]
+    paused_desk: Desk, chain: Path, command: Callable[[int], Command]
 ) -> None:
-    listed, told = paused.open(chain), len(paused.events)
-    paused.do(command(listed.ticket))
-    assert isinstance(paused.wait_for(Refused, told), Refused)
-    assert not any(isinstance(e, RunStarted | ComparisonOpened) for e in paused.events[told:])
+    listed, told = paused_desk.open(chain), len(paused_desk.events)
+    paused_desk.handle(command(listed.ticket))
+    assert isinstance(paused_desk.wait_for(Refused, told), Refused)
+    assert not any(isinstance(e, RunStarted | ComparisonOpened) for e in paused_desk.events[told:])
 
 
 def test_the_right_reading_is_offered_and_said_although_it_is_not_the_usual_one(
-    paused: Desk, saved: Callable[[nn.Module], Path]
+    paused_desk: Desk, saved: Callable[[nn.Module], Path]
 ) -> None:
-    run = paused.run
+    run = paused_desk.run
     network = convolutions()
     train(network, run.trainer.data.train_x.reshape(-1, 1, 8, 8), run.trainer.data.train_y)
-    listed = paused.open(saved(network))
+    listed = paused_desk.open(saved(network))
     assert asked(listed) == {"activation", "geometry"}
-    found = paused.wait_for(ReadingsFound)
+    found = paused_desk.wait_for(ReadingsFound)
     assert (found.ticket, found.said, found.data) == (listed.ticket, FileReading(), None)
     fitting = {each.reading: each for each in found.readings}
     assert K4 in fitting
@@ -119,37 +119,39 @@ def test_the_right_reading_is_offered_and_said_although_it_is_not_the_usual_one(
     assert fitting[K4].examples == len(y)
     right = float((network(x).argmax(1) == y).float().mean())
     assert fitting[K4].accuracy == pytest.approx(right)
-    said = paused.say(listed.ticket, K4)
+    said = paused_desk.send_reading(listed.ticket, K4)
     assert (said.ticket, said.reading, said.questions) == (listed.ticket, K4, ())
     assert said.network.fits
-    paused.do(InspectFile(listed.ticket))
-    shown = paused.engine.state.inspected
+    paused_desk.handle(InspectFile(listed.ticket))
+    shown = paused_desk.engine.state.inspected
     assert shown is not None
     with torch.no_grad():
         torch.testing.assert_close(shown.network(shown.x), network(shown.x), rtol=0, atol=1e-5)
 
 
 def test_a_part_of_what_is_open_may_be_said_and_the_rest_is_still_asked(
-    paused: Desk, saved: Callable[[nn.Module], Path]
+    paused_desk: Desk, saved: Callable[[nn.Module], Path]
 ) -> None:
-    listed = paused.open(saved(BatchNormBehindReLU()))
+    listed = paused_desk.open(saved(BatchNormBehindReLU()))
     assert asked(listed) == {"activation", "geometry", "batchnorm", "norm_eps"}
     part = FileReading(batchnorm="after", norm_eps=1e-5)
-    said = paused.say(listed.ticket, part)
+    said = paused_desk.send_reading(listed.ticket, part)
     assert asked(said) == {"activation", "geometry"}
-    paused.until(lambda: any(one.said == part for one in paused.all_of(ReadingsFound)))
-    found = next(one for one in paused.all_of(ReadingsFound) if one.said == part)
+    paused_desk.advance_until(
+        lambda: any(one.said == part for one in paused_desk.events_of(ReadingsFound))
+    )
+    found = next(one for one in paused_desk.events_of(ReadingsFound) if one.said == part)
     assert {(one.reading.batchnorm, one.reading.norm_eps) for one in found.readings} == {
         ("after", 1e-5)
     }
-    assert asked(paused.say(listed.ticket, FileReading())) == asked(listed)
+    assert asked(paused_desk.send_reading(listed.ticket, FileReading())) == asked(listed)
 
 
 def test_the_network_of_the_run_is_offered_where_the_weights_fit_it(
     desk: Desk, tmp_path: Path
 ) -> None:
     net = NetConfig("cnn4", (("channels", 2),))
-    desk.do(StartRun(replace(small("ReLU"), net=net), paused=True))
+    desk.handle(StartRun(replace(small_config("ReLU"), net=net), paused=True))
     run = desk.run
     weights = run.trainer.network.value.weights
     names = {f"part{n}.weight": w.detach().clone() for n, w in enumerate(weights)}
@@ -159,7 +161,7 @@ def test_the_network_of_the_run_is_offered_where_the_weights_fit_it(
     reading = found.readings[0].reading
     assert reading.net == net
     assert found.readings[0].accuracy is not None
-    assert desk.say(listed.ticket, reading).network.fits
+    assert desk.send_reading(listed.ticket, reading).network.fits
 
 
 @pytest.mark.parametrize(
@@ -173,23 +175,23 @@ def test_the_network_of_the_run_is_offered_where_the_weights_fit_it(
     ],
 )
 def test_words_that_cannot_be_are_refused_by_what_they_are_about_and_change_nothing(
-    paused: Desk, saved: Callable[[nn.Module], Path], reading: FileReading, about: str
+    paused_desk: Desk, saved: Callable[[nn.Module], Path], reading: FileReading, about: str
 ) -> None:
-    listed = paused.open(saved(convolutions()))
-    paused.say(listed.ticket, K4)
-    told = len(paused.events)
-    paused.do(SayReading(listed.ticket, reading))
-    refused = paused.wait_for(ReadingRefused, told)
+    listed = paused_desk.open(saved(convolutions()))
+    paused_desk.send_reading(listed.ticket, K4)
+    told = len(paused_desk.events)
+    paused_desk.handle(SayReading(listed.ticket, reading))
+    refused = paused_desk.wait_for(ReadingRefused, told)
     assert (refused.ticket, refused.about) == (listed.ticket, about)
     assert "--" not in refused.reason  # a window has no options
-    assert not any(isinstance(event, FileListed) for event in paused.events[told:])
-    assert paused.engine._files.listing_of(listed.ticket).reading == K4
+    assert not any(isinstance(event, FileListed) for event in paused_desk.events[told:])
+    assert paused_desk.engine._files.listing_of(listed.ticket).reading == K4
 
 
 def test_what_was_said_last_counts(
-    paused: Desk, chain: Path, monkeypatch: pytest.MonkeyPatch
+    paused_desk: Desk, chain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed, told = paused.open(chain), len(paused.events)
+    listed, told = paused_desk.open(chain), len(paused_desk.events)
     tanh = FileReading(activation="tanh")
     list_file = opened_files.list_file
 
@@ -203,20 +205,20 @@ def test_what_was_said_last_counts(
 
     heard: list[str] = []
     monkeypatch.setattr(opened_files, "list_file", slowly)
-    paused.do(SayReading(listed.ticket, tanh), SayReading(listed.ticket, RELU))
-    paused.wait_for(FileListed, told)
-    for reader in paused.engine._files._readers.threads:
+    paused_desk.handle(SayReading(listed.ticket, tanh), SayReading(listed.ticket, RELU))
+    paused_desk.wait_for(FileListed, told)
+    for reader in paused_desk.engine._files._readers.threads:
         reader.join(60)
-    listings = [event for event in paused.events[told:] if isinstance(event, FileListed)]
+    listings = [event for event in paused_desk.events[told:] if isinstance(event, FileListed)]
     assert heard == ["relu", "tanh"]
     assert [event.reading for event in listings] == [RELU]
-    assert paused.engine._files.listing_of(listed.ticket).reading == RELU
+    assert paused_desk.engine._files.listing_of(listed.ticket).reading == RELU
 
 
 def test_weights_behind_a_batchnorm_are_not_copied_before_it_is_said(
     desk: Desk, tmp_path: Path
 ) -> None:
-    desk.do(StartRun(small(bias=True), paused=True))
+    desk.handle(StartRun(small_config(bias=True), paused=True))
     layers: list[tuple[str, nn.Module]] = []
     for number, (inputs, outputs) in enumerate([(64, 16), (16, 16), (16, 16)]):
         layers += [(f"fc{number}", nn.Linear(inputs, outputs)), (f"bn{number}", nn.BatchNorm1d(16))]
@@ -227,25 +229,25 @@ def test_weights_behind_a_batchnorm_are_not_copied_before_it_is_said(
     assert (listed.fits, listed.weights.fits) == (False, False)
     names = tuple(row.tensor for row in listed.matches)
     told = len(desk.events)
-    desk.do(PickTensors(listed.ticket, names))
+    desk.handle(PickTensors(listed.ticket, names))
     picked = desk.wait_for(FileListed, told)
     assert (picked.fits, picked.weights.fits) == (False, False)
-    said = desk.say(listed.ticket, FileReading(batchnorm="before", norm_eps=1e-3))
+    said = desk.send_reading(listed.ticket, FileReading(batchnorm="before", norm_eps=1e-3))
     assert (said.fits, said.weights.fits) == (True, True)
-    after = desk.say(listed.ticket, FileReading(batchnorm="after", norm_eps=1e-3))
+    after = desk.send_reading(listed.ticket, FileReading(batchnorm="after", norm_eps=1e-3))
     assert (after.fits, after.weights.fits) == (False, False)
 
 
 def test_readings_are_tried_on_other_data_that_are_asked_about(
-    paused: Desk, saved: Callable[[nn.Module], Path]
+    paused_desk: Desk, saved: Callable[[nn.Module], Path]
 ) -> None:
-    ticket = paused.open(saved(convolutions())).ticket
-    paused.wait_for(ReadingsFound)
-    told, data = len(paused.events), DataConfig("digits", test_limit=50)
-    paused.do(CheckNetwork(ticket, data))
-    checked = paused.wait_for(NetworkChecked, told)
+    ticket = paused_desk.open(saved(convolutions())).ticket
+    paused_desk.wait_for(ReadingsFound)
+    told, data = len(paused_desk.events), DataConfig("digits", test_limit=50)
+    paused_desk.handle(CheckNetwork(ticket, data))
+    checked = paused_desk.wait_for(NetworkChecked, told)
     assert not checked.network.fits
-    found = paused.wait_for(ReadingsFound, told)
+    found = paused_desk.wait_for(ReadingsFound, told)
     assert found.data == data
     assert {one.examples for one in found.readings} == {50}
 
@@ -264,9 +266,9 @@ def test_a_run_from_a_file_reads_it_as_was_said_also_when_it_is_continued(
     }[kind]
     network.eval()
     desk = Desk(str(tmp_path / "runs"))
-    desk.do(StartRun(small(), paused=True))
-    desk.do(InspectFile(desk.open(saved(network), reading=reading).ticket))
-    desk.do(TrainOn("ReLU", paused=True))
+    desk.handle(StartRun(small_config(), paused=True))
+    desk.handle(InspectFile(desk.open(saved(network), reading=reading).ticket))
+    desk.handle(TrainOn("ReLU", paused=True))
     run = desk.run
     assert dict(run.config.net.options) == dict(reading.to_options())
     x = run.trainer.data.test_x
@@ -275,12 +277,12 @@ def test_a_run_from_a_file_reads_it_as_was_said_also_when_it_is_continued(
         wanted = network(x.reshape(-1, *shape))
         torch.testing.assert_close(run.trainer.network(x), wanted, rtol=0, atol=1e-5)
     desk.train(3)
-    weights, place = desk.value(), desk.engine.state.recording
+    weights, place = desk.copy_value_weights(), desk.engine.state.recording
     assert place is not None
     desk.engine.close()
     again = Desk(str(tmp_path / "runs"))
-    again.do(ContinueRun(str(place.path), paused=True))
+    again.handle(ContinueRun(str(place.path), paused=True))
     assert again.run.step_count == 3
     assert RunReader(place.path).config.net == run.config.net
-    assert all(torch.equal(a, b) for a, b in zip(again.value(), weights, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(again.copy_value_weights(), weights, strict=True))
     again.engine.close()

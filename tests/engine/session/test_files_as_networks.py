@@ -34,8 +34,8 @@ from dgn_engine.protocol.training import Reset, RunStarted, StartRun
 from dgn_engine.protocol.watching import Watch
 from dgn_engine.session import frozen_network
 from dgn_engine.training.device_data import epoch_order
-from tests.engine.importing.torch_networks import in_use, narrow_resnet
-from tests.engine.session.conftest import PROBES, RELU, RESNET, Desk, small
+from tests.engine.importing.torch_networks import narrow_resnet, with_trained_statistics
+from tests.engine.session.conftest import PROBES, RELU, RESNET, Desk, small_config
 from tests.image_folders import write_flowers
 
 CLASSES = 5
@@ -75,7 +75,7 @@ def folder(images: Path, **changes: Any) -> DataConfig:
 
 def checked(desk: Desk, ticket: int, data: DataConfig) -> NetworkChecked:
     told = len(desk.events)
-    desk.do(CheckNetwork(ticket, data))
+    desk.handle(CheckNetwork(ticket, data))
     event = desk.wait_for(NetworkChecked, told)
     assert (event.ticket, event.data) == (ticket, data)
     return event
@@ -85,23 +85,23 @@ def checked(desk: Desk, ticket: int, data: DataConfig) -> NetworkChecked:
 
 
 def test_a_resnet_is_a_network_of_coloured_images_of_any_size(
-    paused: Desk, resnet: tuple[Path, nn.Module], images: Path
+    paused_desk: Desk, resnet: tuple[Path, nn.Module], images: Path
 ) -> None:
-    ticket = paused.open(resnet[0], "network", RESNET).ticket
+    ticket = paused_desk.open(resnet[0], "network", RESNET).ticket
     for size, sides in ((0, "3×20×24"), (32, "3×32×32 ")):
-        event = checked(paused, ticket, folder(images, image_size=size))
+        event = checked(paused_desk, ticket, folder(images, image_size=size))
         assert event.network.fits
         for part in ("9 gate layers", sides, "5 outputs", "3×20×24 and 5 classes"):
             assert part in event.network.verdict
         assert event.fitted == event.data
-    assert any(isinstance(one, CheckProgress) for one in paused.events)
+    assert any(isinstance(one, CheckProgress) for one in paused_desk.events)
 
 
 def test_grey_images_go_to_all_channels_and_other_classes_have_no_accuracy(
-    paused: Desk, resnet: tuple[Path, nn.Module]
+    paused_desk: Desk, resnet: tuple[Path, nn.Module]
 ) -> None:
-    listed = paused.open(resnet[0], "network", RESNET)
-    event = checked(paused, listed.ticket, DataConfig("digits", train_limit=200))
+    listed = paused_desk.open(resnet[0], "network", RESNET)
+    event = checked(paused_desk, listed.ticket, DataConfig("digits", train_limit=200))
     assert event.network == listed.network
     assert event.network.fits
     assert event.fitted == replace(event.data, image_channels=3)
@@ -110,42 +110,42 @@ def test_grey_images_go_to_all_channels_and_other_classes_have_no_accuracy(
 
 
 def test_a_file_for_images_of_another_size_says_which(
-    paused: Desk, tmp_path: Path, images: Path
+    paused_desk: Desk, tmp_path: Path, images: Path
 ) -> None:
     path = tmp_path / "wide.pt"
     torch.save(
         nn.Sequential(nn.Linear(3 * 12 * 12, 8), nn.ReLU(), nn.Linear(8, 5)).state_dict(), path
     )
-    ticket = paused.open(path, reading=RELU).ticket
-    event = checked(paused, ticket, folder(images))
+    ticket = paused_desk.open(path, reading=RELU).ticket
+    event = checked(paused_desk, ticket, folder(images))
     assert not event.network.fits
     assert re.findall(r"\d+", event.network.verdict) == ["432", "1440"]
     assert "12 pixels" in event.network.remarks
-    assert checked(paused, ticket, folder(images, image_size=12)).network.fits
-    assert not checked(paused, ticket, DataConfig("digits")).network.fits
+    assert checked(paused_desk, ticket, folder(images, image_size=12)).network.fits
+    assert not checked(paused_desk, ticket, DataConfig("digits")).network.fits
 
 
 def test_data_that_are_not_there_are_a_verdict_and_no_fault(
-    paused: Desk, resnet: tuple[Path, nn.Module], tmp_path: Path
+    paused_desk: Desk, resnet: tuple[Path, nn.Module], tmp_path: Path
 ) -> None:
-    ticket = paused.open(resnet[0], reading=RESNET).ticket
+    ticket = paused_desk.open(resnet[0], reading=RESNET).ticket
     nowhere = tmp_path / "nowhere"
-    event = checked(paused, ticket, folder(nowhere))
+    event = checked(paused_desk, ticket, folder(nowhere))
     assert not event.network.fits
     assert str(nowhere) in event.network.verdict
 
 
 def test_only_the_newest_of_several_requests_is_answered(
-    paused: Desk, resnet: tuple[Path, nn.Module], images: Path
+    paused_desk: Desk, resnet: tuple[Path, nn.Module], images: Path
 ) -> None:
-    ticket = paused.open(resnet[0], reading=RESNET).ticket
-    told = len(paused.events)
+    ticket = paused_desk.open(resnet[0], reading=RESNET).ticket
+    told = len(paused_desk.events)
     asked = [folder(images, image_size=size) for size in (8, 16, 24, 32)]
-    paused.do(*(CheckNetwork(ticket, data) for data in asked))
-    paused.wait_for(NetworkChecked, told)
-    paused.do(CloseFile(ticket))
-    paused.engine._files._check.close()
-    answers = [one for one in paused.events[told:] if isinstance(one, NetworkChecked)]
+    paused_desk.handle(*(CheckNetwork(ticket, data) for data in asked))
+    paused_desk.wait_for(NetworkChecked, told)
+    paused_desk.handle(CloseFile(ticket))
+    paused_desk.engine._files._check.close()
+    answers = [one for one in paused_desk.events[told:] if isinstance(one, NetworkChecked)]
     assert answers[-1].data == asked[-1]
 
 
@@ -163,39 +163,41 @@ def plain_share(network: nn.Module, data: DataConfig) -> float:
 
 
 def test_the_accuracy_of_a_file_is_that_of_a_slow_loop_over_all_test_examples(
-    paused: Desk, resnet: tuple[Path, nn.Module], images: Path, monkeypatch: pytest.MonkeyPatch
+    paused_desk: Desk, resnet: tuple[Path, nn.Module], images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frozen_network, "SLICE", 1e-9)  # one example at a time
     monkeypatch.setattr(frozen_network, "TELL_EVERY", 0.0)
     monkeypatch.setattr(frozen_network, "FEWEST", 1)
     path, network = resnet
     data = folder(images, image_size=32, normalise="imagenet")
-    paused.do(Watch(PROBES[:1]))
-    paused.do(InspectFile(paused.open(path, reading=RESNET).ticket, data))
-    scores = scores_of(paused)
+    paused_desk.handle(Watch(PROBES[:1]))
+    paused_desk.handle(InspectFile(paused_desk.open(path, reading=RESNET).ticket, data))
+    scores = scores_of(paused_desk)
     assert [score.examples for score in scores] == [0]
-    assert paused.engine.next_step_in() == 0.0  # it is not waited for
-    paused.turn(30)
-    scores = scores_of(paused)
+    assert paused_desk.engine.next_step_in() == 0.0  # it is not waited for
+    paused_desk.advance(30)
+    scores = scores_of(paused_desk)
     total = len(load_examples(data).test_y)
     assert [score.examples for score in scores] == list(range(total + 1))
     assert {(one.run, one.file, one.data, one.total) for one in scores} == {
         (2, "resnet18.pth", data, total)
     }
     assert scores[-1].right / total == pytest.approx(plain_share(network, data))
-    assert paused.engine.next_step_in() is None
-    assert paused.frames[-1].readings["gates"].arrays
+    assert paused_desk.engine.next_step_in() is None
+    assert paused_desk.frames[-1].readings["gates"].arrays
 
 
 def scores_of(desk: Desk) -> list[FileScored]:
-    return desk.all_of(FileScored)
+    return desk.events_of(FileScored)
 
 
 def test_a_part_of_the_test_examples_is_drawn_from_all_classes(
-    paused: Desk, dense: tuple[Path, nn.Sequential]
+    paused_desk: Desk, dense: tuple[Path, nn.Sequential]
 ) -> None:
-    paused.do(InspectFile(paused.open(dense[0], reading=RELU).ticket, DataConfig("digits")))
-    inspected = paused.engine.state.inspected
+    paused_desk.handle(
+        InspectFile(paused_desk.open(dense[0], reading=RELU).ticket, DataConfig("digits"))
+    )
+    inspected = paused_desk.engine.state.inspected
     assert inspected is not None
     order = inspected._score._order
     assert sorted(order) == list(range(360))
@@ -204,16 +206,18 @@ def test_a_part_of_the_test_examples_is_drawn_from_all_classes(
 
 
 def test_labels_of_another_data_set_have_no_accuracy(
-    paused: Desk, resnet: tuple[Path, nn.Module], trained: Path, images: Path
+    paused_desk: Desk, resnet: tuple[Path, nn.Module], trained: Path, images: Path
 ) -> None:
-    paused.do(InspectFile(paused.open(resnet[0], reading=RESNET).ticket, DataConfig("digits")))
-    paused.turn(2)
-    (score,) = scores_of(paused)
+    paused_desk.handle(
+        InspectFile(paused_desk.open(resnet[0], reading=RESNET).ticket, DataConfig("digits"))
+    )
+    paused_desk.advance(2)
+    (score,) = scores_of(paused_desk)
     assert "5 outputs, these need 10" in score.unknown
     other = DataConfig("identical", options=(("dim", 64), ("n", 20)))
-    paused.do(InspectFile(paused.open(trained).ticket, other))
-    paused.turn(2)
-    assert scores_of(paused)[-1].unknown
+    paused_desk.handle(InspectFile(paused_desk.open(trained).ticket, other))
+    paused_desk.advance(2)
+    assert scores_of(paused_desk)[-1].unknown
 
 
 # trained on
@@ -240,7 +244,7 @@ def folded(network: nn.Module) -> nn.Module:
 
 def sgd(desk: Desk) -> None:
     training = TrainingConfig(optimiser="sgd", learning_rate=1e-3, batch=8, epochs=0)
-    desk.do(StartRun(replace(small(), training=training), paused=True))
+    desk.handle(StartRun(replace(small_config(), training=training), paused=True))
 
 
 @pytest.mark.parametrize("regime", ["ReLU", "FL"])
@@ -250,14 +254,14 @@ def test_a_resnet_trains_on_from_its_logits_and_as_torch_would(
     sgd(desk)
     path, network = resnet
     data = folder(images, image_size=32)
-    desk.do(InspectFile(desk.open(path, reading=RESNET).ticket, data))
-    offered = desk.last(TrainingOffered)
+    desk.handle(InspectFile(desk.open(path, reading=RESNET).ticket, data))
+    offered = desk.last_event(TrainingOffered)
     assert (offered.run, offered.regimes) == (2, ("ReLU", "FL"))
     assert "BatchNorm" in offered.remark
     assert desk.engine.state.inspected is not None
     shown = desk.engine.state.inspected.network
-    desk.do(TrainOn(regime, paused=True))
-    told = desk.last(TrainedOn)
+    desk.handle(TrainOn(regime, paused=True))
+    told = desk.last_event(TrainedOn)
     assert (told.source, told.regime, told.remark) == ("resnet18.pth", regime, offered.remark)
     run = desk.run
     assert run.config.data == data
@@ -287,7 +291,7 @@ def test_a_plain_network_takes_the_step_that_torch_takes(
     desk: Desk, dense: tuple[Path, nn.Sequential]
 ) -> None:
     sgd(desk)
-    desk.do(InspectFile(desk.open(dense[0], reading=RELU).ticket), TrainOn("ReLU", paused=True))
+    desk.handle(InspectFile(desk.open(dense[0], reading=RELU).ticket), TrainOn("ReLU", paused=True))
     run, network = desk.engine.run, copy.deepcopy(dense[1])
     assert run is not None
     x, y = run.trainer.data.train_x, run.trainer.data.train_y
@@ -303,46 +307,46 @@ def test_a_plain_network_takes_the_step_that_torch_takes(
 
 
 def test_a_run_of_a_file_is_recorded_reset_and_gone_on_with(
-    kept: Desk, dense: tuple[Path, nn.Sequential]
+    recording_desk: Desk, dense: tuple[Path, nn.Sequential]
 ) -> None:
-    desk = kept
+    desk = recording_desk
     sgd(desk)
-    desk.do(InspectFile(desk.open(dense[0], reading=RELU).ticket), TrainOn("ReLU", paused=True))
+    desk.handle(InspectFile(desk.open(dense[0], reading=RELU).ticket), TrainOn("ReLU", paused=True))
     desk.train(3)
-    weights = desk.value()
+    weights = desk.copy_value_weights()
     place = desk.recording.path
     assert "dense.pt" in place.name
-    desk.do(Reset())
-    assert torch.equal(desk.value()[0], dense[1][0].weight)
-    desk.do(ContinueRun(str(place), paused=True))
-    assert isinstance(desk.last(RunContinued), RunContinued)
-    assert all(map(torch.equal, desk.value(), weights))
+    desk.handle(Reset())
+    assert torch.equal(desk.copy_value_weights()[0], dense[1][0].weight)
+    desk.handle(ContinueRun(str(place), paused=True))
+    assert isinstance(desk.last_event(RunContinued), RunContinued)
+    assert all(map(torch.equal, desk.copy_value_weights(), weights))
 
 
 def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
     desk: Desk, resnet: tuple[Path, nn.Module], dense: tuple[Path, nn.Sequential], tmp_path: Path
 ) -> None:
-    desk.do(StartRun(small("DL"), paused=True), TrainOn("ReLU"))
+    desk.handle(StartRun(small_config("DL"), paused=True), TrainOn("ReLU"))
     assert desk.refusal == ("not-inspected", "")
     made = tmp_path / "made.safetensors"
-    desk.do(SaveWeights(str(made)))
-    desk.do(InspectFile(desk.open(resnet[0], reading=RESNET).ticket), TrainOn("ReLU"))
+    desk.handle(SaveWeights(str(made)))
+    desk.handle(InspectFile(desk.open(resnet[0], reading=RESNET).ticket), TrainOn("ReLU"))
     assert desk.refusal == ("no-choice", "ReLU")
-    desk.do(InspectFile(desk.open(made).ticket))
-    offered = desk.last(TrainingOffered)
+    desk.handle(InspectFile(desk.open(made).ticket))
+    offered = desk.last_event(TrainingOffered)
     assert offered.regimes == ()
     assert "(DL)" in offered.remark
     changed = tmp_path / "changed.pt"
     torch.save(dense[1].state_dict(), changed)
-    desk.do(InspectFile(desk.open(changed, reading=RELU).ticket), TrainOn("DL"))
+    desk.handle(InspectFile(desk.open(changed, reading=RELU).ticket), TrainOn("DL"))
     assert desk.refusal == ("no-choice", "DL")
     with torch.no_grad():
-        other = in_use(copy.deepcopy(dense[1]), 1)
+        other = with_trained_statistics(copy.deepcopy(dense[1]), 1)
         other.float()[0].weight.add_(1.0)  # type: ignore[index]
     torch.save(other.state_dict(), changed)
-    desk.do(TrainOn("ReLU"))
+    desk.handle(TrainOn("ReLU"))
     assert desk.refusal == ("changed", "changed.pt")
-    started = desk.last(RunStarted)
+    started = desk.last_event(RunStarted)
     assert started.inspected == "changed.pt"
 
 
@@ -350,19 +354,19 @@ def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
 def test_a_network_of_ours_trains_on_with_its_own_gates(
     desk: Desk, tmp_path: Path, trained: Path, regime: str
 ) -> None:
-    config = small(regime, seed=4)
+    config = small_config(regime, seed=4)
     if regime == "FL":
         gating = replace(config.gating, gates_from=str(trained))
         config = replace(config, gating=gating)
-    desk.do(StartRun(config, paused=True))
+    desk.handle(StartRun(config, paused=True))
     desk.train(3)
     run = desk.run
     x = run.trainer.data.test_x
     with torch.no_grad():
         wanted = run.trainer.network(x)
     path = tmp_path / "ours.safetensors"
-    desk.do(SaveWeights(str(path)), StartRun(small("FR-II"), paused=True))
-    desk.do(InspectFile(desk.open(path).ticket), TrainOn(regime, paused=True))
+    desk.handle(SaveWeights(str(path)), StartRun(small_config("FR-II"), paused=True))
+    desk.handle(InspectFile(desk.open(path).ticket), TrainOn(regime, paused=True))
     run = desk.run
     assert (run.config.gating.regime, run.trainer.regime.name) == (regime, regime)
     with torch.no_grad():

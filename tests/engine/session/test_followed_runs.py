@@ -21,7 +21,7 @@ from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import log_word
 from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.run_folder import RunFolder
-from tests.engine.views.begun_run import started
+from tests.engine.views.begun_run import make_run_started
 
 
 @dataclass
@@ -41,7 +41,9 @@ def written(tmp_path: Path) -> Iterator[RunFolder]:
     """A run that is open for writing, as by another process."""
     folder = RunFolder.create(tmp_path / "mine", RunConfig())
     layers = (LayerInfo(0, "dense 1", "dense", (3,)),)
-    begun = replace(started(layers, "ReLU"), config=folder.info.config, watched="Net of a.py")
+    begun = replace(
+        make_run_started(layers, "ReLU"), config=folder.info.config, watched="Net of a.py"
+    )
     folder.info.record_start(begun, "", 1)
     yield folder
     folder.close()

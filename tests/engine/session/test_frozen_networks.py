@@ -37,7 +37,7 @@ from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.layer_infos import layer_infos
 from dgn_engine.training.readings.executor_choice import ExecutorChoice
-from tests.engine.session.conftest import PROBES, RELU, Desk, small
+from tests.engine.session.conftest import PROBES, RELU, Desk, small_config
 from tests.refusals import refused
 
 NET = NetConfig("fc", (("depth", 3), ("width", 6)))
@@ -249,11 +249,13 @@ def test_what_is_watched_of_the_run_is_watched_beside_it(comparison: Comparison)
 def saved(tmp_path: Path) -> Callable[[str], Path]:
     def save(regime: str) -> Path:
         desk = Desk()
-        config = replace(small(regime, seed=4), data=DataConfig("digits", normalise="0.5/0.25"))
-        desk.do(StartRun(config, paused=True), Rewire((2, 0, 1)))
+        config = replace(
+            small_config(regime, seed=4), data=DataConfig("digits", normalise="0.5/0.25")
+        )
+        desk.handle(StartRun(config, paused=True), Rewire((2, 0, 1)))
         desk.train(3)
         path = tmp_path / f"{regime}.safetensors"
-        desk.do(SaveWeights(str(path)))
+        desk.handle(SaveWeights(str(path)))
         desk.engine.close()
         return path
 
@@ -265,11 +267,11 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
     desk: Desk, saved: Callable[[str], Path], regime: str
 ) -> None:
     path = saved(regime)
-    config = replace(small("FR-II"), data=DataConfig("digits", train_limit=200))
-    desk.do(StartRun(config, paused=True), Watch(PROBES))
+    config = replace(small_config("FR-II"), data=DataConfig("digits", train_limit=200))
+    desk.handle(StartRun(config, paused=True), Watch(PROBES))
     ticket = desk.open(path).ticket
-    desk.do(InspectFile(ticket))
-    event = desk.last(RunStarted)
+    desk.handle(InspectFile(ticket))
+    event = desk.last_event(RunStarted)
     inspected = desk.engine.state.inspected
     assert inspected is not None
     network, own = inspected.network, regime == "ReLU"
@@ -297,15 +299,15 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
         right = network(x).argmax(1).numpy() == examples.test_y
     after = [type(one) for one in desk.events[desk.events.index(event) + 1 :]]
     assert after == [TrainingOffered, FileScored, FileClosed, ProbeExamples]
-    desk.turn(20)
-    score = desk.last(FileScored)
+    desk.advance(20)
+    score = desk.last_event(FileScored)
     assert (score.run, score.file, score.data) == (2, path.name, event.config.data)
     assert (score.right, score.examples) == (int(right.sum()), 360)
     frame = desk.frames[-1]
     assert (frame.run, frame.step, frame.epoch, frame.eta_seconds) == (2, 3, 0.0, None)
     assert (frame.steps_per_second, set(frame.readings)) == (0.0, {"gates", "npk", "agreement"})
     shown = len(desk.frames)
-    desk.turn(3)
+    desk.advance(3)
     assert len(desk.frames) == shown  # nothing changes any more
 
 
@@ -318,15 +320,15 @@ def test_an_inspected_network_is_compared_with_another_and_both_are_in_a_frame(
     desk: Desk, saved: Callable[[str], Path]
 ) -> None:
     path = saved("ReLU")
-    desk.do(StartRun(small("FR-II"), paused=True), Watch(PROBES))
-    desk.do(InspectFile(desk.open(path).ticket))
-    desk.do(CompareFile(desk.open(path).ticket))
-    desk.turn(8)
+    desk.handle(StartRun(small_config("FR-II"), paused=True), Watch(PROBES))
+    desk.handle(InspectFile(desk.open(path).ticket))
+    desk.handle(CompareFile(desk.open(path).ticket))
+    desk.advance(8)
     frame = desk.frames[-1]
     assert set(frame.compared) == set(frame.readings) == {"gates", "npk", "agreement"}
     assert frame.readings["agreement"].scalars["equal"] == 1.0
-    desk.do(StartRun(small("FR-II"), paused=True))
-    opened = desk.all_of(ComparisonOpened)
+    desk.handle(StartRun(small_config("FR-II"), paused=True))
+    opened = desk.events_of(ComparisonOpened)
     assert [replace(event, number=0) for event in opened] == [replace(opened[0], number=0)] * 2
     assert [event.number for event in opened] == [1, 2]  # it goes over to the run
 
@@ -334,15 +336,15 @@ def test_an_inspected_network_is_compared_with_another_and_both_are_in_a_frame(
 def test_a_fault_while_an_inspected_network_is_read_is_told(
     desk: Desk, saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.do(StartRun(small("FR-II"), paused=True), Watch(PROBES))
-    desk.do(InspectFile(desk.open(saved("ReLU")).ticket))
+    desk.handle(StartRun(small_config("FR-II"), paused=True), Watch(PROBES))
+    desk.handle(InspectFile(desk.open(saved("ReLU")).ticket))
 
     def fault(*_: object) -> bool:
         raise RuntimeError("a fault made for the test")
 
     monkeypatch.setattr(FrozenNetwork, "read_next", fault)
-    desk.turn(1)
-    event = desk.last(Failed)
+    desk.advance(1)
+    event = desk.last_event(Failed)
     assert "a fault made for the test" in event.what
 
 
@@ -353,10 +355,10 @@ def test_a_network_with_other_outputs_or_of_images_is_scored_as_far_as_it_can_be
     for name, sizes in shapes.items():
         arrays = contents(name, *sizes).arrays
         np.savez(tmp_path / f"{name}.npz", **{k: np.asarray(a) for k, a in arrays.items()})
-    desk.do(StartRun(small("FR-II"), paused=True))
-    desk.do(InspectFile(desk.open(tmp_path / "few.npz", reading=RELU).ticket))
-    event = desk.last(RunStarted)
-    score = desk.last(FileScored)
+    desk.handle(StartRun(small_config("FR-II"), paused=True))
+    desk.handle(InspectFile(desk.open(tmp_path / "few.npz", reading=RELU).ticket))
+    event = desk.last_event(RunStarted)
+    score = desk.last_event(FileScored)
     assert (event.inspected, score.examples, bool(score.unknown)) == ("few.npz", 0, True)
     assert event.assuming == "ReLU"
     assert event.parameters_feature == 0

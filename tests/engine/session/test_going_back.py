@@ -34,7 +34,7 @@ from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint, load_checkpoint
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
-from tests.engine.session.conftest import Desk, had_again, small
+from tests.engine.session.conftest import Desk, recompute_step, small_config
 
 CNN = NetConfig("cnn4")
 SGD = TrainingConfig(optimiser="sgd", learning_rate=1e3, loss="squared")
@@ -53,7 +53,7 @@ def first_bad_step(config: RunConfig, changes: dict[int, float]) -> int:
 
 
 def diverging(**changes: Any) -> RunConfig:
-    return replace(small("ReLU"), training=SGD, **changes)
+    return replace(small_config("ReLU"), training=SGD, **changes)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def diverging(**changes: Any) -> RunConfig:
         (diverging(), {}),
         (replace(diverging(net=CNN), training=replace(SGD, learning_rate=1e8)), {}),
         (replace(diverging(), training=replace(SGD, pace=500.0)), {}),
-        (small("DL"), {7: 1e30}),
-        (small("FL"), {7: 1e30}),
+        (small_config("DL"), {7: 1e30}),
+        (small_config("FL"), {7: 1e30}),
     ],
     ids=["dense", "cnn", "paced", "learning rate", "gates of a file"],
 )
@@ -74,81 +74,83 @@ def test_a_run_that_diverges_stops_and_says_at_which_step(
         config = replace(config, gating=replace(config.gating, gates_from=str(trained)))
     step = first_bad_step(config, changes)
     assert step > 1
-    desk.do(StartRun(config, paused=True))
+    desk.handle(StartRun(config, paused=True))
     for at, rate in changes.items():
         desk.train(at)
-        desk.do(SetLearningRate(rate))
-    desk.do(Resume())
+        desk.handle(SetLearningRate(rate))
+    desk.handle(Resume())
     while desk.engine.running:
-        desk.turn(1)
-    said = desk.all_of(Diverged)
+        desk.advance(1)
+    said = desk.events_of(Diverged)
     assert [(one.step, one.what, one.last_finite) for one in said] == [(step, "loss", step - 1)]
 
 
 def test_a_run_that_does_not_diverge_never_says_so(desk: Desk) -> None:
-    assert first_bad_step(small("DL"), {}) == 0
-    desk.do(Watch((ProbeRequest("npk"), ProbeRequest("gates"))))
-    desk.do(StartRun(small("DL"), paused=True))
+    assert first_bad_step(small_config("DL"), {}) == 0
+    desk.handle(Watch((ProbeRequest("npk"), ProbeRequest("gates"))))
+    desk.handle(StartRun(small_config("DL"), paused=True))
     desk.train(40)
-    assert not desk.all_of(Diverged)
-    desk.do(GoBack())
+    assert not desk.events_of(Diverged)
+    desk.handle(GoBack())
     assert isinstance(desk.events[-1], Refused)
 
 
-def test_what_is_not_in_force_after_going_back_cannot_be_undone(paused: Desk) -> None:
-    paused.train(3)
-    paused.do(SetBeta(4.0))
-    paused.train(9)
-    diverge(paused)
-    assert paused.last(UndoChanged) == UndoChanged("learning rate", "")
-    paused.do(GoBack())
-    assert paused.last(UndoChanged) == UndoChanged("β", "")
-    paused.do(Undo())
-    assert paused.last(UndoChanged) == UndoChanged("", "β")
-    assert diverge(paused).back_to is not None
+def test_what_is_not_in_force_after_going_back_cannot_be_undone(paused_desk: Desk) -> None:
+    paused_desk.train(3)
+    paused_desk.handle(SetBeta(4.0))
+    paused_desk.train(9)
+    diverge(paused_desk)
+    assert paused_desk.last_event(UndoChanged) == UndoChanged("learning rate", "")
+    paused_desk.handle(GoBack())
+    assert paused_desk.last_event(UndoChanged) == UndoChanged("β", "")
+    paused_desk.handle(Undo())
+    assert paused_desk.last_event(UndoChanged) == UndoChanged("", "β")
+    assert diverge(paused_desk).back_to is not None
 
 
-def test_changes_below_one_of_the_probe_set_cannot_be_undone_either(paused: Desk) -> None:
-    paused.train(5)
-    paused.do(SetBeta(4.0))
-    paused.train(1)
-    paused.do(SetProbeExamples(8))
-    overflow(paused)
-    paused.do(GoBack())
-    run = paused.run
+def test_changes_below_one_of_the_probe_set_cannot_be_undone_either(paused_desk: Desk) -> None:
+    paused_desk.train(5)
+    paused_desk.handle(SetBeta(4.0))
+    paused_desk.train(1)
+    paused_desk.handle(SetProbeExamples(8))
+    overflow(paused_desk)
+    paused_desk.handle(GoBack())
+    run = paused_desk.run
     assert run.put_backs == ((7, 5),)
-    assert paused.last(UndoChanged).undo == "number of probe examples"
-    paused.train(10)
-    paused.do(Undo())
+    assert paused_desk.last_event(UndoChanged).undo == "number of probe examples"
+    paused_desk.train(10)
+    paused_desk.handle(Undo())
     assert run.put_backs == ((7, 5),)  # nothing that was trained is lost
-    assert paused.last(UndoChanged).undo == ""
+    assert paused_desk.last_event(UndoChanged).undo == ""
 
 
-def test_the_step_that_diverged_is_not_the_last_finite_one_once_it_was_left(paused: Desk) -> None:
-    paused.train(5)
-    paused.do(SetBeta(4.0))
-    paused.train(2)
-    overflow(paused)
-    paused.do(GoBack())
-    overflow(paused)
-    said = paused.all_of(Diverged)
+def test_the_step_that_diverged_is_not_the_last_finite_one_once_it_was_left(
+    paused_desk: Desk,
+) -> None:
+    paused_desk.train(5)
+    paused_desk.handle(SetBeta(4.0))
+    paused_desk.train(2)
+    overflow(paused_desk)
+    paused_desk.handle(GoBack())
+    overflow(paused_desk)
+    said = paused_desk.events_of(Diverged)
     assert [(one.step, one.last_finite) for one in said] == [(8, 7), (9, 7)]
 
 
 def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
-    kept: Desk,
+    recording_desk: Desk,
 ) -> None:
-    desk = kept
-    desk.do(StartRun(small("DL"), paused=True))
+    desk = recording_desk
+    desk.handle(StartRun(small_config("DL"), paused=True))
     run, recording = desk.run, desk.recording
     live: dict[int, list[torch.Tensor]] = {}
     for step in (5, 8, 9, 14, 20, 25, 30):
         if step == 9:
             overflow(desk)
-            desk.do(GoBack())
+            desk.handle(GoBack())
         else:
             desk.train(step - run.step_count)
-        live[step] = desk.value()
+        live[step] = desk.copy_value_weights()
         if not step % 5:
             recording.write_checkpoint()
             assert recording.mark_checkpoint().done.wait(60.0)
@@ -157,18 +159,18 @@ def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
     reader = RunReader(recording.path)
     assert [one.step for one in reader.checkpoints] == [25, 30]
     for step in (8, 14, 20):
-        ours = had_again(recording.path, step).trainer.network.value.weights
+        ours = recompute_step(recording.path, step).trainer.network.value.weights
         assert all(map(torch.equal, ours, live[step]))
 
 
 def test_an_older_checkpoint_is_gone_back_to_where_the_newest_is_damaged_since(
-    kept: Desk, monkeypatch: pytest.MonkeyPatch
+    recording_desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept.do(StartRun(small("DL"), paused=True))
+    recording_desk.handle(StartRun(small_config("DL"), paused=True))
     for _ in range(2):
-        kept.train(5)
-        kept.recording.write_checkpoint()
-        assert kept.recording.mark_checkpoint().done.wait(60.0)
+        recording_desk.train(5)
+        recording_desk.recording.write_checkpoint()
+        assert recording_desk.recording.mark_checkpoint().done.wait(60.0)
 
     def load_older(one: StoredCheckpoint) -> Snapshot:
         if one.step == 10:
@@ -176,8 +178,8 @@ def test_an_older_checkpoint_is_gone_back_to_where_the_newest_is_damaged_since(
         return load_checkpoint(one)
 
     monkeypatch.setattr(run_checkpoints, "load_checkpoint", load_older)
-    overflow(kept)
-    said = kept.last(Diverged)
+    overflow(recording_desk)
+    said = recording_desk.last_event(Diverged)
     assert (said.back_to, said.stored) == (5, True)
 
 
@@ -190,23 +192,23 @@ def overflow(desk: Desk) -> None:
 
 
 def diverge(desk: Desk, rate: float = 1e30) -> Diverged:
-    desk.do(SetLearningRate(rate), Resume())
+    desk.handle(SetLearningRate(rate), Resume())
     while desk.engine.running:
-        desk.turn(1)
-    return desk.last(Diverged)
+        desk.advance(1)
+    return desk.last_event(Diverged)
 
 
 def test_it_goes_back_with_weights_optimiser_and_dials_and_trains_on(desk: Desk) -> None:
-    desk.do(StartRun(small("DL"), paused=True))
+    desk.handle(StartRun(small_config("DL"), paused=True))
     desk.train(9)
-    weights = desk.value()
+    weights = desk.copy_value_weights()
     said = diverge(desk)
     assert (said.back_to, said.stored) == (9, False)
-    desk.do(Resume())
+    desk.handle(Resume())
     assert isinstance(desk.events[-1], Refused)
-    desk.do(GoBack())
+    desk.handle(GoBack())
     run = desk.run
-    assert all(map(torch.equal, desk.value(), weights))
+    assert all(map(torch.equal, desk.copy_value_weights(), weights))
     assert (run.step_count, run.trainer.optimizer.learning_rate, desk.engine.running) == (
         said.step,
         1e-3,
@@ -227,48 +229,48 @@ def test_it_goes_back_with_weights_optimiser_and_dials_and_trains_on(desk: Desk)
 
 def test_going_back_once_more_goes_further_back_in_a_second_run_as_in_the_first(desk: Desk) -> None:
     for _ in range(2):
-        desk.do(StartRun(small("DL"), paused=True))
+        desk.handle(StartRun(small_config("DL"), paused=True))
         desk.train(5)
-        desk.do(SetBeta(6.0))
+        desk.handle(SetBeta(6.0))
         desk.train(4)
         assert diverge(desk).back_to == 9
-        desk.do(GoBack())
+        desk.handle(GoBack())
         assert desk.run.put_backs == ((desk.run.step_count, 9),)
         assert diverge(desk, 1e31).back_to == 5
 
 
 def test_what_was_undone_is_not_gone_back_to(desk: Desk) -> None:
-    desk.do(StartRun(small("FR-II"), paused=True))
+    desk.handle(StartRun(small_config("FR-II"), paused=True))
     desk.train(3)
-    desk.do(SetBeta(6.0))
+    desk.handle(SetBeta(6.0))
     desk.train(2)
-    desk.do(SwapRegime("FR-DI"))
+    desk.handle(SwapRegime("FR-DI"))
     desk.train(2)
-    desk.do(Undo())  # what could be redone is a finite copy, too, of step 7
+    desk.handle(Undo())  # what could be redone is a finite copy, too, of step 7
     run = desk.run
     run.trainer.network.value.weights[0].data.fill_(math.inf)
     desk.train(1)
-    said = desk.last(Diverged)
+    said = desk.last_event(Diverged)
     assert said.back_to == 3
-    desk.do(GoBack())
+    desk.handle(GoBack())
     assert (run.trainer.regime.name, run.step_count) == ("FR-II", 8)
 
 
-def test_a_checkpoint_is_gone_back_to_where_it_is_newer(kept: Desk) -> None:
-    desk = kept
-    desk.do(StartRun(small("DL"), paused=True))
+def test_a_checkpoint_is_gone_back_to_where_it_is_newer(recording_desk: Desk) -> None:
+    desk = recording_desk
+    desk.handle(StartRun(small_config("DL"), paused=True))
     desk.train(5)
     recording = desk.recording
     recording.write_checkpoint()
     assert recording.mark_checkpoint().done.wait(60.0)
-    desk.do(SetLearningRate(1e30))  # a copy of the same step is as good
+    desk.handle(SetLearningRate(1e30))  # a copy of the same step is as good
     desk.engine._undo.clear_history()
     said = diverge(desk)
     assert (said.back_to, said.stored) == (5, True)
     folder = recording.path
     assert recording.mark_checkpoint().done.wait(60.0)  # what it said is on disk
     assert RunReader(folder).diverged_at == said.step
-    desk.do(GoBack())
+    desk.handle(GoBack())
     desk.train(6)
     desk.engine.close()
     reader = RunReader(folder)
@@ -284,18 +286,18 @@ def test_a_checkpoint_is_gone_back_to_where_it_is_newer(kept: Desk) -> None:
 
 
 def test_the_last_finite_pictures_stay_with_their_step(desk: Desk) -> None:
-    desk.do(Watch((ProbeRequest("npk"), ProbeRequest("gates"))))
-    desk.do(StartRun(small("DL"), paused=True))
+    desk.handle(Watch((ProbeRequest("npk"), ProbeRequest("gates"))))
+    desk.handle(StartRun(small_config("DL"), paused=True))
     desk.train(4)
-    desk.turn(3)
+    desk.advance(3)
     run = desk.run
     before = desk.frames[-1].readings
     assert {one.step for one in before.values()} == {4}
     with torch.no_grad():
         run.trainer.network.value.weights[0].fill_(math.nan)
     run.probed.invalidate_readings()
-    desk.turn(3)  # a reading sees it before a loss does
-    said = desk.last(Diverged)
+    desk.advance(3)  # a reading sees it before a loss does
+    said = desk.last_event(Diverged)
     assert (said.step, said.what, said.last_finite) == (4, "weights", 4)
     now = desk.frames[-1].readings
     assert {name: (one.step, one.absent) for name, one in now.items()} == {

@@ -30,7 +30,7 @@ from dgn_engine.protocol.watching import (
 )
 from dgn_engine.training.readings import probe_schedule, reading_sizes
 from dgn_engine.training.readings.process_readings import ProcessReadings, ReadingProcess
-from tests.engine.session.conftest import PATIENT, Desk, alone, small
+from tests.engine.session.conftest import PATIENT, Desk, small_config, train_alone
 
 KERNELS = Watch(tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk")))
 
@@ -93,8 +93,8 @@ def traced(desk: Desk) -> set[str]:
 def test_a_reading_process_reads_what_would_be_read_here_and_training_does_not_notice(
     desk: Desk,
 ) -> None:
-    desk.do(KERNELS, StartRun(small(), paused=True))
-    desk.until(lambda: all(exact(desk, probe) for probe in ("overlap", "npk", "ntk")))
+    desk.handle(KERNELS, StartRun(small_config(), paused=True))
+    desk.advance_until(lambda: all(exact(desk, probe) for probe in ("overlap", "npk", "ntk")))
     run = desk.run
     for name in ("overlap", "npk", "ntk"):
         found = shown(desk, name)
@@ -104,11 +104,17 @@ def test_a_reading_process_reads_what_would_be_read_here_and_training_does_not_n
         assert set(here.arrays) <= set(found.arrays)
         for key, array in here.arrays.items():
             np.testing.assert_allclose(found.arrays[key], array, rtol=1e-4, atol=1e-5)
-    desk.until(lambda: {"npk", "ntk"} <= traced(desk))  # told when the job is over
+    desk.advance_until(lambda: {"npk", "ntk"} <= traced(desk))  # told when the job is over
     desk.train(5)
-    desk.do(SetProbeExamples(30))
+    desk.handle(SetProbeExamples(30))
     desk.train(15)
-    assert all(map(torch.equal, desk.value(), alone(small(), 20).trainer.network.value.weights))
+    assert all(
+        map(
+            torch.equal,
+            desk.copy_value_weights(),
+            train_alone(small_config(), 20).trainer.network.value.weights,
+        )
+    )
     pid = child_of(desk).pid
     desk.engine.close()
     assert gone(pid)
@@ -118,30 +124,30 @@ def test_a_reading_process_reads_what_would_be_read_here_and_training_does_not_n
 def test_a_cancelled_reading_goes_on_and_one_whose_process_is_killed_is_a_sentence(
     desk: Desk,
 ) -> None:
-    desk.do(Watch((ProbeRequest("npk"),)), StartRun(small(), paused=True))
-    desk.until(lambda: exact(desk))
+    desk.handle(Watch((ProbeRequest("npk"),)), StartRun(small_config(), paused=True))
+    desk.advance_until(lambda: exact(desk))
     for regime in ("FR-II", "FR-DI"):
         child = child_of(desk)
         os.kill(child.pid, signal.SIGSTOP)  # it must not be quicker than we are
-        desk.do(SwapRegime(regime))
+        desk.handle(SwapRegime(regime))
         assert reading(desk) is None, "nothing of the old network is shown, from this moment on"
-        desk.turn(1)
+        desk.advance(1)
         assert shown(desk).pending
         if regime == "FR-II":
-            desk.do(CancelReading(("npk",)))
-            desk.turn(1)
+            desk.handle(CancelReading(("npk",)))
+            desk.advance(1)
             assert (shown(desk).cancelled, shown(desk).pending) == (True, False)
             os.kill(child.pid, signal.SIGCONT)
-            desk.do(GoOnReading(("npk",)))
-            desk.until(lambda: exact(desk))
+            desk.handle(GoOnReading(("npk",)))
+            desk.advance_until(lambda: exact(desk))
             desk.train(3)
     child._process.kill()
-    desk.until(lambda: "no picture" in shown(desk).absent)
+    desk.advance_until(lambda: "no picture" in shown(desk).absent)
     assert "memory" in shown(desk).absent
     assert shown(desk).cancelled
     desk.train(2)
-    desk.do(GoOnReading(("npk",)))
-    desk.until(lambda: exact(desk))
+    desk.handle(GoOnReading(("npk",)))
+    desk.advance_until(lambda: exact(desk))
     assert shown(desk).step == 5
     child = child_of(desk)
     child._process.stdin.close()  # as when its parent is killed
@@ -152,13 +158,13 @@ def test_the_process_is_there_before_a_network_that_will_need_it_and_not_beside_
     desk: Desk,
 ) -> None:
     worker = _processes(desk)
-    desk.do(StartRun(small(), paused=True))
+    desk.handle(StartRun(small_config(), paused=True))
     assert worker._process is None
-    desk.engine._heavy.prepare_executor(replace(small(), net=NetConfig("cnn4")))
+    desk.engine._heavy.prepare_executor(replace(small_config(), net=NetConfig("cnn4")))
     assert worker._process is not None
-    desk.do(StartRun(small(), paused=True))
+    desk.handle(StartRun(small_config(), paused=True))
     assert worker._process is None
-    desk.engine._heavy.prepare_executor(small())
+    desk.engine._heavy.prepare_executor(small_config())
     assert worker._process is None
 
 
@@ -190,49 +196,51 @@ def test_a_reading_process_does_not_outlive_a_parent_that_is_killed() -> None:
 def test_other_probe_examples_are_those_that_a_run_with_this_number_begins_with(
     desk: Desk,
 ) -> None:
-    desk.do(KERNELS, StartRun(small(), paused=True))
+    desk.handle(KERNELS, StartRun(small_config(), paused=True))
     desk.train(2)
-    desk.do(SetProbeExamples(40))
+    desk.handle(SetProbeExamples(40))
     run = desk.run
     other = Desk()
-    other.do(StartRun(replace(small(), probe_examples=40), paused=True))
+    other.handle(StartRun(replace(small_config(), probe_examples=40), paused=True))
     twin = other.run
     assert run.probed.probe_set == twin.probed.probe_set
     assert torch.equal(run.probed.probe_context().x, twin.probed.probe_context().x)
     other.engine.close()
-    changed = desk.last(ProbeSetChanged)
+    changed = desk.last_event(ProbeSetChanged)
     assert changed == ProbeSetChanged(2, 40, run.probed.probe_set.digest)
-    desk.until(lambda: exact(desk))
+    desk.advance_until(lambda: exact(desk))
     assert shown(desk).arrays["npk"].shape == (40, 40)
     scalars = [e for e in desk.events if isinstance(e, ProbeScalars) if e.probe == "npk"]
     assert (scalars[0].examples, scalars[-1].examples) == (0, 40)
     told_so_far = len(desk.events)
-    desk.do(SetProbeExamples(40))
+    desk.handle(SetProbeExamples(40))
     again = desk.events[told_so_far:]
     assert not any(isinstance(event, ProbeSetChanged) for event in again)
-    desk.do(SetProbeExamples(1))
+    desk.handle(SetProbeExamples(1))
     assert isinstance(desk.events[-1], Refused)
-    desk.do(SetProbeExamples(20))
-    desk.until(lambda: exact(desk))
+    desk.handle(SetProbeExamples(20))
+    desk.advance_until(lambda: exact(desk))
     scalars = [e for e in desk.events if isinstance(e, ProbeScalars) if e.probe == "npk"]
     assert scalars[-1].examples == 0
 
 
-def test_chosen_probe_examples_outlive_reset_undo_and_resume(kept: Desk) -> None:
-    kept.do(StartRun(small(), paused=True))
-    kept.train(3)
-    kept.do(SetProbeExamples(30), SwapRegime("FR-II"), Undo())
-    assert len(kept.run.probed.probe_set.indices) == 30
-    digest = kept.run.probed.probe_set.digest
-    kept.train(2)
-    folder = kept.recording.path
-    kept.do(StartRun(small(), paused=True), ContinueRun(str(folder), paused=True))
-    run = kept.run
+def test_chosen_probe_examples_outlive_reset_undo_and_resume(recording_desk: Desk) -> None:
+    recording_desk.handle(StartRun(small_config(), paused=True))
+    recording_desk.train(3)
+    recording_desk.handle(SetProbeExamples(30), SwapRegime("FR-II"), Undo())
+    assert len(recording_desk.run.probed.probe_set.indices) == 30
+    digest = recording_desk.run.probed.probe_set.digest
+    recording_desk.train(2)
+    folder = recording_desk.recording.path
+    recording_desk.handle(
+        StartRun(small_config(), paused=True), ContinueRun(str(folder), paused=True)
+    )
+    run = recording_desk.run
     assert (run.config.probe_examples, run.probed.probe_set.digest) == (30, digest)
-    started = kept.last(RunStarted)
+    started = recording_desk.last_event(RunStarted)
     assert (started.config.probe_examples, started.began_with) == (30, 20)
-    kept.do(Reset())
-    assert kept.run.probed.probe_set.digest == digest
-    kept.do(SetProbeExamples(20), Reset())
-    started = kept.last(RunStarted)
+    recording_desk.handle(Reset())
+    assert recording_desk.run.probed.probe_set.digest == digest
+    recording_desk.handle(SetProbeExamples(20), Reset())
+    started = recording_desk.last_event(RunStarted)
     assert (len(started.probe_set.indices), started.began_with) == (20, 0)

@@ -56,7 +56,7 @@ from dgn_engine.training.readings.overhead_meter import Overhead
 from dgn_engine.training.recording import Recording, continue_run
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture_run, restore_run
-from tests.engine.session.conftest import Desk, alone, had_again, small
+from tests.engine.session.conftest import Desk, recompute_step, small_config, train_alone
 
 LIMIT = 500.0  # seconds that a child may take on a machine with much else to do
 
@@ -107,7 +107,7 @@ def is_followed() -> bool:
 
 
 def status(desk: Desk) -> BranchStatus:
-    return desk.all_of(BranchStatus)[-1]
+    return desk.events_of(BranchStatus)[-1]
 
 
 class Trainer:
@@ -147,16 +147,16 @@ class Trainer:
 
 
 def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(desk: Desk) -> None:
-    desk.do(StartRun(small(epochs=10)), Watch((ProbeRequest("gates"),)))
-    desk.turn(7)
+    desk.handle(StartRun(small_config(epochs=10)), Watch((ProbeRequest("gates"),)))
+    desk.advance(7)
     run = desk.run
     at = run.step_count
-    desk.do(StartBranch(BranchChanges(regime="FR-II", learning_rate=0.002)))
+    desk.handle(StartBranch(BranchChanges(regime="FR-II", learning_rate=0.002)))
     assert (status(desk).phase, status(desk).from_step) == ("starting", at)
-    desk.turn(20)
-    desk.do(Pause())
-    desk.until(lambda: status(desk).phase == "finished", LIMIT)
-    desk.until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
+    desk.advance(20)
+    desk.handle(Pause())
+    desk.advance_until(lambda: status(desk).phase == "finished", LIMIT)
+    desk.advance_until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
     opened = next(event for event in desk.events if isinstance(event, ComparisonOpened))
     assert opened.regime == "FR-II"
     assert opened.config is not None
@@ -178,7 +178,10 @@ def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(de
     assert all(torch.equal(last.tensors[n], t) for n, t in again.trainer.tensors().items())
 
     # The run itself: as if there had never been a branch.
-    ours, undisturbed = run.trainer.tensors(), alone(run.config, run.step_count).trainer.tensors()
+    ours, undisturbed = (
+        run.trainer.tensors(),
+        train_alone(run.config, run.step_count).trainer.tensors(),
+    )
     assert run.step_count > at
     assert all(torch.equal(ours[n], tensor) for n, tensor in undisturbed.items())
 
@@ -187,15 +190,15 @@ def test_what_the_branch_writes_is_shown_as_it_comes(
     replaced: Desk, children: list[Trainer]
 ) -> None:
     desk = replaced
-    desk.do(StartRun(small(), paused=True), Watch((ProbeRequest("gates"),)))
-    desk.do(Advance(3))
-    desk.turn(4)
+    desk.handle(StartRun(small_config(), paused=True), Watch((ProbeRequest("gates"),)))
+    desk.handle(Advance(3))
+    desk.advance(4)
     changes = BranchChanges(regime="FR-II")
-    desk.do(StartBranch(changes))
-    desk.until(lambda: bool(children), LIMIT)
+    desk.handle(StartBranch(changes))
+    desk.advance_until(lambda: bool(children), LIMIT)
     children[0].begin(changes, 4)
-    desk.until(lambda: status(desk).phase == "training", LIMIT)
-    desk.until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
+    desk.advance_until(lambda: status(desk).phase == "training", LIMIT)
+    desk.advance_until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
     first = desk.frames[-1].compared["gates"]
     with closing(RunFolder(children[0].folder)) as folder:
         run, _ = continue_run(folder, 1, lambda _: None, lambda *_: None, live=False)
@@ -204,16 +207,16 @@ def test_what_the_branch_writes_is_shown_as_it_comes(
         for _ in range(14):
             run.step()
         recording.write_checkpoint()
-        desk.until(lambda: desk.frames[-1].compared["gates"].step == 21, LIMIT)
+        desk.advance_until(lambda: desk.frames[-1].compared["gates"].step == 21, LIMIT)
         assert recording.close()
     assert first.step == 7
-    moved = desk.all_of(ComparedMoved)
+    moved = desk.events_of(ComparedMoved)
     steps = [one.step for event in moved for one in event.samples if isinstance(one, Measured)]
     assert steps
     assert max(steps) <= 21
     assert any(isinstance(one, ProbeScalars) for event in moved for one in event.samples)
-    desk.do(StopBranch())
-    desk.until(lambda: not is_followed(), LIMIT)
+    desk.handle(StopBranch())
+    desk.advance_until(lambda: not is_followed(), LIMIT)
     assert status(desk).phase == "stopped"
     assert status(desk).step == 21
 
@@ -222,21 +225,21 @@ def test_a_second_branch_is_compared_in_the_place_of_the_first(
     replaced: Desk, children: list[Trainer]
 ) -> None:
     desk = replaced
-    desk.do(StartRun(small(), paused=True), Watch((ProbeRequest("gates"),)), Advance(3))
-    desk.turn(4)
+    desk.handle(StartRun(small_config(), paused=True), Watch((ProbeRequest("gates"),)), Advance(3))
+    desk.advance(4)
     for number, regime in enumerate(("FR-II", "FR-DI"), 1):
         changes = BranchChanges(regime=regime)
-        desk.do(StartBranch(changes))
-        desk.until(lambda count=number: len(children) == count, LIMIT)  # type: ignore[misc]
+        desk.handle(StartBranch(changes))
+        desk.advance_until(lambda count=number: len(children) == count, LIMIT)  # type: ignore[misc]
         children[-1].begin(changes, 2 * number)
-        desk.until(lambda: status(desk).phase == "training", LIMIT)
-        opened = desk.all_of(ComparisonOpened)[-1]
+        desk.advance_until(lambda: status(desk).phase == "training", LIMIT)
+        opened = desk.events_of(ComparisonOpened)[-1]
         assert (opened.number, opened.regime) == (number, regime)
         assert opened.folder == status(desk).folder == str(children[-1].folder)
-        desk.until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
-        desk.until(lambda n=number: desk.frames[-1].comparison == n, LIMIT)  # type: ignore[misc]
+        desk.advance_until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
+        desk.advance_until(lambda n=number: desk.frames[-1].comparison == n, LIMIT)  # type: ignore[misc]
         children[-1].code = 0
-        desk.until(lambda: status(desk).phase == "finished", LIMIT)
+        desk.advance_until(lambda: status(desk).phase == "finished", LIMIT)
         assert status(desk).step == 3 + 2 * number
         assert not is_followed()
     assert children[0].folder != children[1].folder
@@ -246,16 +249,16 @@ def test_a_finished_run_is_branched_and_its_branch_goes_on(
     replaced: Desk, children: list[Trainer]
 ) -> None:
     desk, changes = replaced, BranchChanges(learning_rate=0.002)
-    desk.do(StartRun(small(epochs=1)))
-    desk.until(lambda: not desk.engine.running)
-    end = desk.last(Finished).step
-    desk.do(StartBranch(changes))
+    desk.handle(StartRun(small_config(epochs=1)))
+    desk.advance_until(lambda: not desk.engine.running)
+    end = desk.last_event(Finished).step
+    desk.handle(StartBranch(changes))
     assert status(desk).command.endswith(" --steps 0")  # without an end
-    desk.until(lambda: bool(children), LIMIT)
+    desk.advance_until(lambda: bool(children), LIMIT)
     children[0].begin(changes, 0, until=end + 3)
-    desk.until(lambda: status(desk).step == end + 3, LIMIT)
+    desk.advance_until(lambda: status(desk).step == end + 3, LIMIT)
     assert status(desk).phase == "training"
-    assert desk.last(ComparisonOpened).step >= end
+    assert desk.last_event(ComparisonOpened).step >= end
     assert RunReader(children[0].folder).find_checkpoint().step == end + 3
 
 
@@ -263,29 +266,29 @@ def test_a_branch_that_cannot_be_compared_says_why_and_is_trained_all_the_same(
     replaced: Desk, children: list[Trainer]
 ) -> None:
     desk, changes = replaced, BranchChanges(regime="FRG")
-    desk.do(StartRun(small(), paused=True), StartBranch(changes))
-    desk.until(lambda: bool(children), LIMIT)
+    desk.handle(StartRun(small_config(), paused=True), StartBranch(changes))
+    desk.advance_until(lambda: bool(children), LIMIT)
     children[0].begin(changes, 2)
-    desk.until(lambda: status(desk).phase == "training", LIMIT)
+    desk.advance_until(lambda: status(desk).phase == "training", LIMIT)
     assert "FRG" in status(desk).remark
 
 
 def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -> None:
-    desk.do(StartRun(small(), paused=True), ListCheckpoints())
+    desk.handle(StartRun(small_config(), paused=True), ListCheckpoints())
     listed = next(event for event in desk.events if isinstance(event, CheckpointsListed))
     assert listed.checkpoints == ()
-    desk.do(Advance(3))
-    desk.turn(4)
-    desk.do(SwapRegime("FR-II"))
+    desk.handle(Advance(3))
+    desk.advance(4)
+    desk.handle(SwapRegime("FR-II"))
     recording = desk.recording
     assert recording.mark_checkpoint().done.wait(LIMIT)
-    desk.do(ListCheckpoints())
-    listed = desk.all_of(CheckpointsListed)[-1]
+    desk.handle(ListCheckpoints())
+    listed = desk.events_of(CheckpointsListed)[-1]
     assert (3, "before FR-II") in listed.checkpoints
     assert listed.folder == str(recording.path)
     assert [listed.nearest_step(step) for step in (2, 3, 9)] == [None, 3, 3]
-    desk.do(StartBranch(BranchChanges(), 4), StartBranch(BranchChanges(regime="FR-III")))
-    desk.do(StopBranch())
+    desk.handle(StartBranch(BranchChanges(), 4), StartBranch(BranchChanges(regime="FR-III")))
+    desk.handle(StopBranch())
     reasons = [(one.kind, one.value) for one in desk.events if isinstance(one, Refused)]
     assert reasons == [("out-of-bounds", "4"), ("unknown-name", ""), ("no-branch", "")]
     assert not any(isinstance(event, BranchStatus) for event in desk.events)
@@ -293,31 +296,31 @@ def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -
 
 def test_a_run_that_is_not_recorded_has_no_branches() -> None:
     desk = Desk()
-    desk.do(StartRun(small(), paused=True), StartBranch(BranchChanges()))
-    refused = desk.all_of(Refused)
+    desk.handle(StartRun(small_config(), paused=True), StartBranch(BranchChanges()))
+    refused = desk.events_of(Refused)
     assert refused[-1].kind == "not-recorded"
     desk.engine.close()
 
 
 def test_the_map_of_two_steps_is_the_exclusive_or_of_their_gates(desk: Desk) -> None:
-    desk.do(StartRun(small("ReLU"), paused=True), Advance(3))
-    desk.turn(5)
-    desk.do(SetLearningRate(0.1))
+    desk.handle(StartRun(small_config("ReLU"), paused=True), Advance(3))
+    desk.advance(5)
+    desk.handle(SetLearningRate(0.1))
     recording = desk.recording
     assert recording.mark_checkpoint().done.wait(LIMIT)
-    desk.do(Advance(30))
-    desk.turn(40)
-    desk.do(Watch((ProbeRequest("gates"), ProbeRequest("agreement"))))
-    desk.do(SetLearningRate(0.2), CompareRun(str(recording.path), 3))
-    opened = desk.all_of(ComparisonOpened)[-1]
+    desk.handle(Advance(30))
+    desk.advance(40)
+    desk.handle(Watch((ProbeRequest("gates"), ProbeRequest("agreement"))))
+    desk.handle(SetLearningRate(0.2), CompareRun(str(recording.path), 3))
+    opened = desk.events_of(ComparisonOpened)[-1]
     assert (opened.folder, opened.at_step) == (str(recording.path), 3)
     measured = [event.step for event in desk.events if isinstance(event, Measured)]
     assert max(measured) > 3
     assert [score.step for score in opened.scores] == [step for step in measured if step <= 3]
     assert opened.config is not None
     assert opened.config.training.learning_rate == 0.1  # as it was then
-    desk.until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
-    desk.until(lambda: "equal" in desk.frames[-1].readings["agreement"].arrays, LIMIT)
+    desk.advance_until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
+    desk.advance_until(lambda: "equal" in desk.frames[-1].readings["agreement"].arrays, LIMIT)
     frame = desk.frames[-1]
     now, then = frame.readings["gates"], frame.compared["gates"]
     assert frame.comparison == opened.number > 0
@@ -337,22 +340,22 @@ def test_a_branch_whose_command_fails_says_why(
     replaced: Desk, children: list[Trainer], words: list[str]
 ) -> None:
     desk, words[0] = replaced, "no checkpoint 2"
-    desk.do(StartRun(small(), paused=True), Advance(2))
-    desk.turn(3)
-    desk.do(StartBranch(BranchChanges(beta=2.0)), StartBranch(BranchChanges()))
+    desk.handle(StartRun(small_config(), paused=True), Advance(2))
+    desk.advance(3)
+    desk.handle(StartBranch(BranchChanges(beta=2.0)), StartBranch(BranchChanges()))
     assert next(e for e in desk.events if isinstance(e, Refused)).kind == "in-use"
     assert status(desk).command.startswith("dgn train --branch-from ")
     assert status(desk).command.endswith("--at-step 2 --after-changes --beta=2.0 --steps 0")
-    desk.until(lambda: bool(children), LIMIT)
+    desk.advance_until(lambda: bool(children), LIMIT)
     children[0].code = 2
-    desk.until(lambda: status(desk).phase == "failed", LIMIT)
+    desk.advance_until(lambda: status(desk).phase == "failed", LIMIT)
     assert status(desk).remark == "no checkpoint 2"
-    desk.do(StartBranch(BranchChanges()))  # another one can begin
+    desk.handle(StartBranch(BranchChanges()))  # another one can begin
     assert status(desk).phase == "starting"
 
 
-def test_any_step_is_had_after_changes_and_their_undo(paused: Desk) -> None:
-    run, recording = paused.run, paused.recording
+def test_any_step_is_had_after_changes_and_their_undo(paused_desk: Desk) -> None:
+    run, recording = paused_desk.run, paused_desk.recording
     recording._every = 1e9  # none comes by itself, however slow the machine is
     states: dict[int, Any] = {}
     later: dict[int, Command] = {
@@ -371,13 +374,13 @@ def test_any_step_is_had_after_changes_and_their_undo(paused: Desk) -> None:
             recording.write_checkpoint("before more")
             run.control.before_change = lambda _: None
         if step in later:
-            paused.do(later[step])
-        paused.train(1)
+            paused_desk.handle(later[step])
+        paused_desk.train(1)
     assert recording.mark_checkpoint().done.wait(LIMIT)
     listed = {one.step for one in RunReader(recording.path).checkpoints}
     assert listed & set(range(18)) == {8, 10, 12}  # those right after an undo have gone
     for step in (5, 9, 11, 14, 17, 21):
-        ours, theirs = capture_run(had_again(recording.path, step)), states[step]
+        ours, theirs = capture_run(recompute_step(recording.path, step)), states[step]
         assert ours is not None
         assert ours.state == theirs.state
         assert all(torch.equal(ours.tensors[n], t) for n, t in theirs.tensors.items())
@@ -385,18 +388,18 @@ def test_any_step_is_had_after_changes_and_their_undo(paused: Desk) -> None:
 
 def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(replaced: Desk) -> None:
     desk = replaced
-    desk.do(StartRun(small(), paused=True))
+    desk.handle(StartRun(small_config(), paused=True))
     desk.train(2)
     recording = desk.recording
     recording.write_checkpoint()
-    desk.do(SetLearningRate(0.004))
+    desk.handle(SetLearningRate(0.004))
     recording.write_checkpoint()
-    desk.do(StartBranch(BranchChanges()))
-    desk.do(SetLearningRate(0.006))  # before its process has read where it begins
+    desk.handle(StartBranch(BranchChanges()))
+    desk.handle(SetLearningRate(0.006))  # before its process has read where it begins
     recording.write_checkpoint()
     assert recording.mark_checkpoint().done.wait(LIMIT)
     for after_changes, rate in ((False, 1e-3), (True, 0.004)):
-        again = had_again(recording.path, 2, after_changes=after_changes)
+        again = recompute_step(recording.path, 2, after_changes=after_changes)
         assert again.trainer.optimizer.learning_rate == rate
 
 
@@ -404,7 +407,7 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
     replaced: Desk, children: list[Trainer]
 ) -> None:
     desk = replaced
-    desk.do(StartRun(small(), paused=True))
+    desk.handle(StartRun(small_config(), paused=True))
     recording = desk.recording
     recording._every = 1e9  # none comes by itself, however slow the machine is
 
@@ -416,28 +419,28 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
         return {one.step for one in RunReader(recording.path).checkpoints}
 
     kept_after(3)
-    desk.do(HoldCheckpoint(2))
-    assert (2, "") in desk.all_of(CheckpointsListed)[-1].checkpoints
+    desk.handle(HoldCheckpoint(2))
+    assert (2, "") in desk.events_of(CheckpointsListed)[-1].checkpoints
     assert kept_after(3) == {2, 5, 6}
-    desk.do(StartBranch(BranchChanges(), 4))  # from 2, which the form lets go now
-    desk.do(HoldCheckpoint(5))
+    desk.handle(StartBranch(BranchChanges(), 4))  # from 2, which the form lets go now
+    desk.handle(HoldCheckpoint(5))
     assert kept_after(3) == {2, 5, 8, 9}
-    desk.do(HoldCheckpoint(None))
-    desk.until(lambda: bool(children), LIMIT)
+    desk.handle(HoldCheckpoint(None))
+    desk.advance_until(lambda: bool(children), LIMIT)
     assert kept_after(1) == {2, 9, 10}
     children[0].code = 2
-    desk.until(lambda: status(desk).phase == "failed", LIMIT)
+    desk.advance_until(lambda: status(desk).phase == "failed", LIMIT)
     assert kept_after(1) == {10, 11}
 
 
-def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(paused: Desk) -> None:
-    paused.train(2)
-    recording = paused.recording
+def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(paused_desk: Desk) -> None:
+    paused_desk.train(2)
+    recording = paused_desk.recording
     assert recording.mark_checkpoint().done.wait(LIMIT)
-    paused.do(HoldCheckpoint(2))
+    paused_desk.handle(HoldCheckpoint(2))
     left = weakref.ref(recording)
     del recording
-    paused.do(StartRun(small(), paused=True))
+    paused_desk.handle(StartRun(small_config(), paused=True))
     gc.collect()
     assert left() is None
 
@@ -446,19 +449,19 @@ def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(
     replaced: Desk, children: list[Trainer]
 ) -> None:
     desk = replaced
-    desk.do(StartRun(small(), paused=True), SetPace(40.0))
-    desk.do(StartBranch(BranchChanges()))
-    desk.until(lambda: bool(children), LIMIT)
+    desk.handle(StartRun(small_config(), paused=True), SetPace(40.0))
+    desk.handle(StartBranch(BranchChanges()))
+    desk.advance_until(lambda: bool(children), LIMIT)
     assert "its 40 steps/s" in status(desk).sharing
-    desk.do(SetPace(7.0))
-    desk.turn(2)
+    desk.handle(SetPace(7.0))
+    desk.advance(2)
     assert children[0].paces == [40.0, 7.0]
-    desk.do(StopBranch())
-    desk.until(lambda: not is_followed(), LIMIT)
-    desk.do(StartBranch(BranchChanges(), full_speed=True))
-    desk.until(lambda: len(children) == 2, LIMIT)
-    desk.do(SetPace(9.0))
-    desk.turn(2)
+    desk.handle(StopBranch())
+    desk.advance_until(lambda: not is_followed(), LIMIT)
+    desk.handle(StartBranch(BranchChanges(), full_speed=True))
+    desk.advance_until(lambda: len(children) == 2, LIMIT)
+    desk.handle(SetPace(9.0))
+    desk.advance(2)
     assert children[1].paces == []
     assert "steps/s" not in status(desk).sharing
 
@@ -467,29 +470,31 @@ def test_a_branch_keeps_the_pace_of_its_run_when_another_run_begins(
     replaced: Desk, children: list[Trainer]
 ) -> None:
     desk = replaced
-    desk.do(StartRun(small(), paused=True), SetPace(40.0))
-    desk.do(StartBranch(BranchChanges()))
-    desk.until(lambda: bool(children), LIMIT)
-    desk.do(StartRun(small(seed=1), paused=True), SetPace(2.0))
-    desk.turn(2)
+    desk.handle(StartRun(small_config(), paused=True), SetPace(40.0))
+    desk.handle(StartBranch(BranchChanges()))
+    desk.advance_until(lambda: bool(children), LIMIT)
+    desk.handle(StartRun(small_config(seed=1), paused=True), SetPace(2.0))
+    desk.advance(2)
     assert children[0].paces == [40.0]
 
 
-def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(paused: Desk) -> None:
-    paused.train(7)
-    recording = paused.recording
-    paused.do(SetProbeExamples(8))
+def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(paused_desk: Desk) -> None:
+    paused_desk.train(7)
+    recording = paused_desk.recording
+    paused_desk.handle(SetProbeExamples(8))
     recording.write_checkpoint()
     assert recording.mark_checkpoint().done.wait(LIMIT)
-    assert had_again(recording.path, 7).config.probe_examples == 20
+    assert recompute_step(recording.path, 7).config.probe_examples == 20
 
 
-def test_what_a_page_asks_for_leaves_the_viewer_overhead_known(paused: Desk) -> None:
-    meter = paused.run.budget.overhead
+def test_what_a_page_asks_for_leaves_the_viewer_overhead_known(paused_desk: Desk) -> None:
+    meter = paused_desk.run.budget.overhead
     meter.measured = known = Overhead(0.04, 0.01)
-    paused.do(ListCheckpoints(), HoldCheckpoint(None), ListRuns(), EstimateRun(small()))
+    paused_desk.handle(
+        ListCheckpoints(), HoldCheckpoint(None), ListRuns(), EstimateRun(small_config())
+    )
     assert meter.measured is known
-    paused.do(Watch((ProbeRequest("gates"),)))
+    paused_desk.handle(Watch((ProbeRequest("gates"),)))
     assert meter.measured is None
 
 
@@ -519,7 +524,7 @@ def test_a_command_takes_steps_at_the_pace_that_its_window_writes(
     pace.read_paces()
     follower = Follower()
     headless = HeadlessRun(follower, lambda: False, pace=lambda: pace.value)
-    headless.train(small(epochs=1), None)
+    headless.train(small_config(epochs=1), None)
     assert sorted(set(follower.at)) == pytest.approx([0.2 * step for step in range(7)])
 
 

@@ -10,7 +10,7 @@ import pytest
 from dgn_engine.protocol.files import InspectFile
 from dgn_engine.protocol.training import StartRun
 from dgn_engine.session.readable_network import ReadableNetwork
-from tests.engine.session.conftest import Desk, small
+from tests.engine.session.conftest import Desk, small_config
 
 EXAMPLES = 200  # for training, 20 of them probe examples
 
@@ -18,9 +18,9 @@ EXAMPLES = 200  # for training, 20 of them probe examples
 @pytest.fixture
 def both(desk: Desk, trained: Path) -> tuple[ReadableNetwork, ReadableNetwork]:
     """The run on whose data the network of a file is inspected in its place, and that network."""
-    desk.do(StartRun(small("ReLU", seed=7), paused=True))
+    desk.handle(StartRun(small_config("ReLU", seed=7), paused=True))
     run = desk.engine.run
-    desk.do(InspectFile(desk.open(trained).ticket))
+    desk.handle(InspectFile(desk.open(trained).ticket))
     inspected = desk.engine.state.inspected
     assert run is not None
     assert inspected is not None

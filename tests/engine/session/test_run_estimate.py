@@ -13,22 +13,22 @@ from dgn_engine.protocol.training import EstimateRun, RunEstimated, RunStarted, 
 from dgn_engine.session.training_loop import estimate_run
 from dgn_engine.training import memory_needed
 from dgn_engine.training.run import Run
-from tests.engine.session.conftest import Desk, small
+from tests.engine.session.conftest import Desk, small_config
 
 
 def test_the_engine_answers_with_what_the_run_has_once_it_begins(desk: Desk) -> None:
-    desk.do(EstimateRun(small()))
+    desk.handle(EstimateRun(small_config()))
     assert desk.engine.run is None
-    said = desk.last(RunEstimated)
-    desk.do(StartRun(small(), paused=True))
-    started = desk.last(RunStarted)
-    assert said.config == small()
+    said = desk.last_event(RunEstimated)
+    desk.handle(StartRun(small_config(), paused=True))
+    started = desk.last_event(RunStarted)
+    assert said.config == small_config()
     assert said.weights == started.parameters_value + started.parameters_feature
     assert said.memory == desk.run.memory.total
 
 
 def test_a_measured_time_is_that_of_the_run_in_progress_only() -> None:
-    config = small()
+    config = small_config()
     run = Run(1, config, lambda _: None, lambda *_: None, live=True)
     same = estimate_run(config, run, recorded=False, seconds=0.25)
     assert (same.seconds, same.measured) == (0.25, True)
@@ -77,8 +77,8 @@ def test_start_refuses_what_the_estimate_refuses(
     desk: Desk, other: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the same data as the run in progress, and of others: to a byte."""
-    config = small()
-    desk.do(StartRun(replace(config, data=DataConfig("xor")) if other else config, paused=True))
+    config = small_config()
+    desk.handle(StartRun(replace(config, data=DataConfig("xor")) if other else config, paused=True))
     before = desk.run
     wanted = replace(config, seed=5)
     needed = estimate_run(wanted, before, False, None).memory
@@ -87,40 +87,40 @@ def test_start_refuses_what_the_estimate_refuses(
     for free, fits in ((least - 1, False), (least, True)):
         # What a second copy of the data would take is no longer free once they were loaded.
         monkeypatch.setattr(memory_needed, "free_memory", lambda free=free: free)
-        desk.do(EstimateRun(wanted))
-        assert bool(desk.last(RunEstimated).refusal) != fits
+        desk.handle(EstimateRun(wanted))
+        assert bool(desk.last_event(RunEstimated).refusal) != fits
         if other:
             loaded = data.load_examples(wanted.data)
             parts = (loaded.train_x, loaded.train_y, loaded.test_x, loaded.test_y)
             taken = sum(part.nbytes for part in parts)
             monkeypatch.setattr(memory_needed, "free_memory", lambda f=free, t=taken: f - t)
-        desk.do(StartRun(wanted, paused=True))
+        desk.handle(StartRun(wanted, paused=True))
         assert (desk.run is not before) == fits
 
 
 def test_another_run_of_the_same_data_takes_those_at_hand(
-    paused: Desk, monkeypatch: pytest.MonkeyPatch
+    paused_desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = paused.run
+    first = paused_desk.run
 
     def load(*_: object) -> data.Examples:
         raise AssertionError("data were loaded")
 
     monkeypatch.setattr("dgn_engine.training.run.load_examples", load)
-    paused.do(StartRun(small(seed=9), paused=True))
-    assert paused.run is not first
-    assert paused.run.trainer.data.train_x.data_ptr() == first.trainer.data.train_x.data_ptr()
-    assert first.examples_for(replace(small().data, train_limit=20)) is None
+    paused_desk.handle(StartRun(small_config(seed=9), paused=True))
+    assert paused_desk.run is not first
+    assert paused_desk.run.trainer.data.train_x.data_ptr() == first.trainer.data.train_x.data_ptr()
+    assert first.examples_for(replace(small_config().data, train_limit=20)) is None
 
 
 def test_a_step_is_measured_without_the_waiting_that_a_pace_makes(desk: Desk) -> None:
-    config = replace(small(), training=replace(small().training, pace=5.0))
-    desk.do(StartRun(config, paused=False), EstimateRun(config))
+    config = replace(small_config(), training=replace(small_config().training, pace=5.0))
+    desk.handle(StartRun(config, paused=False), EstimateRun(config))
     for _ in range(3):
-        desk.turn(1)
+        desk.advance(1)
         time.sleep(0.2)
-    desk.do(EstimateRun(config))
-    first, second = desk.all_of(RunEstimated)
+    desk.handle(EstimateRun(config))
+    first, second = desk.events_of(RunEstimated)
     assert not first.measured
     assert second.measured
     assert second.seconds is not None

@@ -43,7 +43,7 @@ from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.daily import nightly
-from tests.engine.session.conftest import Desk, Talk, small
+from tests.engine.session.conftest import Desk, SessionClient, small_config
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -59,7 +59,7 @@ def start(request, tmp_path):
 
     def begin():
         sessions.append(kind(runs_root=str(tmp_path / "runs")))
-        return Talk(sessions[-1])
+        return SessionClient(sessions[-1])
 
     yield begin
     for session in sessions:
@@ -127,7 +127,7 @@ def test_a_run_is_not_continued_while_it_is_written(start, tmp_path):
     talk.wait_for(Refused)
     talk.session.send(ContinueRun(str(tmp_path)))
     talk.wait_for(Refused, count=2)
-    assert not talk.all_of(RunContinued)
+    assert not talk.events_of(RunContinued)
     there = talk.step()
     talk.wait_until(lambda: talk.step() > there)
 
@@ -146,7 +146,7 @@ def test_a_session_is_saved_while_training_goes_on_and_opened_elsewhere(start, t
     assert "a.dgn" in talk.wait_for(Refused).what
 
     elsewhere = ThreadSession(runs_root=str(tmp_path / "there"))
-    other = Talk(elsewhere)
+    other = SessionClient(elsewhere)
     other.session.send(OpenFile(str(file)))  # whatever it was dropped as
     shown = other.wait_for(RunShown)
     assert (shown.file_name, shown.step, shown.window) == ("a.dgn", saved.step, '{"theme": "dark"}')
@@ -167,14 +167,14 @@ def test_a_session_is_saved_while_training_goes_on_and_opened_elsewhere(start, t
 
 def test_a_run_of_the_window_has_frames_of_its_first_and_last_step_and_of_pauses(tmp_path):
     desk = Desk(str(tmp_path), moment=1e9)
-    desk.do(Watch((ProbeRequest("npk"), ProbeRequest("gates"))))
-    desk.do(StartRun(small()))
-    desk.turn(3)
-    desk.do(Pause())
-    desk.turn(1)
+    desk.handle(Watch((ProbeRequest("npk"), ProbeRequest("gates"))))
+    desk.handle(StartRun(small_config()))
+    desk.advance(3)
+    desk.handle(Pause())
+    desk.advance(1)
     paused = desk.engine.run.step_count
-    desk.do(Resume())
-    desk.turn(2)
+    desk.handle(Resume())
+    desk.advance(2)
     left = desk.engine.run.step_count
     assert 0 < paused < left
     desk.engine.close()
@@ -188,9 +188,9 @@ def test_a_run_of_the_window_has_frames_of_its_first_and_last_step_and_of_pauses
 
 def test_readings_of_an_earlier_step_than_the_recorded_runs_last_say_so(tmp_path):
     desk = Desk(str(tmp_path))
-    desk.do(Watch((ProbeRequest("npk"),)), StartRun(small(), paused=True))
+    desk.handle(Watch((ProbeRequest("npk"),)), StartRun(small_config(), paused=True))
     desk.train(8)
-    desk.turn(1)
+    desk.advance(1)
     desk.engine.close()
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
     for frame, others in ((8, []), (0, ["8"])):

@@ -29,7 +29,7 @@ from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.engine.session.conftest import Talk
+from tests.engine.session.conftest import SessionClient
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -42,7 +42,7 @@ ALL = tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk"))
 @pytest.fixture(params=[ThreadSession])
 def talk(request, tmp_path):
     session = request.param(runs_root=str(tmp_path))
-    yield Talk(session)
+    yield SessionClient(session)
     assert session.close(60.0)
     assert not [t for t in threading.enumerate() if t.name.startswith("dgn-")]
 

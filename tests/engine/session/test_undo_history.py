@@ -24,7 +24,7 @@ from dgn_engine.protocol.watching import SetProbeExamples
 from dgn_engine.session.undo import UndoHistory
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.run import Run
-from tests.engine.session.conftest import Desk, small
+from tests.engine.session.conftest import Desk, small_config
 from tests.refusals import refused
 
 
@@ -32,7 +32,7 @@ class History:
     """A history of its own over the run of a desk, with a clock that stands."""
 
     def __init__(self, desk: Desk, **limits: int) -> None:
-        desk.do(StartRun(small(), paused=True))
+        desk.handle(StartRun(small_config(), paused=True))
         self.desk, self.now = desk, 100.0
         self.events: list[Event] = []
         self.seen: list[Snapshot | None] = []
@@ -101,7 +101,7 @@ def test_turns_of_one_dial_within_a_second_are_one_change_from_the_run_before_th
     history.history.undo_many(UndoMany(4), history.run)
     assert history.run.trainer.network.gate.beta == 2.0
     history.history.undo(history.run)
-    assert history.run.trainer.network.gate.beta == small().gating.beta
+    assert history.run.trainer.network.gate.beta == small_config().gating.beta
     history.do(SetBeta(4.0))
     history.history.undo(history.run)
     history.do(SetBeta(5.0), SetBeta(6.0))  # right after an undo a turn begins anew
@@ -153,7 +153,7 @@ def test_what_cannot_be_undone_or_is_refused_is_not_remembered(history: History)
 
 def test_changes_of_another_run_are_forgotten(history: History) -> None:
     history.do(SwapRegime("FR-II"), SetBeta(2.0))
-    history.desk.do(StartRun(small(seed=1), paused=True))
+    history.desk.handle(StartRun(small_config(seed=1), paused=True))
     history.do(SetBeta(3.0))
     assert history.kept == 1
     history.history.undo(history.run)

@@ -14,7 +14,7 @@ import pytest
 from dgn_engine.protocol.training import StartRun, SwapRegime
 from dgn_engine.protocol.watching import Watch
 from dgn_engine.session import unused_memory
-from tests.engine.session.conftest import PROBES, Desk, small
+from tests.engine.session.conftest import PROBES, Desk, small_config
 
 THREAD = """
 import ctypes, threading
@@ -64,16 +64,16 @@ def no_collector() -> Iterator[None]:
 
 
 def test_a_run_that_was_replaced_is_freed_without_the_collector(
-    kept: Desk, no_collector: None
+    recording_desk: Desk, no_collector: None
 ) -> None:
-    desk = kept
-    desk.do(Watch(PROBES), StartRun(small(seed=1)))
-    desk.turn(3)
+    desk = recording_desk
+    desk.handle(Watch(PROBES), StartRun(small_config(seed=1)))
+    desk.advance(3)
     gc.collect()  # what torch imported at the first step holds on to its frames
-    desk.do(StartRun(small(seed=2)))
-    desk.turn(3)
-    desk.do(SwapRegime("FR-II"))
-    desk.turn(2)
+    desk.handle(StartRun(small_config(seed=2)))
+    desk.advance(3)
+    desk.handle(SwapRegime("FR-II"))
+    desk.advance(2)
     run = desk.run
     held = {
         "run": weakref.ref(run),
@@ -81,27 +81,27 @@ def test_a_run_that_was_replaced_is_freed_without_the_collector(
         "readings": weakref.ref(run.probe_schedule),
     }
     del run
-    desk.do(StartRun(small(seed=3)))
+    desk.handle(StartRun(small_config(seed=3)))
     assert [name for name, one in held.items() if one() is not None] == []
 
 
 def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_later(
-    kept: Desk, monkeypatch: pytest.MonkeyPatch
+    recording_desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[int] = []
     now = 100.0
     monkeypatch.setattr(unused_memory, "release_free_memory", lambda: given.append(1))
-    desk = kept
+    desk = recording_desk
     desk.engine.state.unused = unused_memory.UnusedMemory(lambda: now)
     for number in (0, 2):
-        desk.do(StartRun(small(seed=number)))
-        desk.turn(3)
+        desk.handle(StartRun(small_config(seed=number)))
+        desk.advance(3)
         assert len(given) == number + 1
         now += unused_memory.AGAIN / 2
-        desk.turn(3)
+        desk.advance(3)
         assert len(given) == number + 1
         now += unused_memory.AGAIN / 2
-        desk.turn(3)
+        desk.advance(3)
         assert len(given) == number + 2
 
 

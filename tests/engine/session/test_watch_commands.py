@@ -15,7 +15,7 @@ from dgn_engine.session.engine import Engine
 from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.training.readings.overhead_meter import PACED, TOO_FEW, Overhead, OverheadMeter
 from dgn_engine.training.readings.watch_budget import DRAWING
-from tests.engine.session.conftest import PROBES, Desk, alone, small
+from tests.engine.session.conftest import PROBES, Desk, small_config, train_alone
 
 FRAME = Frame(1, 2, 0.0, 0.0, None)
 
@@ -33,13 +33,19 @@ class Charges:
 
 
 def test_a_watched_and_recorded_run_has_the_weights_of_a_headless_one_bit_for_bit(
-    kept: Desk,
+    recording_desk: Desk,
 ) -> None:
-    kept.do(Watch(PROBES), StartRun(small(), paused=True), SetWatchShare(0.9))
+    recording_desk.handle(Watch(PROBES), StartRun(small_config(), paused=True), SetWatchShare(0.9))
     for _ in range(20):
-        kept.do(ReportWindow(0.1, 0.1, os.getpid()))
-        kept.train(1)
-    assert all(map(torch.equal, kept.value(), alone(small(), 20).trainer.network.value.weights))
+        recording_desk.handle(ReportWindow(0.1, 0.1, os.getpid()))
+        recording_desk.train(1)
+    assert all(
+        map(
+            torch.equal,
+            recording_desk.copy_value_weights(),
+            train_alone(small_config(), 20).trainer.network.value.weights,
+        )
+    )
 
 
 def test_a_frozen_window_does_not_slow_training() -> None:
@@ -49,7 +55,7 @@ def test_a_frozen_window_does_not_slow_training() -> None:
     engine = Engine(mailbox.emit, mailbox.publish)
     try:
         engine.handle_command(Watch(PROBES))
-        engine.handle_command(StartRun(small()))
+        engine.handle_command(StartRun(small_config()))
         steps = 0
         while steps < 100:
             engine.advance()
@@ -77,17 +83,17 @@ def test_a_window_is_charged_where_it_delays_training(
     monkeypatch.setattr(training_loop.os, "cpu_count", lambda: cores)
     monkeypatch.setattr(training_loop.torch, "get_num_threads", lambda: 1)
     process = os.getpid() + another
-    desk.do(ReportWindow(1.0, 1.0, process))  # there is no run yet
-    desk.do(StartRun(small(), paused=True))
+    desk.handle(ReportWindow(1.0, 1.0, process))  # there is no run yet
+    desk.handle(StartRun(small_config(), paused=True))
     charges = Charges(desk, monkeypatch)
-    desk.do(ReportWindow(0.25, 0.5, process))
+    desk.handle(ReportWindow(0.25, 0.5, process))
     assert charges.noted == ({DRAWING: 0.25, "window": 0.5} if charged else {})
 
 
 def test_a_share_holds_for_the_runs_that_follow(desk: Desk) -> None:
-    desk.do(SetWatchShare(0.2), StartRun(small(), paused=True))
+    desk.handle(SetWatchShare(0.2), StartRun(small_config(), paused=True))
     assert desk.run.budget.share == 0.2
-    desk.do(SetWatchShare(0.0))
+    desk.handle(SetWatchShare(0.0))
     assert desk.run.budget.share == 0.2
 
 
@@ -96,8 +102,8 @@ def test_a_share_holds_for_the_runs_that_follow(desk: Desk) -> None:
 
 @pytest.fixture
 def trains(desk: Desk) -> Desk:
-    desk.do(StartRun(small()), Watch(PROBES[:1]))
-    desk.turn(1)
+    desk.handle(StartRun(small_config()), Watch(PROBES[:1]))
+    desk.advance(1)
     return desk
 
 
@@ -109,12 +115,12 @@ def test_in_a_quiet_stretch_steps_are_taken_and_nothing_is_read_or_published(
     trains.run.probe_schedule.invalidate_all()  # it is due
     before = trains.run.step_count
     while trains.run.step_count < before + 5:
-        trains.turn(1)
+        trains.advance(1)
     assert trains.run.budget.overhead.steps == trains.run.step_count
     assert not trains.frames
     monkeypatch.undo()
-    trains.do(ReportWindow(0.0, 0.0, 0))  # looks at what is due
-    trains.turn(1)
+    trains.handle(ReportWindow(0.0, 0.0, 0))  # looks at what is due
+    trains.advance(1)
     assert trains.frames
 
 
@@ -122,11 +128,11 @@ def test_what_was_measured_is_forgotten_when_the_user_changes_something(trains: 
     overhead = trains.run.budget.overhead
     for command, kept in ((ReportWindow(0.0, 0.0, 0), True), (SetBeta(3.0), False)):
         overhead.measured, overhead.reason = Overhead(0.04, 0.01), ""
-        trains.do(command)
+        trains.handle(command)
         assert (overhead.measured is not None) == kept
     assert overhead.reason == TOO_FEW
-    trains.do(SetPace(1000.0))
-    trains.turn(1)
+    trains.handle(SetPace(1000.0))
+    trains.advance(1)
     assert overhead.reason == PACED
 
 

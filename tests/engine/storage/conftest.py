@@ -11,7 +11,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.storage.runs.run_folder import RunFolder
 from tests.engine.storage.places import folder_in_memory
 from tests.engine.storage.recorded_disk import RecordedDisk
-from tests.engine.storage.runs.short_run import frame, score, snapshot
+from tests.engine.storage.runs.short_run import make_frame, make_snapshot, write_score
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def run(tmp_path: Path) -> Path:
     """Two lines, a frame and a checkpoint; nothing was trained."""
     folder = RunFolder.create(tmp_path / "runs" / "one", RunConfig())
     for step in (1, 2):
-        score(folder, step)
-    folder.add_frame(frame(2))
-    folder.add_checkpoint(snapshot(2), "")
+        write_score(folder, step)
+    folder.add_frame(make_frame(2))
+    folder.add_checkpoint(make_snapshot(2), "")
     folder.close()
     return folder.path

@@ -37,8 +37,8 @@ def recorded(path: Path) -> Path:
     folder = RunFolder(path) if path.exists() and any(path.iterdir()) else None
     folder = folder or RunFolder.create(path, RunConfig())
     folder.write_note("Measured", to_plain(Measured(1, 0.0, 0.5, 0.5)))
-    folder.add_frame(short_run.frame(1))
-    folder.add_checkpoint(short_run.snapshot(1), "")
+    folder.add_frame(short_run.make_frame(1))
+    folder.add_checkpoint(short_run.make_snapshot(1), "")
     folder.close()
     return path
 

@@ -15,7 +15,7 @@ from tests.engine.conftest import SMALL
 NEVER = 10**9
 
 
-class Stops:
+class StopAfter:
     """Asks to stop after so many steps, as Ctrl-C does, or ends the run by an exception; remembers
     what it heard."""
 
@@ -35,16 +35,16 @@ class Stops:
         return self.step >= self.after
 
 
-def begun(
-    path: Path, config: RunConfig = SMALL, stop: Stops | None = None, *given: Any, **named: Any
+def train_new_run(
+    path: Path, config: RunConfig = SMALL, stop: StopAfter | None = None, *given: Any, **named: Any
 ) -> Outcome:
     """Train a new run; `given`, `named`: more for `HeadlessRun`."""
-    stop = stop or Stops()
+    stop = stop or StopAfter()
     with closing(RunFolder.create(path, config)) as folder:
         return HeadlessRun(stop, stop.asked, *given, **named).train(config, folder)
 
 
-def gone_on(run: Path | RunFolder, stop: Stops | None = None) -> Outcome:
-    stop = stop or Stops()
+def continue_run(run: Path | RunFolder, stop: StopAfter | None = None) -> Outcome:
+    stop = stop or StopAfter()
     folder = RunFolder(run) if isinstance(run, Path) else run
     return HeadlessRun(stop, stop.asked).continue_folder(folder)

@@ -9,12 +9,12 @@ import pytest
 
 from dgn_engine.sweep.workers import processes
 from tests.engine.sweep.made_up_processes import Bench, Context
-from tests.engine.sweep.small import Seen
+from tests.engine.sweep.small import ProgressLog
 
 
 @pytest.fixture
-def seen() -> Seen:
-    return Seen()
+def progress_log() -> ProgressLog:
+    return ProgressLog()
 
 
 @pytest.fixture

@@ -20,17 +20,17 @@ class Listener(NamedTuple):
     port: int
 
 
-def descendants(pid: int) -> list[int]:
+def find_descendants(pid: int) -> list[int]:
     """Children of this process, their children, and so on."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
             for child in map(int, (task / "children").read_text().split()):
-                found += [child, *descendants(child)]
+                found += [child, *find_descendants(child)]
     return found
 
 
-def listeners(pids: Iterable[int]) -> list[Listener]:
+def find_listeners(pids: Iterable[int]) -> list[Listener]:
     """Every TCP port, of IPv4 and IPv6, on which one of these processes listens."""
     found: list[Listener] = []
     for pid in pids:
@@ -47,7 +47,7 @@ def listeners(pids: Iterable[int]) -> list[Listener]:
 CLOSED = (ConnectionError, ssl.SSLError, TimeoutError)
 
 
-def answer_of(one: Listener, words: bytes, context: ssl.SSLContext | None = None) -> bytes:
+def read_reply(one: Listener, words: bytes, context: ssl.SSLContext | None = None) -> bytes:
     """What it answers; nothing where it closes the line, or greets nobody for a moment."""
     with contextlib.ExitStack() as stack, contextlib.suppress(*CLOSED):
         line = stack.enter_context(socket.create_connection((one.address, one.port), 60.0))

@@ -14,7 +14,7 @@ from dgn_engine.sweep.unit import Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.batched_workers import BatchedExecutor
 from dgn_engine.sweep.workers.processes import ProcessExecutor, ProcessWorkers
 from dgn_engine.sweep.workers.unit_child import STOP
-from tests.engine.sweep.small import never
+from tests.engine.sweep.small import never_stop
 
 
 class Child:
@@ -85,7 +85,7 @@ class Bench:
 
     def begin(self, executor: ProcessExecutor | BatchedExecutor, *units: Unit) -> None:
         self.workers = executor.workers_in(self.root)
-        self.stack.enter_context(self.workers.start(units, self.updates.append, never))
+        self.stack.enter_context(self.workers.start(units, self.updates.append, never_stop))
 
     def submit(self, *units: Unit) -> list[str]:
         tasks = [UnitTask(unit, self.root) for unit in units]

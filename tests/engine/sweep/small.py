@@ -31,7 +31,7 @@ SMALL = RunConfig(
 )
 
 
-def small(seed: int, regime: str = "FR-II", epochs: int = 3) -> Training:
+def small_training(seed: int, regime: str = "FR-II", epochs: int = 3) -> Training:
     """A run of some hundredths of a second an epoch."""
     training = replace(SMALL.training, epochs=epochs, keep_best=regime == "ReLU")
     gating = replace(SMALL.gating, regime=regime)
@@ -40,13 +40,13 @@ def small(seed: int, regime: str = "FR-II", epochs: int = 3) -> Training:
     )
 
 
-def learnt(seed: int) -> list[Unit]:
+def relu_and_fl_units(seed: int) -> list[Unit]:
     """A ReLU network, and another that is gated by its best weights."""
-    relu, fixed = small(seed, "ReLU"), small(seed, "FL")
+    relu, fixed = small_training(seed, "ReLU"), small_training(seed, "FL")
     return [relu, replace(fixed, gates_from=UnitFile(relu.id, f"{KEPT}/{BEST}"))]
 
 
-class Seen:
+class ProgressLog:
     """The updates of an executor, in order."""
 
     def __init__(self) -> None:
@@ -59,29 +59,29 @@ class Seen:
         return [progress for progress in self.all if progress.unit == unit]
 
 
-def never() -> bool:
+def never_stop() -> bool:
     return False
 
 
-def run(
+def run_units(
     executor: Executor,
     units: list[Unit],
     root: Path,
     on_progress: Callable[[UnitProgress], None] = lambda _: None,
-    stopped: Callable[[], bool] = never,
+    stopped: Callable[[], bool] = never_stop,
 ) -> dict[str, UnitState]:
     return executor.run(units, root, on_progress, stopped)
 
 
-LONG = small(1, epochs=200)  # two seconds
+LONG = small_training(1, epochs=200)  # two seconds
 
 
-def mixed() -> list[Unit]:
+def mixed_units() -> list[Unit]:
     """A long run, one that needs another, and one that learns its gates."""
-    return [LONG, *learnt(0), small(3, "DL")]
+    return [LONG, *relu_and_fl_units(0), small_training(3, "DL")]
 
 
-def content(units: list[Unit], root: Path) -> dict[str, object]:
+def read_results(units: list[Unit], root: Path) -> dict[str, object]:
     """What cannot differ by a bit between two sweeps: weights and every score."""
     found: dict[str, object] = {}
     for unit in units:
@@ -94,9 +94,11 @@ def content(units: list[Unit], root: Path) -> dict[str, object]:
     return found
 
 
-def written(root: Path, *lines: tuple[float, Event | str], unit: Training | None = None) -> Path:
+def write_run_log(
+    root: Path, *lines: tuple[float, Event | str], unit: Training | None = None
+) -> Path:
     """The folder of a run whose log has these events at these seconds."""
-    unit = unit or small(0)
+    unit = unit or small_training(0)
     folder = unit_folder(root, unit.id)
     RunFolder.create(folder, unit.config).close()
     raw = []

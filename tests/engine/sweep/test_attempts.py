@@ -31,9 +31,9 @@ from dgn_engine.sweep.workers.attempt import attempt_pack, attempt_unit
 from dgn_engine.training import batched
 from dgn_engine.training.batched import Job, JobProgress, JobResult
 from dgn_engine.training.headless_run import Outcome
-from tests.engine.sweep.small import SMALL, never, small
+from tests.engine.sweep.small import SMALL, never_stop, small_training
 
-UNIT = small(0)
+UNIT = small_training(0)
 STEEP = replace(SMALL.training, learning_rate=1e20, optimiser="sgd")
 WILD = replace(UNIT, config=replace(SMALL, training=STEEP))
 
@@ -211,8 +211,8 @@ def packed(
     """The last update of each unit, those on the way, and what was asked for."""
     pack, heard = Pack(play), Heard()
     monkeypatch.setattr(batched, "train_pack", pack)
-    tasks = [UnitTask(small(seed), root) for seed in range(count)]
-    return attempt_pack(tasks, heard, never), heard.all, pack
+    tasks = [UnitTask(small_training(seed), root) for seed in range(count)]
+    return attempt_pack(tasks, heard, never_stop), heard.all, pack
 
 
 def test_each_unit_of_a_pack_is_told_by_itself(
@@ -233,7 +233,7 @@ def test_each_unit_of_a_pack_is_told_by_itself(
         ]
 
     last, heard, pack = packed(monkeypatch, tmp_path, play, 5)
-    ids = [small(seed).id for seed in range(5)]
+    ids = [small_training(seed).id for seed in range(5)]
     assert heard == [
         *(UnitUpdate(name, "running") for name in ids),
         UnitUpdate(ids[1], "running", 0.5, 0.25),
@@ -248,8 +248,8 @@ def test_each_unit_of_a_pack_is_told_by_itself(
         UnitUpdate(ids[4], "held", trouble="held by x.", holder=ProcessId(7, "elsewhere")),
     ]
     ((jobs, stopped, most),) = pack.given
-    assert jobs == [Job(small(n).config, unit_folder(tmp_path, ids[n])) for n in range(5)]
-    assert (stopped, most) == (never, 5)
+    assert jobs == [Job(small_training(n).config, unit_folder(tmp_path, ids[n])) for n in range(5)]
+    assert (stopped, most) == (never_stop, 5)
     assert [path.name for path in (tmp_path / "logs").iterdir()] == [f"{ids[3]}.txt"]
 
 
@@ -277,7 +277,7 @@ def test_locks_of_dead_processes_are_freed_for_each_unit_of_a_pack(
 ) -> None:
     dead = ProcessId(7, "elsewhere")
     for seed in range(2):
-        folder = unit_folder(tmp_path, small(seed).id)
+        folder = unit_folder(tmp_path, small_training(seed).id)
         folder.mkdir(parents=True)
         lock = Lock(folder / LOCK)
         lock.acquire()
@@ -289,10 +289,10 @@ def test_locks_of_dead_processes_are_freed_for_each_unit_of_a_pack(
         "train_pack",
         lambda jobs, *_, **__: [JobResult(job, "finished", Outcome()) for job in jobs],
     )
-    tasks = [UnitTask(small(seed), tmp_path, (dead,)) for seed in range(2)]
-    assert [update.state for update in attempt_pack(tasks, Heard(), never)] == ["done"] * 2
+    tasks = [UnitTask(small_training(seed), tmp_path, (dead,)) for seed in range(2)]
+    assert [update.state for update in attempt_pack(tasks, Heard(), never_stop)] == ["done"] * 2
     for seed in range(2):
-        assert (unit_folder(tmp_path, small(seed).id) / LOCK).read_bytes() == b""
+        assert (unit_folder(tmp_path, small_training(seed).id) / LOCK).read_bytes() == b""
 
 
 # the score on the way

@@ -15,19 +15,27 @@ from dgn_engine.sweep.checks import check_start
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training.devices import available_devices
-from tests.engine.sweep.small import learnt, run, small
+from tests.engine.sweep.small import relu_and_fl_units, run_units, small_training
 from tests.refusals import refused
 
 
 def test_what_can_be_carried_out_is_not_refused(tmp_path: Path) -> None:
-    check_start([*learnt(0), small(1), small(2, "DL"), small(3, "FL")], tmp_path)
+    check_start(
+        [
+            *relu_and_fl_units(0),
+            small_training(1),
+            small_training(2, "DL"),
+            small_training(3, "FL"),
+        ],
+        tmp_path,
+    )
 
 
 def test_a_checkpoint_that_fits_only_other_data_is_refused(tmp_path: Path) -> None:
-    taught = small(0)
-    run(SerialExecutor(), [taught], tmp_path)
+    taught = small_training(0)
+    run_units(SerialExecutor(), [taught], tmp_path)
     file = str(unit_folder(tmp_path, taught.id) / WEIGHTS)
-    held = small(1, "FL")
+    held = small_training(1, "FL")
     held = replace(
         held, config=replace(held.config, gating=replace(held.config.gating, gates_from=file))
     )
@@ -50,7 +58,7 @@ def test_a_device_that_is_not_here_is_refused_and_no_folder_is_left(
 
 
 def test_what_lies_on_another_machine_is_not_looked_for_here(tmp_path: Path) -> None:
-    unit = small(0)
+    unit = small_training(0)
     config = replace(unit.config, data=DataConfig("mnist", root="/nowhere"))
     far: list[Unit] = [Training("far", config)]
     check_start(far, tmp_path, local=False)
@@ -65,11 +73,11 @@ def test_runs_on_data_that_changed_under_the_same_name_do_not_join_those_that_ar
     indices.write_text(" ".join(map(str, range(50))))
 
     def of_seed(seed: int) -> Training:
-        unit = small(seed)
+        unit = small_training(seed)
         data = replace(unit.config.data, test_indices=str(indices))
         return replace(unit, config=replace(unit.config, data=data))
 
-    run(SerialExecutor(), [of_seed(0)], tmp_path / "out")
+    run_units(SerialExecutor(), [of_seed(0)], tmp_path / "out")
     both = [of_seed(0), of_seed(1)]
     check_start(both, tmp_path / "out")
     indices.write_text(" ".join(map(str, range(50, 100))))
@@ -80,12 +88,12 @@ def test_runs_on_data_that_changed_under_the_same_name_do_not_join_those_that_ar
 
 def test_a_run_that_is_done_needs_its_file_no_more(tmp_path: Path) -> None:
     (tmp_path / "gates").mkdir()
-    taught, held = small(0), small(1, "FL")
-    run(SerialExecutor(), [taught], tmp_path / "gates")
+    taught, held = small_training(0), small_training(1, "FL")
+    run_units(SerialExecutor(), [taught], tmp_path / "gates")
     file = unit_folder(tmp_path / "gates", taught.id) / WEIGHTS
     gating = replace(held.config.gating, gates_from=str(file))
     held = replace(held, config=replace(held.config, gating=gating))
-    run(SerialExecutor(), [held], tmp_path / "out")
+    run_units(SerialExecutor(), [held], tmp_path / "out")
     file.unlink()
     check_start([held], tmp_path / "out")
     with pytest.raises(UserError, match="cannot be opened"):

@@ -27,8 +27,8 @@ from dgn_engine.sweep.slurm import local_cluster
 from dgn_engine.sweep.workers import find_executor
 from dgn_engine.sweep.workers.dask_workers import DaskExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from tests.engine.sweep.listeners import Listener, answer_of, descendants, listeners
-from tests.engine.sweep.small import LONG, Seen, content, mixed, run
+from tests.engine.sweep.listeners import Listener, find_descendants, find_listeners, read_reply
+from tests.engine.sweep.small import LONG, ProgressLog, mixed_units, read_results, run_units
 from tests.refusals import refused
 
 distributed = pytest.importorskip(
@@ -70,7 +70,7 @@ def ports(cluster: Any) -> list[Listener]:
     """Where this process (the scheduler lives in it) and the workers listen."""
     with distributed.Client(cluster, set_as_default=False) as client:
         client.wait_for_workers(2, timeout=120)
-    found = listeners([os.getpid(), *descendants(os.getpid())])
+    found = find_listeners([os.getpid(), *find_descendants(os.getpid())])
     assert len(found) == 5  # of the scheduler, two nannies, two workers; no HTTP server
     return found
 
@@ -94,8 +94,8 @@ def test_who_has_no_certificate_of_the_cluster_is_answered_nothing(
     def answers(one: Listener) -> list[bytes]:
         contexts = (stranger(), stranger(distributed.Security.temporary()))
         plain = (b"GET / HTTP/1.0\r\n\r\n", b"")  # to nothing Dask would greet
-        return [answer_of(one, words) for words in plain] + [
-            answer_of(one, b"x", context) for context in contexts
+        return [read_reply(one, words) for words in plain] + [
+            read_reply(one, b"x", context) for context in contexts
         ]
 
     with ThreadPoolExecutor() as several:
@@ -177,10 +177,10 @@ def stranger(security: Any = None) -> ssl.SSLContext:
 @pytest.mark.faults
 @pytest.mark.timeout(600)  # three processes import torch: seconds, minutes on a crowded machine
 def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
-    cluster: Any, tmp_path: Path, seen: Seen
+    cluster: Any, tmp_path: Path, progress_log: ProgressLog
 ) -> None:
-    units, root = mixed(), tmp_path / "sweep"
-    run(SerialExecutor(), units, tmp_path / "serial")
+    units, root = mixed_units(), tmp_path / "sweep"
+    run_units(SerialExecutor(), units, tmp_path / "serial")
     assert cluster.scheduler_address.startswith("tls://")
     tls = written(cluster.security, tmp_path)
     executor = find_executor("dask", units, cluster.scheduler_address, tls=tls)
@@ -189,23 +189,23 @@ def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
     def watch(progress: UnitProgress) -> None:
         far[progress.unit] = progress.fraction
 
-    states = run(executor, units, root, watch, lambda: far.get(LONG.id, 0.0) > 0.1)
+    states = run_units(executor, units, root, watch, lambda: far.get(LONG.id, 0.0) > 0.1)
     assert states[LONG.id] == "interrupted"
 
     killed: list[int] = []
 
     def kill(progress: UnitProgress) -> None:
-        seen(progress)
+        progress_log(progress)
         if progress.unit == LONG.id and progress.fraction > 0.3 and not killed:
             holder = (root / "units" / LONG.id / "lock").read_text()
             killed.append(int(holder.split('"pid": ')[1].split(",")[0]))
             os.kill(killed[0], signal.SIGKILL)
 
-    states = run(executor, units, root, kill)
+    states = run_units(executor, units, root, kill)
     assert killed
-    assert any("is gone" in progress.trouble for progress in seen.of(LONG.id))
+    assert any("is gone" in progress.trouble for progress in progress_log.of(LONG.id))
     assert set(states.values()) <= {"done", "skipped"}
-    assert content(units, root) == content(units, tmp_path / "serial")
+    assert read_results(units, root) == read_results(units, tmp_path / "serial")
 
 
 def test_a_cluster_that_is_not_there_is_refused(
@@ -213,7 +213,7 @@ def test_a_cluster_that_is_not_there_is_refused(
 ) -> None:
     monkeypatch.setattr("dgn_engine.sweep.slurm.CONNECT", 0.5)
     with refused("no-answer"):
-        run(DaskExecutor("tcp://127.0.0.1:9", tls=ClusterTls(off=True)), [LONG], tmp_path)
+        run_units(DaskExecutor("tcp://127.0.0.1:9", tls=ClusterTls(off=True)), [LONG], tmp_path)
 
 
 def test_slurm_that_is_not_there_is_refused(
@@ -222,4 +222,4 @@ def test_slurm_that_is_not_there_is_refused(
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
     monkeypatch.setenv("PATH", str(tmp_path))
     with refused("not-installed", value="sbatch"):
-        run(DaskExecutor("slurm:jobs=1"), [LONG], tmp_path)
+        run_units(DaskExecutor("slurm:jobs=1"), [LONG], tmp_path)

@@ -18,7 +18,7 @@ from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.unit import OnUpdate, ProcessId, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers import dask_workers
 from dgn_engine.sweep.workers.dask_workers import DaskExecutor
-from tests.engine.sweep.small import never, small
+from tests.engine.sweep.small import never_stop, small_training
 from tests.refusals import refused
 
 dask_task = pytest.importorskip(
@@ -138,7 +138,7 @@ class Bench:
 
     def submit(self, *seeds: int) -> list[str]:
         self.clock.now += REFRESH
-        tasks = [UnitTask(small(seed), self.root) for seed in seeds]
+        tasks = [UnitTask(small_training(seed), self.root) for seed in seeds]
         return [task.unit.id for task in self.workers.submit(tasks)]
 
     def poll(self, seconds: float = 0.5) -> list[UnitUpdate]:
@@ -166,7 +166,7 @@ def begin(
 
         monkeypatch.setattr(dask_workers, "connect_client", connected)
         bench = Bench(client, clock, tmp_path, cluster)
-        context = bench.workers.start([], bench.updates.append, never)
+        context = bench.workers.start([], bench.updates.append, never_stop)
         context.__enter__()
         contexts.append((context, client))
         return bench
@@ -187,7 +187,7 @@ def test_each_free_worker_is_given_one_unit_and_no_other_may_take_it(
     assert bench.submit(0, 1, 2) == ["FR-II-s0", "FR-II-s1"]
     assert bench.submit(2) == []
     first, second = bench.client.jobs
-    assert [job.task.unit for job in (first, second)] == [small(0), small(1)]
+    assert [job.task.unit for job in (first, second)] == [small_training(0), small_training(1)]
     assert first.task.root == bench.root
     keys = [job.options.pop("key") for job in (first, second)]
     assert keys[0].startswith("dgn-FR-II-s0-")
@@ -295,7 +295,7 @@ def test_workers_are_asked_for_once_a_second_at_most(begin: Callable[..., Bench]
     bench = begin(dict(TWO))
     bench.submit(0)
     bench.client.there["tcp://c"] = introduction(3)
-    tasks = [UnitTask(small(seed), bench.root) for seed in (1, 2)]
+    tasks = [UnitTask(small_training(seed), bench.root) for seed in (1, 2)]
     bench.clock.now += REFRESH / 2
     assert len(bench.workers.submit(tasks)) == 1
     bench.clock.now += REFRESH / 2
@@ -521,7 +521,7 @@ class Worker:
 def test_the_last_update_of_a_task_that_nobody_waits_for_goes_the_way_of_its_progress(
     monkeypatch: pytest.MonkeyPatch, states: list[str | None], status: str, heard: bool
 ) -> None:
-    task, last = UnitTask(small(0), Path("root")), UnitUpdate("s0", "done")
+    task, last = UnitTask(small_training(0), Path("root")), UnitUpdate("s0", "done")
     first = UnitUpdate("s0", "running")
     at_once = bool(heard) and len(states) == 1
     worker = Worker(states)

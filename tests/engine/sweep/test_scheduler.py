@@ -27,7 +27,14 @@ from dgn_engine.sweep.unit import (
     unit_folder,
 )
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from tests.engine.sweep.small import Seen, learnt, never, run, small, written
+from tests.engine.sweep.small import (
+    ProgressLog,
+    never_stop,
+    relu_and_fl_units,
+    run_units,
+    small_training,
+    write_run_log,
+)
 from tests.refusals import refused
 
 # seconds, as users know them
@@ -97,7 +104,7 @@ class ScriptedExecutor(Executor):
 
 
 def test_units_are_given_in_order_as_their_needs_are_done_and_as_there_is_room(
-    clock: Clock, tmp_path: Path, seen: Seen
+    clock: Clock, tmp_path: Path, progress_log: ProgressLog
 ) -> None:
     def say(*updates: UnitUpdate) -> Callable[[], None]:
         return lambda: [workers.on_update(one) for one in updates] and None
@@ -112,10 +119,15 @@ def test_units_are_given_in_order_as_their_needs_are_done_and_as_there_is_room(
         ],
         room=1,
     )
-    states = run(ScriptedExecutor(workers), [small(1), *learnt(0)], tmp_path, seen)
+    states = run_units(
+        ScriptedExecutor(workers),
+        [small_training(1), *relu_and_fl_units(0)],
+        tmp_path,
+        progress_log,
+    )
     assert workers.ids == [["FR-II-s1", "ReLU-s0"], ["ReLU-s0"], ["FL-s0"]]
     assert set(states.values()) == {"done"}
-    assert [(one.unit, one.state, one.score) for one in seen.all] == [
+    assert [(one.unit, one.state, one.score) for one in progress_log.all] == [
         ("FR-II-s1", "running", 0.25),
         ("FR-II-s1", "done", 0.5),
         ("ReLU-s0", "done", 0.75),
@@ -141,13 +153,17 @@ def test_a_run_that_is_held_is_tried_again_after_a_second_and_others_meanwhile(
             workers.on_update(held)
 
     workers.scenes = [play] * 40
-    assert set(run(ScriptedExecutor(workers), [small(0), small(1)], tmp_path).values()) == {"done"}
+    assert set(
+        run_units(
+            ScriptedExecutor(workers), [small_training(0), small_training(1)], tmp_path
+        ).values()
+    ) == {"done"}
     assert workers.ids == [["FR-II-s0", "FR-II-s1"], ["FR-II-s0"], ["FR-II-s0"]]
     assert all(later - sooner >= AGAIN for sooner, later in itertools.pairwise(tried))
 
 
 def test_a_sweep_that_is_stopped_asks_what_runs_to_save_itself_and_waits_for_it(
-    clock: Clock, tmp_path: Path, seen: Seen
+    clock: Clock, tmp_path: Path, progress_log: ProgressLog
 ) -> None:
     stop: list[bool] = []
     workers = Scripted(clock, [])
@@ -157,22 +173,30 @@ def test_a_sweep_that_is_stopped_asks_what_runs_to_save_itself_and_waits_for_it(
         lambda: workers.on_update(UnitUpdate("ReLU-s0", "interrupted", 0.6, 0.2)),
         lambda: pytest.fail("nothing runs any more"),
     ]
-    states = run(ScriptedExecutor(workers), learnt(0), tmp_path, seen, lambda: bool(stop))
+    states = run_units(
+        ScriptedExecutor(workers), relu_and_fl_units(0), tmp_path, progress_log, lambda: bool(stop)
+    )
     assert states == {"ReLU-s0": "interrupted", "FL-s0": "queued"}
-    assert seen.all[1:] == [UnitProgress("ReLU-s0", "interrupted", 0.6, 0.2)]
+    assert progress_log.all[1:] == [UnitProgress("ReLU-s0", "interrupted", 0.6, 0.2)]
     assert workers.interrupts == 1
     assert workers.log[-1] == "end"
 
 
 def test_what_does_not_save_itself_within_a_minute_is_given_up(
-    clock: Clock, tmp_path: Path, seen: Seen
+    clock: Clock, tmp_path: Path, progress_log: ProgressLog
 ) -> None:
     workers = Scripted(clock, [])
     workers.scenes = [lambda: workers.on_update(UnitUpdate("FR-II-s0", "running", 0.5))]
     asked = iter([False] * 2)
-    states = run(ScriptedExecutor(workers), [small(0)], tmp_path, seen, lambda: next(asked, True))
+    states = run_units(
+        ScriptedExecutor(workers),
+        [small_training(0)],
+        tmp_path,
+        progress_log,
+        lambda: next(asked, True),
+    )
     assert states == {"FR-II-s0": "interrupted"}
-    assert seen.all[-1] == UnitProgress("FR-II-s0", "interrupted", 0.5)
+    assert progress_log.all[-1] == UnitProgress("FR-II-s0", "interrupted", 0.5)
     assert 50 + GRACE <= clock.now <= 50 + GRACE + 5
 
 
@@ -181,7 +205,7 @@ def test_what_is_lost_while_a_sweep_stops_is_not_begun_again(clock: Clock, tmp_p
     workers.scenes = [lambda: workers.on_update(UnitUpdate("FR-II-s0", "lost", trouble="killed"))]
     stopped = iter([False])  # then it is, and the update comes between two questions
     executor = ScriptedExecutor(workers)
-    states = run(executor, [small(0)], tmp_path, stopped=lambda: next(stopped, True))
+    states = run_units(executor, [small_training(0)], tmp_path, stopped=lambda: next(stopped, True))
     assert states == {"FR-II-s0": "interrupted"}
 
 
@@ -189,7 +213,9 @@ def test_a_sweep_that_is_stopped_before_it_began_interrupts_nothing(
     clock: Clock, tmp_path: Path
 ) -> None:
     workers = Scripted(clock, [])
-    states = run(ScriptedExecutor(workers), [small(0)], tmp_path, stopped=lambda: True)
+    states = run_units(
+        ScriptedExecutor(workers), [small_training(0)], tmp_path, stopped=lambda: True
+    )
     assert states == {"FR-II-s0": "queued"}
     assert (workers.given, workers.interrupts) == ([], 0)
 
@@ -209,7 +235,7 @@ def test_the_lock_of_a_machine_that_has_long_been_silent_does_not_count(
             clock.now += 10
 
     workers.scenes = [play] * 40
-    run(ScriptedExecutor(workers), [small(0)], tmp_path)
+    run_units(ScriptedExecutor(workers), [small_training(0)], tmp_path)
     assert workers.given[-1][0].ended == (holder,)
     assert all(tasks[0].ended == () for tasks in workers.given[:-1])
     assert SILENT <= clock.now - 50 <= SILENT + 30
@@ -246,37 +272,39 @@ def test_a_run_without_files_is_silent_as_well(clock: Clock, tmp_path: Path) -> 
     assert stale.is_stale("a", holder)
 
 
-def test_a_calculation_that_is_done_has_no_score(tmp_path: Path, seen: Seen) -> None:
+def test_a_calculation_that_is_done_has_no_score(tmp_path: Path, progress_log: ProgressLog) -> None:
     unit = Calculation(
         "limit",
         "dgn_engine.experiments.theory_infinite_width:distances",
         {"widths": [4], "seed": 0, "draws": 1},
     )
-    assert run(SerialExecutor(), [unit], tmp_path, seen) == {"limit": "done"}
-    assert run(SerialExecutor(), [unit], tmp_path, seen) == {"limit": "skipped"}
-    assert seen.all[-1] == UnitProgress("limit", "skipped", 1.0)
+    assert run_units(SerialExecutor(), [unit], tmp_path, progress_log) == {"limit": "done"}
+    assert run_units(SerialExecutor(), [unit], tmp_path, progress_log) == {"limit": "skipped"}
+    assert progress_log.all[-1] == UnitProgress("limit", "skipped", 1.0)
 
 
-def test_a_run_without_scores_is_skipped_without_one(tmp_path: Path, seen: Seen) -> None:
-    written(tmp_path, (1.0, Measured(10, 1.0, 0.5, 0.5, None, None)), (2.0, Finished(30)))
-    run(SerialExecutor(), [small(0)], tmp_path, seen)
-    assert seen.all == [UnitProgress("FR-II-s0", "skipped", 1.0)]
+def test_a_run_without_scores_is_skipped_without_one(
+    tmp_path: Path, progress_log: ProgressLog
+) -> None:
+    write_run_log(tmp_path, (1.0, Measured(10, 1.0, 0.5, 0.5, None, None)), (2.0, Finished(30)))
+    run_units(SerialExecutor(), [small_training(0)], tmp_path, progress_log)
+    assert progress_log.all == [UnitProgress("FR-II-s0", "skipped", 1.0)]
 
 
 def test_a_sweep_that_goes_on_looks_for_its_stacks_once(
-    tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, progress_log: ProgressLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not for each of its runs: of a thousand that would be a million logs."""
-    units: list[Unit] = [small(seed) for seed in range(3)]
+    units: list[Unit] = [small_training(seed) for seed in range(3)]
     for unit in units:
-        folder = written(tmp_path, (1.0, Finished(30)), unit=unit)  # type: ignore[arg-type]
+        folder = write_run_log(tmp_path, (1.0, Finished(30)), unit=unit)  # type: ignore[arg-type]
         run_info.write_run_info(folder, run_info.add_stack(run_info.read_run_info(folder), "a"))
     looked: list[int] = []
     share = stack_time.shared_seconds
     monkeypatch.setattr(
         stack_time, "shared_seconds", lambda traces: looked.append(len(traces)) or share(traces)
     )
-    states = run(SerialExecutor(), units, tmp_path, seen)
+    states = run_units(SerialExecutor(), units, tmp_path, progress_log)
     assert set(states.values()) == {"skipped"}
     assert looked == [3]
 
@@ -284,16 +312,16 @@ def test_a_sweep_that_goes_on_looks_for_its_stacks_once(
 def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with refused("not-writable"):
-        run(SerialExecutor(), [small(0)], tmp_path / "file" / "sweep")
+        run_units(SerialExecutor(), [small_training(0)], tmp_path / "file" / "sweep")
 
 
 @pytest.mark.parametrize(
     ("units", "kind", "value"),
     [
-        ([small(0), small(0)], "no-name", "FR-II-s0"),
+        ([small_training(0), small_training(0)], "no-name", "FR-II-s0"),
         ([Calculation("../x", "dgn_engine.x:f")], "no-name", "../x"),
         ([Calculation("x y", "dgn_engine.x:f")], "no-name", "x y"),
-        (learnt(0)[::-1], "wrong-order", "ReLU-s0"),
+        (relu_and_fl_units(0)[::-1], "wrong-order", "ReLU-s0"),
         ([Calculation("x", "dgn_engine.x:f", needs=("x",))], "wrong-order", "x"),
     ],
 )
@@ -301,10 +329,10 @@ def test_units_without_names_of_their_own_or_out_of_order_are_refused(
     tmp_path: Path, units: list[Unit], kind: str, value: str
 ) -> None:
     with refused(kind, value=value):
-        run(SerialExecutor(), units, tmp_path / "new")
+        run_units(SerialExecutor(), units, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
 def test_a_sweep_gives_its_folder_back(tmp_path: Path) -> None:
     for _ in range(2):
-        assert run(SerialExecutor(), [small(0)], tmp_path, stopped=never)
+        assert run_units(SerialExecutor(), [small_training(0)], tmp_path, stopped=never_stop)

@@ -20,7 +20,7 @@ from dgn_engine.sweep.unit import Training, unit_folder
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training.batched import Job, train_pack
-from tests.engine.sweep.small import run, small
+from tests.engine.sweep.small import run_units, small_training
 
 
 def trace(stack: str, *spans: tuple[float, float], ends: tuple[float, ...] = ()) -> RunTrace:
@@ -85,7 +85,7 @@ def written(root: Path, unit: Training, stack: str, *ends: float, steps: tuple[i
 def test_results_count_a_stack_once_also_where_only_one_of_its_runs_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    units = [small(seed) for seed in range(4)]
+    units = [small_training(seed) for seed in range(4)]
     for unit in units[:3]:
         written(tmp_path, unit, "a", 10.0, 30.0, steps=(10, 20))
     written(tmp_path, units[3], "", 10.0, 30.0, steps=(10, 20))
@@ -98,7 +98,7 @@ def test_results_count_a_stack_once_also_where_only_one_of_its_runs_is_asked_for
 
 @pytest.mark.parametrize("odd", [3, None, ["a"], ""])
 def test_a_stack_that_is_no_name_is_none(tmp_path: Path, odd: object) -> None:
-    unit = small(0)
+    unit = small_training(0)
     written(tmp_path, unit, "", 10.0, steps=(10,))
     folder = unit_folder(tmp_path, unit.id)
     run_info.write_run_info(folder, {**run_info.read_run_info(folder), "stack": odd})
@@ -106,7 +106,7 @@ def test_a_stack_that_is_no_name_is_none(tmp_path: Path, odd: object) -> None:
 
 
 def test_a_damaged_run_beside_it_is_left_out(tmp_path: Path) -> None:
-    units = [small(seed) for seed in range(3)]
+    units = [small_training(seed) for seed in range(3)]
     for unit in units:
         written(tmp_path, unit, "a", 30.0, steps=(10,))
     (unit_folder(tmp_path, units[2].id) / "run.json").write_text(json.dumps({"stack": "a"}))
@@ -115,11 +115,11 @@ def test_a_damaged_run_beside_it_is_left_out(tmp_path: Path) -> None:
 
 def test_a_packed_run_names_its_stack_and_one_by_itself_does_not(tmp_path: Path) -> None:
     """Without the name, its log tells the same; that of a run by itself does not."""
-    units = [small(seed, epochs=2) for seed in range(3)]
+    units = [small_training(seed, epochs=2) for seed in range(3)]
     packed = [replace(unit, id=f"packed-{unit.id}") for unit in units]
     jobs = [Job(unit.config, unit_folder(tmp_path, unit.id)) for unit in packed]
     train_pack(jobs, most=2)
-    run(SerialExecutor(), units, tmp_path)
+    run_units(SerialExecutor(), units, tmp_path)
     names = [trace_of(RunReader(job.folder)).stack for job in jobs]
     assert names[0] == names[1] != names[2]
     assert all(names)

@@ -27,14 +27,14 @@ from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT
 from tests.engine.sweep.made_up_processes import Bench
-from tests.engine.sweep.small import content, run, small
+from tests.engine.sweep.small import read_results, run_units, small_training
 from tests.refusals import refused
 
 FAULT = "CUDA error: device-side assert triggered"
 
 
 def anywhere(seed: int) -> Training:
-    unit = small(seed)
+    unit = small_training(seed)
     return replace(unit, config=replace(unit.config, device="auto"))
 
 
@@ -78,7 +78,7 @@ def test_devices_are_named_with_commas_between_them() -> None:
 def test_devices_that_cannot_be_used_are_refused(
     text: str, device: str, kind: str, value: object
 ) -> None:
-    units = [replace(small(0), config=replace(small(0).config, device=device))]  # type: ignore[arg-type]
+    units = [replace(small_training(0), config=replace(small_training(0).config, device=device))]  # type: ignore[arg-type]
     with refused(kind, value=value):
         places_on(parse_devices(text), ("4", "7"), units)
 
@@ -329,7 +329,7 @@ def test_a_sweep_in_this_process_ends_where_its_card_is_broken(
 
     monkeypatch.setattr(attempt, "_train_unit", broken)
     with refused("no-device"):
-        run(SerialExecutor(), UNITS[:2], tmp_path)
+        run_units(SerialExecutor(), UNITS[:2], tmp_path)
 
 
 def test_a_process_whose_card_does_not_answer_ends_and_trains_nothing(
@@ -356,8 +356,8 @@ def test_words_of_cuda_that_leave_it_broken() -> None:
 def test_two_devices_give_the_bits_of_one(tmp_path: Path) -> None:
     """Two processors, as two cards would be, with a stack of three and one of two; one of five."""
     units: list[Unit] = UNITS[:5]
-    states = run(BatchedExecutor(devices=("cpu", "cpu")), units, tmp_path / "two")
+    states = run_units(BatchedExecutor(devices=("cpu", "cpu")), units, tmp_path / "two")
     assert set(states.values()) == {"done"}
     tasks = [UnitTask(unit, tmp_path / "one") for unit in units]
     attempt.attempt_pack(tasks, lambda _: None, lambda: False)
-    assert content(units, tmp_path / "two") == content(units, tmp_path / "one")
+    assert read_results(units, tmp_path / "two") == read_results(units, tmp_path / "one")

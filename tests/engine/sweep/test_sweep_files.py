@@ -18,7 +18,7 @@ from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.workers import find_executor, runs_on_this_machine
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training import trial_starts
-from tests.engine.sweep.small import SMALL, run, small
+from tests.engine.sweep.small import SMALL, run_units, small_training
 from tests.refusals import refused
 from tests.snapshots import Recorded
 
@@ -148,7 +148,7 @@ def not_possible(*units: Any, root: Path = Path("/nowhere"), here: bool = True) 
 def test_each_training_that_is_not_possible_is_named_with_the_reason() -> None:
     endless = trained("a", training=replace(SMALL.training, epochs=0))
     with pytest.raises(UserError, match=r"\ba\b.*training\.epochs") as found:
-        check_start([small(0), endless], Path("/nowhere"))
+        check_start([small_training(0), endless], Path("/nowhere"))
     assert "0" in str(found.value)
     assert "[1, 0, 2]" in not_possible(trained("a", gating=replace(SMALL.gating, wiring=(1, 0, 2))))
     for here in (True, False):
@@ -172,7 +172,12 @@ def test_data_are_loaded_once_and_their_sizes_told(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(trial_starts, "load_examples", counted)
     noisy = replace(SMALL.data, label_noise=0.5, pixels="random", variant_seed=3)
     fewer = replace(SMALL.data, train_limit=50)
-    units = [small(0), small(1), trained("n", data=noisy), trained("f", data=fewer)]
+    units = [
+        small_training(0),
+        small_training(1),
+        trained("n", data=noisy),
+        trained("f", data=fewer),
+    ]
     sizes = check_start(units, Path("/nowhere")).sizes
     assert sizes == {SMALL.data: (200, 100), fewer: (50, 100)}
     assert loaded == [SMALL.data, fewer]
@@ -188,8 +193,8 @@ def test_a_network_of_a_file_on_another_machine_is_not_looked_for() -> None:
 def test_what_is_done_is_not_checked_and_what_is_left_of_its_kind_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done, left = small(0), small(1)
-    run(SerialExecutor(), [done], tmp_path)
+    done, left = small_training(0), small_training(1)
+    run_units(SerialExecutor(), [done], tmp_path)
 
     def absent(_: str) -> None:
         raise UserError("Its device is gone.")
@@ -261,9 +266,12 @@ def test_every_executor_has_its_name_and_its_limit() -> None:
             "limit": 2,
             "tls": ClusterTls(),
         }
-    auto = find_executor("auto", [small(seed) for seed in range(8)], workers=4)
+    auto = find_executor("auto", [small_training(seed) for seed in range(8)], workers=4)
     assert (type(auto).__name__, vars(auto)["limit"]) == ("BatchedExecutor", 4)
-    gpu = [replace(small(n), config=replace(small(n).config, device="auto")) for n in (0, 1)]
+    gpu = [
+        replace(small_training(n), config=replace(small_training(n).config, device="auto"))
+        for n in (0, 1)
+    ]
     assert type(find_executor("auto", gpu)).__name__ in ("BatchedExecutor", "ProcessExecutor")
     with refused("unknown-name", value="serail"):
         find_executor("serail")

@@ -18,7 +18,7 @@ from dgn_engine.confinement import child_entry
 from dgn_engine.sweep.unit import OnUpdate, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers import attempt, unit_child
 from dgn_engine.sweep.workers.unit_child import STOP, serve_units
-from tests.engine.sweep.small import small
+from tests.engine.sweep.small import small_training
 
 IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
@@ -32,7 +32,7 @@ class Parent:
         self.gone = self.closed = False
 
     def tell(self, *seeds: int) -> None:
-        tasks = [UnitTask(small(seed), Path("/sweep")).to_text() for seed in seeds]
+        tasks = [UnitTask(small_training(seed), Path("/sweep")).to_text() for seed in seeds]
         self.told.append(json.dumps(tasks).encode())
 
     def stop(self) -> None:

@@ -40,10 +40,16 @@ from dgn_engine.sweep.unit_results import (
     state_of,
 )
 from dgn_engine.sweep.workers.serial import SerialExecutor
-from tests.engine.sweep.small import SMALL, learnt, run, small, written
+from tests.engine.sweep.small import (
+    SMALL,
+    relu_and_fl_units,
+    run_units,
+    small_training,
+    write_run_log,
+)
 from tests.refusals import refused
 
-UNIT = small(0)
+UNIT = small_training(0)
 STEPS = 10  # in an epoch
 NAN = math.nan
 
@@ -59,7 +65,7 @@ SWAP = RegimeSwapped(12, "DL", "FR-II", (), (), (), ())
 
 
 def test_the_scores_of_a_run_are_those_of_its_last_regime(tmp_path: Path) -> None:
-    written(
+    write_run_log(
         tmp_path,
         (1.0, score(10, 0.9, 0.95)),
         (2.0, SWAP),
@@ -82,7 +88,7 @@ def test_the_scores_of_a_run_are_those_of_its_last_regime(tmp_path: Path) -> Non
 
 
 def test_scores_at_the_end_of_each_epoch_are_kept(tmp_path: Path) -> None:
-    run(SerialExecutor(), [UNIT], tmp_path)
+    run_units(SerialExecutor(), [UNIT], tmp_path)
     reader = RunReader(unit_folder(tmp_path, UNIT.id))
     ends = [one for one in reader.measured_events if one.step in (10, 20, 30)]
     found = UnitResults(tmp_path).trained_run(UNIT.id)
@@ -97,7 +103,7 @@ def test_scores_at_the_end_of_each_epoch_are_kept(tmp_path: Path) -> None:
 def test_the_pause_before_a_run_goes_on_and_a_clock_that_is_set_back_do_not_count(
     tmp_path: Path,
 ) -> None:
-    written(
+    write_run_log(
         tmp_path,
         (100.0, score(1, 0.5, None)),
         (102.0, score(2, 0.5, None)),
@@ -112,14 +118,14 @@ def test_the_pause_before_a_run_goes_on_and_a_clock_that_is_set_back_do_not_coun
 def test_the_time_before_the_first_line_counts(tmp_path: Path) -> None:
     """Of a run of one epoch in a pack that is all of it."""
     first = time.time() + 100.0
-    written(tmp_path, (first, score(1, 0.5, None)), (first + 2, Finished(1)))
+    write_run_log(tmp_path, (first, score(1, 0.5, None)), (first + 2, Finished(1)))
     begun = datetime.fromisoformat(RunReader(unit_folder(tmp_path, UNIT.id)).info["created"])
     found = UnitResults(tmp_path).trained_run(UNIT.id).seconds
     assert found == pytest.approx(first + 2 - begun.timestamp())
 
 
 def test_a_run_without_scores_has_none(tmp_path: Path) -> None:
-    written(tmp_path, (1.0, score(10, 0.9, 0.95)), (2.0, SWAP), (3.0, Diverged(17)))
+    write_run_log(tmp_path, (1.0, score(10, 0.9, 0.95)), (2.0, SWAP), (3.0, Diverged(17)))
     found = UnitResults(tmp_path).trained_run(UNIT.id)
     numbers = (found.best, found.last, found.train_accuracy)
     assert numbers == pytest.approx((NAN,) * 3, nan_ok=True)
@@ -136,7 +142,7 @@ def test_a_run_that_is_known_to_have_failed_has_no_score_and_took_no_time(tmp_pa
 
 
 def test_the_time_of_units_is_that_of_those_that_were_read(tmp_path: Path) -> None:
-    written(tmp_path, (1.0, score(1, 0.5, None)), (3.5, Finished(1)))
+    write_run_log(tmp_path, (1.0, score(1, 0.5, None)), (3.5, Finished(1)))
     made = Calculation(
         "limit",
         "dgn_engine.experiments.theory_infinite_width:distances",
@@ -174,7 +180,7 @@ def test_the_time_of_units_is_that_of_those_that_were_read(tmp_path: Path) -> No
 )
 def test_the_state_of_a_run_is_how_it_ended(tmp_path: Path, last: Event | str, state: str) -> None:
     assert state_of(UNIT, tmp_path) == "new"
-    written(tmp_path, (1.0, score(10, 0.9, 0.95)), (2.0, last))
+    write_run_log(tmp_path, (1.0, score(10, 0.9, 0.95)), (2.0, last))
     assert state_of(UNIT, tmp_path) == state
     assert state_of(replace(UNIT, config=replace(UNIT.config, device="auto")), tmp_path) == state
     with refused("other-run"):
@@ -184,13 +190,13 @@ def test_the_state_of_a_run_is_how_it_ended(tmp_path: Path, last: Event | str, s
 def test_a_unit_that_needs_the_weights_of_a_diverged_run_cannot_begin_nor_what_needs_it(
     tmp_path: Path,
 ) -> None:
-    relu, fixed = learnt(0)
+    relu, fixed = relu_and_fl_units(0)
     assert isinstance(relu, Training)
     assert isinstance(fixed, Training)
-    third = replace(small(1), weights_from=UnitFile(fixed.id, "weights.safetensors"))
+    third = replace(small_training(1), weights_from=UnitFile(fixed.id, "weights.safetensors"))
     table = Calculation("table", "dgn_engine.x:f", needs=(relu.id,))
     assert find_unstartable(fixed, tmp_path) is None  # nobody knows yet
-    written(tmp_path, (1.0, Diverged(17)), unit=relu)
+    write_run_log(tmp_path, (1.0, Diverged(17)), unit=relu)
     found = find_unstartable(fixed, tmp_path)
     assert found == UnstartableUnit(relu.id, 17)
     assert find_unstartable(table, tmp_path) is None
@@ -210,12 +216,12 @@ def test_a_unit_that_needs_the_weights_of_a_diverged_run_cannot_begin_nor_what_n
 
 
 def test_a_run_that_has_begun_is_not_one_that_cannot(tmp_path: Path) -> None:
-    relu, fixed = learnt(0)
+    relu, fixed = relu_and_fl_units(0)
     assert isinstance(relu, Training)
     assert isinstance(fixed, Training)
-    written(tmp_path, (1.0, Diverged(17)), unit=relu)
+    write_run_log(tmp_path, (1.0, Diverged(17)), unit=relu)
     held = replace(fixed, config=fixed.resolve_paths(tmp_path), gates_from=None)
-    folder = written(tmp_path, (1.0, score(1, 0.5, None)), unit=held)
+    folder = write_run_log(tmp_path, (1.0, score(1, 0.5, None)), unit=held)
     record_unstartable(fixed.id, UnstartableUnit(relu.id, 17), tmp_path)
     assert read_unstartable(folder) is None
     assert find_unstartable(fixed, tmp_path) is None
@@ -229,13 +235,13 @@ def test_a_damaged_note_of_what_cannot_begin_is_none(tmp_path: Path, content: st
 
 
 def test_a_run_whose_needs_diverged_is_skipped_and_told_as_diverged(tmp_path: Path) -> None:
-    relu, fixed = learnt(0)
+    relu, fixed = relu_and_fl_units(0)
     assert isinstance(relu, Training)
     steep = replace(SMALL.training, learning_rate=1e20, optimiser="sgd")
     gating = replace(SMALL.gating, regime="ReLU")
     wild = replace(relu, config=replace(SMALL, training=steep, gating=gating))
     for _ in range(2):
-        states = run(SerialExecutor(), [wild, fixed], tmp_path)
+        states = run_units(SerialExecutor(), [wild, fixed], tmp_path)
         assert states == {relu.id: "diverged", fixed.id: "diverged"}
 
 
@@ -298,11 +304,11 @@ def test_a_calculation_that_another_process_has_just_finished_is_not_repeated(
 
 
 def test_units_tasks_and_updates_cross_as_text() -> None:
-    relu, fixed = learnt(0)
+    relu, fixed = relu_and_fl_units(0)
     units: list[Unit] = [
         relu,
         fixed,
-        replace(small(1), weights_from=UnitFile("a", "b")),
+        replace(small_training(1), weights_from=UnitFile("a", "b")),
         Calculation("c", "dgn_engine.x:f", {"n": [1, 2.5, "x"]}, ("a", "b")),
         Calculation("d", "y"),
     ]
@@ -322,18 +328,20 @@ def test_a_worker_is_free_again_after_every_update_but_one() -> None:
 
 
 def test_a_training_needs_each_unit_once_and_its_files_are_in_their_folders() -> None:
-    unit = replace(small(0), gates_from=UnitFile("a", "g.pt"), weights_from=UnitFile("b", "w.pt"))
+    unit = replace(
+        small_training(0), gates_from=UnitFile("a", "g.pt"), weights_from=UnitFile("b", "w.pt")
+    )
     assert unit.needs == ("a", "b")
     config = unit.resolve_paths(Path("/s"))
     assert config.gating.gates_from == str(Path("/s/units/a/g.pt"))
     assert config.training.weights_from == str(Path("/s/units/b/w.pt"))
     assert replace(unit, weights_from=UnitFile("a", "w.pt")).needs == ("a",)
-    assert small(0).needs == ()
-    assert small(0).resolve_paths(Path("/s")) == small(0).config
+    assert small_training(0).needs == ()
+    assert small_training(0).resolve_paths(Path("/s")) == small_training(0).config
 
 
 def test_units_are_the_same_on_whatever_device() -> None:
-    unit = small(0)
+    unit = small_training(0)
     fetched = replace(unit.config.data, download=True)
     elsewhere = replace(unit, config=replace(unit.config, device="auto", data=fetched))
     assert same_unit(unit, elsewhere), "nor does leave to fetch the data make another"
@@ -348,7 +356,7 @@ def test_units_are_the_same_on_whatever_device() -> None:
 
 
 def test_a_name_is_one_of_a_folder_and_needs_come_before() -> None:
-    check_units([Calculation("a.b_c=d+e-9", "x"), *learnt(0)])
+    check_units([Calculation("a.b_c=d+e-9", "x"), *relu_and_fl_units(0)])
     for name in ("", ".x", "a/b", "a b", "ä", "-x", "..", "a\n"):
         with refused("no-name"):
             check_units([Calculation(name, "x")])

@@ -8,8 +8,8 @@ from typing import Any
 from dgn_engine.config import RunConfig
 
 
-def changed(config: RunConfig, **parts: Any) -> RunConfig:
-    """`changed(BASE, net={'bias': True}, seed=3)`."""
+def change_config(config: RunConfig, **parts: Any) -> RunConfig:
+    """`change_config(BASE, net={'bias': True}, seed=3)`."""
     whole = {
         name: replace(getattr(config, name), **value) if isinstance(value, dict) else value
         for name, value in parts.items()

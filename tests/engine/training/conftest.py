@@ -10,7 +10,7 @@ from dgn_engine.training import out_of_memory
 
 
 @pytest.fixture(autouse=True)
-def _read_here(files_read_here: None) -> None:
+def _read_here(no_reader_child: None) -> None:
     """Runs read their own checkpoints over and over."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 
-class Nobody:
+class NoWatcher:
     """Looks at nothing, and never interrupts."""
 
     def on_step(self, step: int) -> None: ...
@@ -13,7 +13,7 @@ class Nobody:
     def on_event(self, event: object) -> None: ...
 
 
-class StopAt(Nobody):
+class StopAt(NoWatcher):
     """Interrupts a run at a step; without one it is not interrupted."""
 
     def __init__(self, step: float = math.inf) -> None:

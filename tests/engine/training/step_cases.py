@@ -12,7 +12,7 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.trainer import Trainer
-from tests.engine.training.changed_config import changed
+from tests.engine.training.changed_config import change_config
 
 BY_HAND = [regime.name for regime in all_regimes() if not regime.drawn_gates]
 
@@ -20,7 +20,7 @@ BY_HAND = [regime.name for regime in all_regimes() if not regime.drawn_gates]
 def exact_trainer(architecture: Architecture, regime: str, **parts: dict[str, Any]) -> Trainer:
     """In float64, on 11 drawn examples in batches of 4; `parts`: settings of a configuration."""
     parts = {**parts, "training": {"batch": 4, "learning_rate": 0.02, **parts.get("training", {})}}
-    config = changed(RunConfig(), **parts)
+    config = change_config(RunConfig(), **parts)
     generator = torch.Generator().manual_seed(5)
     x = torch.randn((11, *architecture.input_shape), generator=generator)
     y = torch.randint(0, max(2, architecture.classes), (11,), generator=generator)

@@ -25,7 +25,7 @@ from dgn_engine.training.answer_keeper import AnswerKeeper
 from dgn_engine.training.batched import Job, train_pack
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
-from tests.engine.training.changed_config import changed
+from tests.engine.training.changed_config import change_config
 from tests.engine.training.run_watchers import StopAt
 
 BASE = RunConfig(
@@ -39,7 +39,7 @@ TEST = 360  # examples
 
 
 def config_of(regime: str = "ReLU", seed: int = 0, **training: Any) -> RunConfig:
-    return changed(BASE, seed=seed, gating={"regime": regime}, training=training)
+    return change_config(BASE, seed=seed, gating={"regime": regime}, training=training)
 
 
 def data_of(binary: tuple[int, int] | None) -> DataConfig:

@@ -24,7 +24,7 @@ from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.recording import begin_recording, continue_run
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import restore_run
-from tests.engine.training.run_watchers import Nobody
+from tests.engine.training.run_watchers import NoWatcher
 from tests.refusals import refused
 from tests.snapshots import Recorded
 
@@ -98,7 +98,7 @@ def test_a_branch_equals_a_run_that_was_changed_at_that_step(
     for _ in range(10):
         other.step()
     out = tmp_path / "branch"
-    headless = HeadlessRun(Nobody(), lambda: False, checkpoint_every=1e9)
+    headless = HeadlessRun(NoWatcher(), lambda: False, checkpoint_every=1e9)
     outcome = headless.run_branch(parent, AT, changes, out, steps=10)
     assert outcome.step == AT + 10
     last = run_checkpoints.load_checkpoint(RunReader(out).find_checkpoint())

@@ -26,7 +26,7 @@ from dgn_engine.protocol.training import Measured, RunStarted
 from dgn_engine.regimes import all_regimes
 from dgn_engine.training.ignored_settings import RunFacts, ignored_settings
 from dgn_engine.training.run import Run
-from tests.engine.training.changed_config import changed
+from tests.engine.training.changed_config import change_config
 from tests.plugins import each
 from tests.refusals import refused
 
@@ -117,7 +117,7 @@ def result_of(config: RunConfig) -> tuple[list[bytes], object]:
 
 def with_setting(config: RunConfig, place: str, value: object) -> RunConfig:
     part, _, name = place.rpartition(".")
-    return changed(config, **({part: {name: value}} if part else {name: value}))
+    return change_config(config, **({part: {name: value}} if part else {name: value}))
 
 
 def in_regime(regime: str, **settings: object) -> RunConfig:

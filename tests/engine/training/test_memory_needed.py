@@ -40,7 +40,7 @@ from dgn_engine.training.memory_needed import (
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture_run
 from dgn_engine.training.trainer import Trainer
-from tests.engine.training.run_watchers import Nobody
+from tests.engine.training.run_watchers import NoWatcher
 from tests.plugins import each
 from tests.refusals import refused_command
 
@@ -341,7 +341,7 @@ def test_a_sweep_of_more_workers_than_fit_is_refused(
 def test_a_run_says_what_it_takes_before_it_starts() -> None:
     heard: list[Event] = []
 
-    class Watcher(Nobody):
+    class Watcher(NoWatcher):
         def on_event(self, event: Any) -> None:
             heard.append(event)
 

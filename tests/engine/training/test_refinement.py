@@ -28,7 +28,7 @@ from dgn_engine.training.probes._refinement import (
     iterate_refinements,
     widen_errors,
 )
-from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, make_network
 
 MODULES = {"npk": npk_probe, "overlap": overlap_probe, "ntk": ntk_probe}
 HEAVY = sorted(MODULES)
@@ -56,7 +56,7 @@ def with_clock(function: Callable[..., object], **more: object) -> Callable[...,
 
 
 def context_of(network: GatedNetwork, n: int = 12) -> ProbeContext:
-    x = images(network.architecture, n)
+    x = draw_images(network.architecture, n)
     return ProbeContext(network, x, torch.arange(n) % 2, REGIME)
 
 

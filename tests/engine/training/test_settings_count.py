@@ -22,7 +22,7 @@ from dgn_engine.training.run import Run
 from tests.engine.session.drawn_runs import IMAGE, INPUTS, data_of, examples_of
 from tests.engine.slow_run import SlowRun
 from tests.engine.slow_table import stream
-from tests.engine.training.changed_config import changed
+from tests.engine.training.changed_config import change_config
 from tests.refusals import refused
 
 BASE = RunConfig.from_dict(
@@ -128,7 +128,7 @@ def trained(config: RunConfig) -> tuple[Run, SlowRun]:
 
 @pytest.mark.parametrize("place", SLOW)
 def test_a_setting_changes_a_run_as_it_does_the_slow_run(place: str, in_float64: None) -> None:
-    config = changed(BASE, **SLOW[place])
+    config = change_config(BASE, **SLOW[place])
     assert config != BASE
     run, slow = trained(config)
     assert run.step_count == slow.state.step
@@ -148,9 +148,9 @@ def test_a_setting_changes_a_run_as_it_does_the_slow_run(place: str, in_float64:
 
 @pytest.mark.parametrize("place", DATA)
 def test_a_setting_of_the_data_gives_a_run_what_the_loader_gives(place: str) -> None:
-    config = changed(BASE, data={"train_limit": 40, "test_limit": 20})
+    config = change_config(BASE, data={"train_limit": 40, "test_limit": 20})
     before = load_examples(config.data)
-    config = changed(config, data=DATA[place])
+    config = change_config(config, data=DATA[place])
     found, run = load_examples(config.data), run_of(config)
     for ours, theirs in (
         (run.trainer.data.train_x, found.train_x),
@@ -172,8 +172,8 @@ def test_gates_and_weights_of_a_file_are_those_of_each_network(tmp_path: Path) -
     tensors = {f"{i}.weight": torch.randn(shape) for i, shape in enumerate(shapes)}
     save_file(tensors, tmp_path / "taken.safetensors")
     path = str(tmp_path / "taken.safetensors")
-    gates = run_of(changed(BASE, gating={"regime": "FL", "gates_from": path})).trainer.network
-    values = run_of(changed(BASE, training={"weights_from": path})).trainer.network
+    gates = run_of(change_config(BASE, gating={"regime": "FL", "gates_from": path})).trainer.network
+    values = run_of(change_config(BASE, training={"weights_from": path})).trainer.network
     for taken, other in ((gates.feature, gates.value), (values.value, values.feature)):
         assert all(map(torch.equal, taken.weights, tensors.values()))
         assert not torch.equal(other.weights[0], tensors["0.weight"])
@@ -195,20 +195,20 @@ def first_loss(config: RunConfig, x: Tensor, rows: Tensor, dtype: torch.dtype) -
 
 
 def test_a_step_in_bf16_is_that_of_rounded_numbers_and_tf32_needs_a_card() -> None:
-    config = changed(BASE, gating={"regime": "ReLU"}, data={"train_limit": 50})
-    config = changed(config, training={"batch": 50})
+    config = change_config(BASE, gating={"regime": "ReLU"}, data={"train_limit": 50})
+    config = change_config(config, training={"batch": 50})
     rows = torch.arange(50)
     x = run_of(config).trainer.data.train_x
-    coarse = changed(config, training={"precision": "bf16"})
+    coarse = change_config(config, training={"precision": "bf16"})
     assert first_loss(config, x, rows, torch.float32) != first_loss(coarse, x, rows, torch.bfloat16)
-    run = run_of(changed(config, training={"precision": "tf32"}))
+    run = run_of(change_config(config, training={"precision": "tf32"}))
     ignored = {one.place for one in run.find_ignored(live=False, recorded=True)}
     assert "training.precision" in ignored
 
 
 def test_augmented_images_are_shown_in_the_order_of_the_epoch() -> None:
-    config = changed(BASE, net=MAPS, data={"train_limit": 50})
-    config = changed(config, training={"augmentation": "davidnet", "batch": 50})
+    config = change_config(BASE, net=MAPS, data={"train_limit": 50})
+    config = change_config(config, training={"augmentation": "davidnet", "batch": 50})
     trainer = run_of(config).trainer
     order = torch.randperm(50, generator=stream("order", 0, 0))
     shown = trainer.batches.augmentation.augment_images(trainer.data.train_x[order], order, 0)
@@ -220,17 +220,17 @@ def test_augmented_images_are_shown_in_the_order_of_the_epoch() -> None:
 
 
 def test_pace_device_and_probe_examples_are_those_that_were_asked_for() -> None:
-    run = run_of(changed(BASE, training={"pace": 4.0}, probe_examples=23))
+    run = run_of(change_config(BASE, training={"pace": 4.0}, probe_examples=23))
     assert (run.control.pace, run.device) == (4.0, torch.device("cpu"))
     counts = np.bincount(run.probed.probe_set.labels)
     assert (counts.sum(), len(run.probed.probe_context().x)) == (23, 23)
     assert counts.max() - counts.min() <= 1
-    chosen = run_of(changed(BASE, probe_set="classes 3,8")).probed.probe_set
+    chosen = run_of(change_config(BASE, probe_set="classes 3,8")).probed.probe_set
     assert set(chosen.labels) == {3, 8}
-    run = run_of(changed(BASE, probe_set="rows 7,3,20"))
+    run = run_of(change_config(BASE, probe_set="rows 7,3,20"))
     assert sorted(run.probed.probe_set.indices) == [3, 7, 20]
     rows = list(run.probed.probe_set.indices)
     assert torch.equal(run.probed.probe_context().x, run.trainer.data.train_x[rows])
     if not torch.backends.mps.is_available():
         with refused("no-device", value="mps"):
-            run_of(changed(BASE, device="mps"))
+            run_of(change_config(BASE, device="mps"))

@@ -16,7 +16,7 @@ from dgn_engine.model.stack import Stack
 from dgn_engine.regimes import Regime, all_regimes, find_regime
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.trainer import Trainer
-from tests.engine.training.changed_config import changed
+from tests.engine.training.changed_config import change_config
 from tests.plugins import each
 from tests.refusals import refused
 
@@ -39,7 +39,7 @@ def trainer(
     regime: str = "DL", architecture: Architecture = CHAIN, **parts: dict[str, Any]
 ) -> Trainer:
     parts = {**parts, "training": {"batch": 4, "learning_rate": 0.01, **parts.get("training", {})}}
-    config = changed(RunConfig(), **parts)
+    config = change_config(RunConfig(), **parts)
     return Trainer(config, architecture, data(architecture), find_regime(regime), CPU)
 
 

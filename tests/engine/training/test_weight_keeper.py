@@ -23,8 +23,8 @@ from dgn_engine.training.weight_keeper import (
     best_until_file,
     epoch_file,
 )
-from tests.engine.training.changed_config import changed
-from tests.engine.training.run_watchers import Nobody
+from tests.engine.training.changed_config import change_config
+from tests.engine.training.run_watchers import NoWatcher
 from tests.refusals import refused
 
 CONFIG = RunConfig(
@@ -35,11 +35,11 @@ CONFIG = RunConfig(
 
 def trained(path, config):
     folder = RunFolder.create(path, config)
-    return HeadlessRun(Nobody(), lambda: False).train(config, folder)
+    return HeadlessRun(NoWatcher(), lambda: False).train(config, folder)
 
 
 def relu(config, **training):
-    return changed(config, gating={"regime": "ReLU"}, training=training)
+    return change_config(config, gating={"regime": "ReLU"}, training=training)
 
 
 def accuracy_of(path, config):
@@ -101,7 +101,7 @@ class Scored:
 
     steps_per_epoch = 10
     step_count = 0
-    config = changed(CONFIG, training={"keep_epochs": (2, 4), "epochs": 4})
+    config = change_config(CONFIG, training={"keep_epochs": (2, 4), "epochs": 4})
 
 
 def measured(keeper, epoch, accuracy, best):
@@ -130,15 +130,15 @@ def test_the_best_until_an_epoch_is_of_no_later_epoch_also_after_a_kill(tmp_path
 
 def test_weights_to_keep_need_a_folder():
     with refused("no-folder"):
-        HeadlessRun(Nobody(), lambda: False).train(CONFIG, None)
+        HeadlessRun(NoWatcher(), lambda: False).train(CONFIG, None)
 
 
 def test_values_of_a_dl_run_and_its_gates_are_told_apart(tmp_path):
-    config = changed(CONFIG, training={"epochs": 1, "keep_epochs": (0, 1)})
+    config = change_config(CONFIG, training={"epochs": 1, "keep_epochs": (0, 1)})
     trained(tmp_path / "dl", config)
     file = str(tmp_path / "dl" / KEPT / BEST)
     gates = {"regime": "FL", "gates_from": file}
-    begun = changed(config, gating=gates, training={"weights_from": file})
+    begun = change_config(config, gating=gates, training={"weights_from": file})
     network = Run(1, begun, lambda _: None, lambda *_: None, live=False).trainer.network
     twin = Run(1, CONFIG, lambda _: None, lambda *_: None, live=False).trainer
     for _ in range(twin.steps_per_epoch):

@@ -9,7 +9,7 @@ from dgn_engine.protocol.watching import ProbeSet
 DENSE = tuple(LayerInfo(i, f"dense {i + 1}", "dense", (64,)) for i in range(4))
 
 
-def started(
+def make_run_started(
     layers: tuple[LayerInfo, ...] = DENSE, regime: str = "DL", gating: GatingConfig | None = None
 ) -> RunStarted:
     """A run that has just begun."""

@@ -10,12 +10,12 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage.runs import frame_files
 
 
-def frame(step: int, *probes: str, regime: str = "DL") -> Frame:
+def make_frame(step: int, *probes: str, regime: str = "DL") -> Frame:
     arrays = {"layer_0": np.full((4, 3), step, dtype=np.float32)}
     readings = {probe: Reading(probe, step, arrays=arrays) for probe in probes or ("gates",)}
     return Frame(1, step, 0.0, 0.0, None, readings, regime=regime)
 
 
-def record(folder: Path, *steps: int) -> None:
+def record_frames(folder: Path, *steps: int) -> None:
     for serial, step in enumerate(steps):
-        frame_files.write_frame(folder / "frames", frame(step), serial)
+        frame_files.write_frame(folder / "frames", make_frame(step), serial)

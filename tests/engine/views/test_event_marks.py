@@ -19,9 +19,9 @@ from dgn_engine.scene.elements import Curve, Mark, Scene
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.views.event_marks import changes_network, make_marks
 from dgn_engine.views.history import History
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 
-BEFORE = RunState().after(run((2,), (3,), (2,)))
+BEFORE = RunState().after(started_run((2,), (3,), (2,)))
 SWAP = RegimeSwapped(5, "DL", "FL", ("value weights",), (), (), ())
 DIALS = SettingChanged(7, 1e-3, 4.0, "image", 0.0)
 
@@ -95,7 +95,7 @@ def test_a_learning_rate_does_not_change_what_the_network_computes() -> None:
 
 def test_what_is_seen_happening_has_a_time_and_what_was_recorded_has_none() -> None:
     history = History(lambda: "14:03:20")
-    history.on_event(run((2,), (3,), (2,)))
+    history.on_event(started_run((2,), (3,), (2,)))
     history.on_event(SWAP, replayed=True)
     history.on_event(WeightsTaken(9, "x.pt", 2))
     assert [mark.time for mark in history.view({}).marks] == ["", "14:03:20"]

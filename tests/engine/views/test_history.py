@@ -15,7 +15,7 @@ from dgn_engine.protocol.watching import ProbeScalars, ProbeSetChanged, ProbesLe
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.views import history as history_module
 from dgn_engine.views.history import MOST_GAPS, MOST_MARKS, History
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 
 
 def frame(number: int, step: int, *readings: Reading) -> Frame:
@@ -25,7 +25,7 @@ def frame(number: int, step: int, *readings: Reading) -> Frame:
 @pytest.fixture
 def history() -> History:
     history = History()
-    history.on_event(run((2,)))
+    history.on_event(started_run((2,)))
     return history
 
 
@@ -120,7 +120,7 @@ def test_gaps_of_a_probe_are_bounded(history: History) -> None:
 
 def traced(*happened: Event) -> View:
     history = History()
-    for event in (run((2,)), *happened):
+    for event in (started_run((2,)), *happened):
         history.on_event(event)
     return history.view({})
 

@@ -29,14 +29,14 @@ from dgn_engine.protocol.training import (
 from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.scene.panel_spec import Series, View
 from dgn_engine.views.history import History
-from tests.engine.panels.pictures import assert_same, layers, run, series
+from tests.engine.panels.pictures import assert_same, make_layers, make_series, started_run
 from tests.snapshots import Recorded
 
 CONFIG = RunConfig(
     gating=GatingConfig(beta=4.0, value_input="ones"),
     training=TrainingConfig(learning_rate=0.25, pace=30.0),
 )
-BEGUN = run((2,), (3,), config=CONFIG)
+BEGUN = started_run((2,), (3,), config=CONFIG)
 SETTINGS = SettingChanged(5, 0.25, 4.0, "ones", 30.0)  # as the run begins
 TO_FL = RegimeSwapped(5, "DL", "FL", (), (), (), ())
 BACK = RegimeSwapped(8, "FL", "DL", (), (), (), ())
@@ -44,7 +44,7 @@ OPENED = ComparisonOpened(
     "other.pt",
     "about it",
     "ReLU",
-    layers((4,)),
+    make_layers((4,)),
     (0,),
     9,
     (Measured(3, 0.1, 2.0, 0.25), Measured(6, 0.2, 1.5, 0.5, 1.75, 0.375)),
@@ -241,10 +241,10 @@ def test_a_long_series_keeps_every_point_and_earlier_views_keep_theirs() -> None
         if step == 255:
             early = history.view({}).series["npk", "nu"]
     assert early is not None
-    early_ones = series(list(range(256)), [step / 2 for step in range(256)])
+    early_ones = make_series(list(range(256)), [step / 2 for step in range(256)])
     assert_same(early, replace(early_ones, run="run 1"))
     late = history.view({}).series["npk", "nu"]
-    late_ones = series(list(range(600)), [step / 2 for step in range(600)])
+    late_ones = make_series(list(range(600)), [step / 2 for step in range(600)])
     assert_same(late, replace(late_ones, run="run 1"))
     assert late is history.view({}).series["npk", "nu"]
     for array in (early.steps, early.values, late.steps, late.values):

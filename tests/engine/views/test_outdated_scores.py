@@ -20,9 +20,9 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.views.history import History
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 
-BEGUN = run((2,), (3,))
+BEGUN = started_run((2,), (3,))
 SCORED = Measured(8, 1.0, 1.5, 0.5, 1.75, 0.625)
 BETA = SettingChanged(8, BEGUN.config.training.learning_rate, 99.0, "image", 0.0)
 UNDONE = RegimeSwapped(8, "FL", "DL", (), (), (), (), undone="Undo regime FL", of_step=4)

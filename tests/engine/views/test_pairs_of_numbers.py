@@ -21,9 +21,9 @@ from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.views.compared_step import ComparedStep
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
-from tests.engine.panels.pictures import run, series
+from tests.engine.panels.pictures import make_series, started_run
 
-BEGUN = run((2,), (3,))
+BEGUN = started_run((2,), (3,))
 Log = dict[str, dict[int, float]]  # by name of a score: step → value
 NAMES = {"train loss": "train_loss", "test accuracy": "test_accuracy"}
 
@@ -226,7 +226,7 @@ def test_a_score_of_another_run_is_not_shown_as_one_of_a_or_b(
     ours: str, theirs: str, refused: tuple[bool, bool, bool]
 ) -> None:
     key = (TRAINING, "train_loss")
-    curves = [replace(series([4], [0.5]), run=one) for one in (ours, theirs)]
+    curves = [replace(make_series([4], [0.5]), run=one) for one in (ours, theirs)]
     view = View(
         run=BEGUN,
         series={key: curves[0]},

@@ -12,8 +12,8 @@ from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_readings import describe_outdated
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
-from tests.engine.views.begun_run import started
-from tests.engine.views.past_frames import frame
+from tests.engine.views.begun_run import make_run_started
+from tests.engine.views.past_frames import make_frame
 
 
 def _swap(step: int, old: str, new: str) -> RegimeSwapped:
@@ -23,26 +23,26 @@ def _swap(step: int, old: str, new: str) -> RegimeSwapped:
 def _history() -> History:
     """DL, from step 100 on DLN with gates in another order."""
     history = History()
-    history.on_event(started())
+    history.on_event(make_run_started())
     for step in range(10, 201, 10):
         history.on_event(Measured(step, 0.1, 1.0 / step, 0.5, 1.0 / step, step / 1000))
         if step == 100:
             history.on_event(_swap(100, "DL", "DLN"))
             history.on_event(Rewired(100, (1, 0, 2, 3), ()))
-    history.on_frame(frame(200))
+    history.on_frame(make_frame(200))
     return history
 
 
 def test_regime_and_order_are_those_of_the_step() -> None:
     history = _history()
-    old = replace(frame(50), regime="")  # as versions before recorded it
+    old = replace(make_frame(50), regime="")  # as versions before recorded it
     history.look_back(Past(55, old))
     view = history.view({})
     assert (view.cursor, view.step, view.regime, view.wiring) == (50, 50, "DL", (0, 1, 2, 3))
     history.look_back(Past(100, replace(old, step=100)))
     assert history.view({}).regime == "DLN"
     assert history.view({}).wiring == (1, 0, 2, 3)
-    at_the_change = replace(frame(100), wiring=(0, 1, 2, 3))  # read before it, at its step
+    at_the_change = replace(make_frame(100), wiring=(0, 1, 2, 3))  # read before it, at its step
     history.look_back(Past(100, at_the_change))
     assert (history.view({}).regime, history.view({}).wiring) == ("DL", (0, 1, 2, 3))
     history.look_back(None)
@@ -51,15 +51,15 @@ def test_regime_and_order_are_those_of_the_step() -> None:
 
 def test_a_reading_from_before_a_change_says_so() -> None:
     history = _history()
-    history.look_back(Past(105, replace(frame(105), readings=frame(95).readings)))
+    history.look_back(Past(105, replace(make_frame(105), readings=make_frame(95).readings)))
     assert history.view({}).outdated["gates"].label == "π"
-    history.look_back(Past(95, frame(95)))
+    history.look_back(Past(95, make_frame(95)))
     assert history.view({}).outdated == {}
 
 
 def test_scores_are_those_of_the_step_and_curves_are_whole() -> None:
     history = _history()
-    history.look_back(Past(55, frame(50)))
+    history.look_back(Past(55, make_frame(50)))
     scene = TRAINING.draw(history.view({}))
     assert isinstance(scene, Scene)
     assert scene.step == 50
@@ -73,17 +73,17 @@ def test_scores_are_those_of_the_step_and_curves_are_whole() -> None:
 
 def test_a_score_of_the_step_of_a_change_was_measured_before_it() -> None:
     history = _history()
-    history.look_back(Past(105, frame(105)))
+    history.look_back(Past(105, make_frame(105)))
     assert describe_outdated(TRAINING, history.view({})) == "before π"
-    history.look_back(Past(115, frame(115)))
+    history.look_back(Past(115, make_frame(115)))
     assert describe_outdated(TRAINING, history.view({})) == ""
 
 
 def test_examples_that_were_chosen_later_are_not_shown_as_those_of_the_step() -> None:
-    history, shown = _history(), ProbeExamples(started().probe_set)
+    history, shown = _history(), ProbeExamples(make_run_started().probe_set)
     history.on_event(ProbeSetChanged(60, 20, shown.probe_set.digest))
     history.on_event(shown)
     assert history.view({}).pictures is shown
     for step, pictures in ((50, None), (60, None), (70, shown)):
-        history.look_back(Past(step, frame(step)))
+        history.look_back(Past(step, make_frame(step)))
         assert history.view({}).pictures is pictures

@@ -26,14 +26,14 @@ from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.views.compared_step import ComparedStep
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
-from tests.engine.panels.pictures import curve_named, layers, run
+from tests.engine.panels.pictures import find_curve, make_layers, started_run
 
-BEGUN = run((2,), (3,))
+BEGUN = started_run((2,), (3,))
 FIRST = ComparisonOpened(
     "first.pt",
     "",
     "ReLU",
-    layers((2,), (3,)),
+    make_layers((2,), (3,)),
     (0, 1),
     9,
     (Measured(3, 0.1, 2.0, 0.25), Measured(12, 0.2, 1.5, 0.5, 1.75, 0.375)),
@@ -147,7 +147,7 @@ def test_the_step_of_b_is_that_of_its_checkpoint_and_not_of_its_newest_score() -
 def b_losses(history: History) -> tuple[list[int], list[float]]:
     scene = all_panels()["training"].draw(history.view({}))
     assert isinstance(scene, Scene)
-    curve = curve_named(scene, "loss", "B train")
+    curve = find_curve(scene, "loss", "B train")
     return curve.x.tolist(), curve.y.tolist()
 
 

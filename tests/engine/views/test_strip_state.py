@@ -22,7 +22,7 @@ from dgn_engine.views.strip_state import (
     strip_state,
     swap_layers,
 )
-from tests.engine.views.begun_run import DENSE, started
+from tests.engine.views.begun_run import DENSE, make_run_started
 from tests.snapshots import Recorded
 
 DL = RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True)
@@ -55,18 +55,18 @@ def test_without_a_run_there_is_nothing_to_show() -> None:
 
 def test_the_strip_shows_the_run_as_it_began() -> None:
     gating = GatingConfig(value_input="ones")
-    assert strip_state(after(READY, started(gating=gating))) == StripState(
+    assert strip_state(after(READY, make_run_started(gating=gating))) == StripState(
         REGIMES, DENSE, (0, 1, 2, 3), "DL", DL, "", "ones", ()
     )
     # Without an order every layer has its own gates; without a catalogue nothing is known of them.
-    bare = strip_state(after(replace(started(), wiring=())))
+    bare = strip_state(after(replace(make_run_started(), wiring=())))
     assert (bare.order, bare.regimes, bare.entry) == ((0, 1, 2, 3), (), None)
 
 
 def test_swap_rewire_rotate_and_settings_show_in_the_strip() -> None:
     state = after(
         READY,
-        started(),
+        make_run_started(),
         RegimeSwapped(5, "DL", "FL", (), (), (), (), source="x.pt"),
         Rewired(6, (1, 0, 3, 2), (5, 0, -2, 0), (0, 0, 3, 0)),
         SettingChanged(7, 0.1, 4.0, "random", 0.0),

@@ -38,7 +38,7 @@ from dgn_viewer.actions.run_menu import run_menu
 from dgn_viewer.actions.view_menu import view_menu
 from dgn_viewer.shell.run_control import RunControl
 from dgn_viewer.shell.window_context import WindowContext
-from tests.engine.views.begun_run import started
+from tests.engine.views.begun_run import make_run_started
 
 REGIMES = (
     RegimeEntry("DL", "Deep gating", "All train.", False, True, True, group="Learned"),
@@ -58,7 +58,7 @@ EXPERIMENTS = (ExperimentEntry("duality", "Duality", "NPF", "What it is.", (), "
 CATALOGUE = Catalogue(REGIMES, (), (), (), (), EXPERIMENTS)
 READY = EngineReady(CATALOGUE, "")
 PANELS = {"ntk": PanelSpec("NTK", (), lambda _: Empty("."), About("About it."))}
-RUN = replace(started(), steps_per_epoch=12)
+RUN = replace(make_run_started(), steps_per_epoch=12)
 
 
 def after(*events: Event) -> RunState:

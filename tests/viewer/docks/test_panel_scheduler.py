@@ -21,7 +21,7 @@ from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
 from dgn_engine.views.reading_age import ReadingAges
 from dgn_viewer.docks.panel_scheduler import PanelScheduler
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 
 COST = 0.0045  # seconds of one drawing
 SWAPPED = RegimeSwapped(4, "DL", "ReLU", (), (), (), ())
@@ -108,7 +108,7 @@ class Stage:
     def __init__(self, clock: ScriptedClock) -> None:
         self.clock = clock
         self.history = History()
-        self.history.on_event(run((2,)))
+        self.history.on_event(started_run((2,)))
         self.docks = ScriptedDocks(clock)
         self.sent: list[Command] = []
         docks: Any = self.docks

@@ -31,7 +31,7 @@ from dgn_viewer.docks.panel_frame import DockTitle
 from dgn_viewer.docks.panel_message import PanelMessage
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.style.stylesheet import themed_icon
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 from tests.snapshots import Recorded
 
 FACTS = (Fact("rank", "4", "How many."), Fact("ν", "12", "How hard."))
@@ -135,7 +135,9 @@ def make_panel(qtbot: QtBot) -> Callable[[], PanelDock]:
 
 
 def seeing(step: int) -> View:
-    return View(run=run((2,)), step=step, readings={"npk": Reading("npk", step, interval=0.5)})
+    return View(
+        run=started_run((2,)), step=step, readings={"npk": Reading("npk", step, interval=0.5)}
+    )
 
 
 def test_the_parts_of_a_panel_have_names_and_their_own_places(

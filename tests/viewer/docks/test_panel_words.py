@@ -17,14 +17,14 @@ from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.panel_message import State, compose_footer, compose_message, is_pending
 from dgn_viewer.docks.text_line import FactsLine, TextLine
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 from tests.viewer.seen_charts import colours_in
 
 EMPTY = Empty("Why there is none.")
 SPEC = PanelSpec("Panel", ("npk", "ntk"), lambda _: EMPTY, About("About."))
 COMPARES = replace(SPEC, compares=True)
-VIEW = View(run=run((2,)), regime="ReLU")
-INSPECTED = replace(VIEW, run=replace(run((2,)), inspected="x.pt"))
+VIEW = View(run=started_run((2,)), regime="ReLU")
+INSPECTED = replace(VIEW, run=replace(started_run((2,)), inspected="x.pt"))
 PENDING = Reading("npk", 3, absent="It is being read.", progress=0.0)
 CANCELLED = Reading("npk", 3, absent="Cancelled.", cancelled=True)
 FAULT = Reading("npk", 3, absent="It failed.", facts={"fault": "ValueError"})
@@ -141,7 +141,10 @@ FEW = Reading("npk", 1234, remark="8 of 64")
         ),
         (
             "paused",
-            seeing(NPK, view=replace(VIEW, run=replace(run((2,)), inspected="x", assuming="ReLU"))),
+            seeing(
+                NPK,
+                view=replace(VIEW, run=replace(started_run((2,)), inspected="x", assuming="ReLU")),
+            ),
             SCENE,
             0.0,
             "not training · ReLU assumed · step 1,234 · every 0.25 s · a note",

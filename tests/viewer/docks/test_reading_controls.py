@@ -18,7 +18,7 @@ from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar, offered_examples
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 
 
 def draw(view: View) -> Shown:
@@ -37,7 +37,7 @@ REFINED = Reading("npk", 3, progress=0.4, left=12.3)
 def seeing(*readings: Reading, b: Reading | None = None) -> View:
     compared = None if b is None else ComparedRun("x.pt", readings={"npk": b})
     known = {reading.probe: reading for reading in readings}
-    return View(run=run((2,)), readings=known, compared=compared, probe_examples=64)
+    return View(run=started_run((2,)), readings=known, compared=compared, probe_examples=64)
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_a_narrow_dial_shows_its_number_alone(panel: PanelDock, qtbot: QtBot) ->
 
 
 def test_the_dial_offers_no_more_than_there_is_room_for(panel: PanelDock) -> None:
-    large = replace(run((1 << 21,)), train_examples=10_000)
+    large = replace(started_run((1 << 21,)), train_examples=10_000)
     panel.show_view(replace(seeing(RESTING), run=large))
     dial = dial_of(panel)
     assert dial.itemData(dial.count() - 1) == 128

@@ -7,7 +7,7 @@ from dgn_engine.protocol.messages import Command, EngineReady
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages import run_page
 from dgn_viewer.inspector.pages.run_page import RunPage
-from tests.viewer.inspector.inspected import CATALOGUE, tell
+from tests.viewer.inspector.inspected import CATALOGUE, send_event
 
 
 @pytest.fixture
@@ -22,6 +22,6 @@ def inspector(qtbot: QtBot, sent: list[Command], monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def form(inspector: Inspector) -> RunPage:
-    tell(inspector, EngineReady(CATALOGUE, "2.13"))
+    send_event(inspector, EngineReady(CATALOGUE, "2.13"))
     inspector.show_run_settings()
     return inspector.run_page

@@ -95,12 +95,12 @@ SPEC = PanelSpec(
 )
 
 
-def tell(inspector: Inspector, event: Event) -> None:
+def send_event(inspector: Inspector, event: Event) -> None:
     """What the window does with an event."""
     inspector.on_event(event, inspector.state.after(event))
 
 
-def press(button: QWidget) -> None:
+def click(button: QWidget) -> None:
     QTest.mouseClick(button, LEFT)
 
 

@@ -17,7 +17,7 @@ ROLES = (
 )
 
 
-def a_run(name: str, status: str = "stopped", **changes: Any) -> RecordedRun:
+def make_listed_run(name: str, status: str = "stopped", **changes: Any) -> RecordedRun:
     """One that stands in a list."""
     run = RecordedRun(
         folder=name,

@@ -40,7 +40,7 @@ from dgn_viewer.inspector.pages.changes_page import ChangesPage
 from dgn_viewer.inspector.pages.compare_page import LIST, ComparePage
 from dgn_viewer.inspector.pages.difference_table import DifferenceTable
 from dgn_viewer.style.chosen_numbers import choose_numbers
-from tests.engine.panels.pictures import series
+from tests.engine.panels.pictures import make_series
 from tests.viewer.inspector.inspected import CATALOGUE, STARTED
 
 LEFT = Qt.MouseButton.LeftButton
@@ -250,13 +250,13 @@ def test_differences_are_those_of_the_b_that_is_there_now(
     assert page.table.isHidden()
     assert not page.nothing.isHidden()
     key = ("training", "train_loss")
-    ours = {key: series([1, 4, 9], [1.0, 0.5, 0.25])}
+    ours = {key: make_series([1, 4, 9], [1.0, 0.5, 0.25])}
     for name, step, value, row in (
         ("b", 4, 0.75, ("train loss", "0.5", "0.75", "+0.25")),
         ("c", 9, 1.0, ("train loss", "0.25", "1", "+0.75")),
     ):
         bench.tell(ComparisonOpened(name, "", "FL", ()))
-        theirs = {key: series([step], [value])}
+        theirs = {key: make_series([step], [value])}
         seen["view"] = View(series=ours, compared=ComparedRun(name, series=theirs))
         page.update_numbers()
         assert page.table.row_texts() == [(f"Scores · step {step}",), row]

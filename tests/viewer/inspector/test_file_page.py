@@ -45,21 +45,21 @@ from tests.viewer.inspector.inspected import (
     CONFIG,
     LISTED,
     STARTED,
+    click,
     close_button,
-    press,
-    tell,
+    send_event,
 )
 
 
 def page_of(inspector: Inspector, event: FileListed) -> FilePage:
-    tell(inspector, EngineReady(CATALOGUE, "2"))
-    tell(inspector, event)
+    send_event(inspector, EngineReady(CATALOGUE, "2"))
+    send_event(inspector, event)
     assert isinstance(inspector.page, FilePage)
     return inspector.page
 
 
 def test_nothing_that_a_file_says_is_read_as_markup(inspector: Inspector) -> None:
-    tell(inspector, LISTED)
+    send_event(inspector, LISTED)
     assert inspector.page is not None
     labels = inspector.page.findChildren(QLabel)
     own = [label for label in labels if "<" in label.text()]
@@ -73,20 +73,20 @@ def test_copy_gates_asks_for_them_and_the_page_goes_when_it_is_done(
     inspector: Inspector, sent: list[Command], qtbot: QtBot
 ) -> None:
     page = page_of(inspector, LISTED)
-    press(page.go)
+    click(page.go)
     assert sent == [TakeGates(7, restart_value=True)]
     assert inspector.page is page
     with qtbot.waitSignal(inspector.closed):
-        tell(inspector, FileClosed(7))
+        send_event(inspector, FileClosed(7))
 
 
 def test_a_file_that_does_not_fit_can_only_be_closed(
     inspector: Inspector, sent: list[Command]
 ) -> None:
     page = page_of(inspector, replace(LISTED, fits=False))
-    press(page.go)
+    click(page.go)
     assert sent == []
-    press(page.close_file)
+    click(page.close_file)
     assert sent == [CloseFile(7)]
 
 
@@ -103,9 +103,9 @@ def test_each_use_of_a_file_has_its_verdict_and_its_command(
     assert page.verdict.text() == "Its weights do not fit."
     assert not page.go.isEnabled()
     page.choose_purpose("compare")
-    press(page.go)
+    click(page.go)
     page.choose_purpose("network")
-    press(page.go)
+    click(page.go)
     assert sent == [CompareFile(7), InspectFile(7, RunConfig().data)]
 
 
@@ -147,27 +147,27 @@ def test_the_verdict_on_a_network_follows_the_data_that_are_filled_in(
     cats = DataConfig("folder:/a/cats")
     assert sent == [CheckNetwork(7, cats)]
     assert not page.go.isEnabled()
-    tell(inspector, CheckProgress(7, "decoding cats", 0.4))
+    send_event(inspector, CheckProgress(7, "decoding cats", 0.4))
     assert page.verdict.text() == "Decoding cats, 40 % …"
-    tell(inspector, NetworkChecked(7, DataConfig(), FileUseCheck(True, "Of digits."), cats))
+    send_event(inspector, NetworkChecked(7, DataConfig(), FileUseCheck(True, "Of digits."), cats))
     assert not page.go.isEnabled()  # it was of other data
-    tell(inspector, NetworkChecked(7, cats, FileUseCheck(True, "It fits."), cats))
+    send_event(inspector, NetworkChecked(7, cats, FileUseCheck(True, "It fits."), cats))
     assert page.verdict.text() == "It fits."
-    press(page.go)
+    click(page.go)
     assert sent[1:] == [InspectFile(7, cats)]
     page.data.normalise.setCurrentIndex(page.data.normalise.findText("normalised as cifar10"))
     qtbot.waitUntil(lambda: len(sent) == 3)
     assert sent[2] == CheckNetwork(7, replace(cats, normalise="cifar10"))
     assert not page.go.isEnabled()
-    tell(inspector, NetworkChecked(7, cats, FileUseCheck(True, "It fits."), cats))
+    send_event(inspector, NetworkChecked(7, cats, FileUseCheck(True, "It fits."), cats))
     assert not page.go.isEnabled()
 
 
 def test_a_pair_of_classes_and_a_limit_go_with_the_data_set_of_the_run(
     inspector: Inspector, sent: list[Command], qtbot: QtBot
 ) -> None:
-    tell(inspector, EngineReady(CATALOGUE, "2"))
-    tell(inspector, STARTED)
+    send_event(inspector, EngineReady(CATALOGUE, "2"))
+    send_event(inspector, STARTED)
     page = network_page(inspector)
     page.data.section.name.pick_value("mnist")
     qtbot.waitUntil(lambda: len(sent) == 1)
@@ -183,15 +183,15 @@ def test_one_button_begins_a_run_with_biases_and_takes_them(
     page = page_of(inspector, replace(LISTED, weights=weights, with_biases=True))
     assert not page.with_biases.isHidden()
     assert not page.go.isHidden()  # gates may have biases in a run without any
-    press(page.with_biases)
+    click(page.with_biases)
     page.choose_purpose("weights")
     assert page.go.isHidden()
-    press(page.with_biases)
+    click(page.with_biases)
     assert sent == [BeginWithBiases(7, "gates", restart_value=True), BeginWithBiases(7, "weights")]
     page.choose_purpose("network")
     assert page.with_biases.isHidden()
-    tell(inspector, FileClosed(7))
-    tell(inspector, replace(LISTED, ticket=8))
+    send_event(inspector, FileClosed(7))
+    send_event(inspector, replace(LISTED, ticket=8))
     assert isinstance(inspector.page, FilePage)
     assert inspector.page.with_biases.isHidden()
 
@@ -200,10 +200,10 @@ def test_a_comparison_is_begun_at_once_and_asks_only_where_it_cannot(
     inspector: Inspector, sent: list[Command]
 ) -> None:
     dropped = replace(LISTED, purpose="compare")
-    tell(inspector, replace(dropped, network=FileUseCheck(True, "A network.")))
+    send_event(inspector, replace(dropped, network=FileUseCheck(True, "A network.")))
     assert sent == [CompareFile(7)]
     assert inspector.page is None
-    tell(inspector, replace(dropped, network=FileUseCheck(False, "No network.")))
+    send_event(inspector, replace(dropped, network=FileUseCheck(False, "No network.")))
     assert isinstance(inspector.page, FilePage)
     assert inspector.page.verdict.text() == "No network."
 
@@ -221,7 +221,7 @@ def test_tensors_are_picked_among_those_that_have_the_shape(
     QTest.keyClick(box, Qt.Key.Key_Down)
     QTest.keyClick(box, Qt.Key.Key_Down)
     assert sent[-1] == PickTensors(7, ("t2", "t1"))
-    tell(inspector, replace(listed, verdict="As picked.", picked=True))
+    send_event(inspector, replace(listed, verdict="As picked.", picked=True))
     assert inspector.page is page
     assert page.verdict.text() == "As picked."
     assert page.table.picked_names() == ("t2", "t1")
@@ -235,16 +235,16 @@ def test_tensors_are_picked_among_those_that_have_the_shape(
 
 
 def test_leaving_the_page_forgets_the_file(inspector: Inspector, sent: list[Command]) -> None:
-    tell(inspector, LISTED)
+    send_event(inspector, LISTED)
     other = replace(LISTED, ticket=8, path=f"/elsewhere/{LISTED.file_name}")  # of the same name
-    tell(inspector, other)
+    send_event(inspector, other)
     assert sent == [CloseFile(7)]
     assert inspector.page is not None
     said = [label.text().replace("\u200b", "") for label in inspector.page.findChildren(QLabel)]
     assert (other.path in said, LISTED.path in said) == (True, False)
-    press(close_button(inspector))
+    click(close_button(inspector))
     assert sent == [CloseFile(7), CloseFile(8)]
-    tell(inspector, FileClosed(8))
+    send_event(inspector, FileClosed(8))
     assert inspector.page is None
 
 
@@ -301,7 +301,7 @@ def test_a_field_is_there_for_each_question_and_no_answer_is_filled_in(
     assert all(field.accessibleName() for field in page.reading.fields.values())
     assert not page.go.isEnabled()
     assert sent == []
-    tell(inspector, replace(listed("activation"), ticket=8))
+    send_event(inspector, replace(listed("activation"), ticket=8))
     assert isinstance(inspector.page, FilePage)
     assert shown(inspector.page) == {"activation"}
     page = page_of(inspector, replace(listed(), ticket=9))  # which says everything
@@ -318,7 +318,7 @@ def test_what_is_filled_in_is_said_one_answer_after_the_other(
     reading = page.reading
     QTest.keyClick(reading.activation, Qt.Key.Key_Down)
     assert sent == [SayReading(7, FileReading(activation="relu"))]
-    tell(inspector, listed("geometry", "norm_eps", reading=FileReading(activation="relu")))
+    send_event(inspector, listed("geometry", "norm_eps", reading=FileReading(activation="relu")))
     assert shown(page) == {"activation", "geometry", "norm_eps"}
     QTest.keyClicks(reading.convolutions, "s2p1,s2p1")
     assert len(sent) == 1  # not while it is typed
@@ -338,11 +338,11 @@ def test_an_activation_with_a_number_has_a_field_for_it(
     reading.activation.activated.emit(reading.activation.currentIndex())
     said = FileReading(activation="leaky_relu:0.01")
     assert sent == [SayReading(7, said)]
-    tell(inspector, listed(reading=said))
+    send_event(inspector, listed(reading=said))
     assert reading.number.isVisible()
     reading.number.setValue(0.2)
     assert sent[1:] == [SayReading(7, FileReading(activation="leaky_relu:0.2"))]
-    tell(inspector, listed(reading=FileReading(activation="leaky_relu:0.2")))
+    send_event(inspector, listed(reading=FileReading(activation="leaky_relu:0.2")))
     assert (reading.activation.value(), reading.number.value()) == ("leaky_relu", 0.2)
 
 
@@ -352,7 +352,7 @@ def test_a_reading_that_fits_is_taken_from_the_list(
 ) -> None:
     page = page_of(inspector, listed("activation", "geometry"))
     assert not page.reading.readings.isVisible()
-    tell(inspector, ReadingsFound(7, FileReading(), FOUND))
+    send_event(inspector, ReadingsFound(7, FileReading(), FOUND))
     reading = page.reading
     assert [reading.readings.item(n).text() for n in range(2)] == [
         "97.0 %: ReLU, stride 2, padding 1",
@@ -363,18 +363,18 @@ def test_a_reading_that_fits_is_taken_from_the_list(
     reading.readings.setFocus()
     reading.readings.setCurrentRow(0)
     if way == "button":
-        press(reading.take)
+        click(reading.take)
     else:
         QTest.keyClick(reading.readings, Qt.Key.Key_Return)
     assert sent == [SayReading(7, K4)]
     assert not page.go.isEnabled()
-    tell(inspector, listed(reading=K4))
+    send_event(inspector, listed(reading=K4))
     assert (reading.activation.value(), reading.convolutions.text()) == ("relu", "s2p1,s2p1")
     assert reading.readings.count() == 2  # another can still be taken
     assert page.go.isEnabled()
-    press(reading.clear)
+    click(reading.clear)
     assert sent[1:] == [SayReading(7, FileReading())]
-    tell(inspector, listed("activation", "geometry"))
+    send_event(inspector, listed("activation", "geometry"))
     assert (reading.activation.value(), reading.convolutions.text()) == ("", "")
 
 
@@ -382,11 +382,13 @@ def test_readings_of_what_was_said_before_or_on_other_data_are_not_offered(
     inspector: Inspector,
 ) -> None:
     page = page_of(inspector, listed("geometry", reading=FileReading(activation="relu")))
-    tell(inspector, ReadingsFound(7, FileReading(), FOUND))
-    tell(inspector, ReadingsFound(8, FileReading(activation="relu"), FOUND))
-    tell(inspector, ReadingsFound(7, FileReading(activation="relu"), FOUND, DataConfig("mnist")))
+    send_event(inspector, ReadingsFound(7, FileReading(), FOUND))
+    send_event(inspector, ReadingsFound(8, FileReading(activation="relu"), FOUND))
+    send_event(
+        inspector, ReadingsFound(7, FileReading(activation="relu"), FOUND, DataConfig("mnist"))
+    )
     assert page.reading.readings.count() == 0
-    tell(inspector, ReadingsFound(7, FileReading(activation="relu"), FOUND))
+    send_event(inspector, ReadingsFound(7, FileReading(activation="relu"), FOUND))
     assert page.reading.readings.count() == 2
 
 
@@ -395,7 +397,7 @@ def test_bad_words_are_refused_below_their_field_and_nothing_else_changes(
 ) -> None:
     page = page_of(inspector, listed("norm_eps", reading=K4))
     reading = page.reading
-    tell(inspector, ReadingRefused(7, "geometry", "There is no word 'foo'."))
+    send_event(inspector, ReadingRefused(7, "geometry", "There is no word 'foo'."))
     below = [label for label in reading.findChildren(QLabel) if "foo" in label.text()]
     assert len(below) == 1
     assert below[0].property("role") == "refused"
@@ -413,7 +415,7 @@ def test_bad_words_are_refused_below_their_field_and_nothing_else_changes(
 
 def test_weights_that_are_copied_depend_on_batchnorm_alone(inspector: Inspector) -> None:
     page = page_of(inspector, listed("activation", "geometry", "batchnorm", "norm_eps"))
-    tell(inspector, ReadingsFound(7, FileReading(), FOUND))
+    send_event(inspector, ReadingsFound(7, FileReading(), FOUND))
     page.choose_purpose("gates")
     assert shown(page) == {"batchnorm", "norm_eps"}
     assert not page.reading.readings.isVisible()
@@ -429,7 +431,7 @@ def test_the_network_of_the_run_is_said_and_taken_back(
     page = page_of(inspector, listed(reading=named))
     assert shown(page) == set()
     assert "cnn4 channels 2" in page.reading.about.text()
-    press(page.reading.clear)
+    click(page.reading.clear)
     assert sent == [SayReading(7, FileReading())]
 
 

@@ -35,7 +35,7 @@ from dgn_viewer.inspector.pages.run_page import RunPage
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.widgets.listed_item import GROUP
 from tests.refusals import refused
-from tests.viewer.inspector.inspected import CONFIG, SPEC, STARTED, close_button, press, tell
+from tests.viewer.inspector.inspected import CONFIG, SPEC, STARTED, click, close_button, send_event
 from tests.viewer.seen_charts import colours_in
 
 # one page at a time
@@ -49,7 +49,7 @@ def test_a_page_opens_in_place_of_the_other(inspector: Inspector, qtbot: QtBot) 
     assert isinstance(inspector.page, AboutPage)
     assert not inspector.run_page.isVisible()
     with qtbot.waitSignal(inspector.closed):
-        press(close_button(inspector))
+        click(close_button(inspector))
     assert inspector.page is None
 
 
@@ -95,12 +95,12 @@ def test_a_download_is_offered_only_where_the_data_are_missing(form: RunPage) ->
 
 def test_a_folder_of_images_is_named_by_its_path(form: RunPage, sent: list[Command]) -> None:
     form.form.data.name.pick_value("folder")
-    press(form.start)
+    click(form.start)
     assert sent == []
     assert "No folder chosen" in form.message.text()
     form.form.data.folder.line.setFocus()
     QTest.keyClicks(form.form.data.folder.line, "/data/flowers")
-    press(form.start)
+    click(form.start)
     command = sent[0]
     assert isinstance(command, StartRun)
     assert command.config.data.name == "folder:/data/flowers"
@@ -108,7 +108,7 @@ def test_a_folder_of_images_is_named_by_its_path(form: RunPage, sent: list[Comma
 
 def test_bad_input_is_one_sentence_beside_the_form(form: RunPage, sent: list[Command]) -> None:
     form.form.fields["data.binary"].show_value((4, 4))
-    press(form.start)
+    click(form.start)
     assert sent == []
     assert form.message.isVisible()
     assert "two different classes" in form.message.text()
@@ -118,11 +118,11 @@ def test_a_list_of_runs_that_waits_for_the_engine_says_for_what(inspector: Inspe
     inspector.show_runs()
     message = inspector.runs_page.message
     assert message.isVisible()
-    tell(inspector, Working("Reading mnist", 0.4))
+    send_event(inspector, Working("Reading mnist", 0.4))
     assert "Reading mnist, 40 %" in message.text()
-    tell(inspector, RunsListed("runs", ()))
+    send_event(inspector, RunsListed("runs", ()))
     assert "Reading mnist" not in message.text()
-    tell(inspector, Working("Reading mnist", 0.6))  # the list is there
+    send_event(inspector, Working("Reading mnist", 0.6))  # the list is there
     assert "Reading mnist" not in message.text()
     inspector.show_about(SPEC)
     inspector.show_state(RunState(working="Reading mnist, 60 %"))
@@ -131,11 +131,11 @@ def test_a_list_of_runs_that_waits_for_the_engine_says_for_what(inspector: Inspe
 
 
 def test_the_engines_refusal_stands_beside_the_form(form: RunPage, inspector: Inspector) -> None:
-    press(form.start)
+    click(form.start)
     assert not form.start.isEnabled()
-    tell(inspector, Working("Reading mnist", 0.4))
+    send_event(inspector, Working("Reading mnist", 0.4))
     assert form.message.text() == "Reading mnist, 40 %"
-    tell(inspector, Refused("start this run", "MNIST is not in /data."))
+    send_event(inspector, Refused("start this run", "MNIST is not in /data."))
     assert form.message.text() == "MNIST is not in /data."
     assert form.start.isEnabled()
 
@@ -143,19 +143,19 @@ def test_the_engines_refusal_stands_beside_the_form(form: RunPage, inspector: In
 def test_the_form_goes_when_its_run_begins(
     form: RunPage, inspector: Inspector, qtbot: QtBot
 ) -> None:
-    tell(inspector, STARTED)  # not asked for here: a reset, say
+    send_event(inspector, STARTED)  # not asked for here: a reset, say
     assert inspector.page is form
-    press(form.start)
+    click(form.start)
     with qtbot.waitSignal(inspector.closed):
-        tell(inspector, STARTED)
+        send_event(inspector, STARTED)
 
 
 def test_as_now_fills_in_the_dials_as_they_stand(form: RunPage, inspector: Inspector) -> None:
-    tell(inspector, STARTED)
-    tell(inspector, SettingChanged(5, 0.01, 9.0, "random", 0.0))
-    tell(inspector, Rewired(6, (2, 1, 0)))
+    send_event(inspector, STARTED)
+    send_event(inspector, SettingChanged(5, 0.01, 9.0, "random", 0.0))
+    send_event(inspector, Rewired(6, (2, 1, 0)))
     form.form.show_config(RunConfig())
-    press(form.as_now)
+    click(form.as_now)
     config = form.form.read_run_config()
     assert config.training.learning_rate == 0.01
     assert config.gating.beta == 9.0
@@ -163,8 +163,8 @@ def test_as_now_fills_in_the_dials_as_they_stand(form: RunPage, inspector: Inspe
     assert config.gating.wiring == (2, 1, 0)
     form.form.keep_wiring.setChecked(False)
     assert form.form.read_run_config().gating.wiring == ()
-    tell(inspector, RegimeSwapped(7, "DL", "ReLU", (), (), (), ()))
-    press(form.as_now)
+    send_event(inspector, RegimeSwapped(7, "DL", "ReLU", (), (), (), ()))
+    click(form.as_now)
     assert form.form.read_run_config().gating.regime == "ReLU"
 
 

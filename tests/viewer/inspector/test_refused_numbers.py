@@ -35,7 +35,7 @@ from dgn_viewer.widgets.message_line import MessageLine
 from dgn_viewer.widgets.number_entry import NumberEntry
 from dgn_viewer.widgets.number_field import NumberField
 from tests.refusals import refused
-from tests.viewer.inspector.inspected import CATALOGUE, tell
+from tests.viewer.inspector.inspected import CATALOGUE, send_event
 
 
 def fill(field: NumberEntry, text: str) -> None:
@@ -227,13 +227,15 @@ def test_the_form_asks_what_it_takes_and_says_the_answer(
     asked = [command for command in sent if isinstance(command, EstimateRun)]
     assert [command.config for command in asked] == [form.form.read_run_config()]
     answer = RunEstimated(150_016, 21 * 10**6, 8e-4, config=asked[0].config)
-    tell(inspector, answer)
+    send_event(inspector, answer)
     assert form.estimate.text() == answer.sentence
     assert form.estimate.isVisibleTo(form)
-    tell(inspector, RunEstimated(refusal="net.options.width is too much.", config=asked[0].config))
+    send_event(
+        inspector, RunEstimated(refusal="net.options.width is too much.", config=asked[0].config)
+    )
     assert form.estimate.property("role") == "refused"
     other = RunConfig(seed=1)
-    tell(inspector, RunEstimated(1, 1, config=other))  # of what is filled in no more
+    send_event(inspector, RunEstimated(1, 1, config=other))  # of what is filled in no more
     assert form.estimate.property("role") == "refused"
 
 

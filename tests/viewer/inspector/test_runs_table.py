@@ -38,7 +38,7 @@ from dgn_engine.storage.runs.index import list_runs
 from dgn_viewer.inspector.pages.run_table import COLUMNS, NAME, describe_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage, reason_not_continuable
 from tests.faults import hostile_runs
-from tests.viewer.inspector.listed_rows import a_run, show_every_cell
+from tests.viewer.inspector.listed_rows import make_listed_run, show_every_cell
 
 TITLES = [column.title for column in COLUMNS]
 
@@ -70,23 +70,23 @@ def test_hostile_runs_are_rows_that_hide_no_other(page: RunsPage, tmp_path: Path
 
 
 def test_a_list_of_before_says_so_until_the_engine_reads_it_anew(page: RunsPage) -> None:
-    page.show_runs(RunsListed("runs", (a_run("a", "running", step=0),)))
+    page.show_runs(RunsListed("runs", (make_listed_run("a", "running", step=0),)))
     page.show_work("Reading mnist, 20 %")
     assert page.message.text() == reason_not_continuable(
-        a_run("a", "running")
+        make_listed_run("a", "running")
     )  # it is as new as can be
     page.await_list("Reading mnist, 40 %")
     page.search.setText("digits")  # what is chosen is of before, too
     assert "Reading mnist, 40 %" in page.message.text()
-    page.show_runs(RunsListed("runs", (a_run("a", step=378_855),)))
+    page.show_runs(RunsListed("runs", (make_listed_run("a", step=378_855),)))
     assert "step 378,855" in page.message.text()
 
 
 def test_columns_are_sorted_by_what_they_mean(page: RunsPage) -> None:
     runs = (
-        a_run("a", step=90, seconds=7200.0, best=0.5, bytes=9_000),
-        a_run("b", step=1200, seconds=70.0, best=float("nan"), bytes=2_000_000),
-        a_run("c", step=700, seconds=9.0, best=0.98, bytes=1_100_000_000),
+        make_listed_run("a", step=90, seconds=7200.0, best=0.5, bytes=9_000),
+        make_listed_run("b", step=1200, seconds=70.0, best=float("nan"), bytes=2_000_000),
+        make_listed_run("c", step=700, seconds=9.0, best=0.98, bytes=1_100_000_000),
     )
     page.show_runs(RunsListed("runs", runs))
     orders = {"steps": "acb", "time": "cba", "best": "bac", "size": "abc", "name": "abc"}
@@ -99,9 +99,9 @@ def test_columns_are_sorted_by_what_they_mean(page: RunsPage) -> None:
 
 def test_the_filter_wants_every_word_in_any_column(page: RunsPage) -> None:
     runs = (
-        a_run("a", regime="FL", notes="wide batch"),
-        a_run("b", regime="FL", given_name="Wide"),
-        a_run("c", data="mnist"),
+        make_listed_run("a", regime="FL", notes="wide batch"),
+        make_listed_run("b", regime="FL", given_name="Wide"),
+        make_listed_run("c", data="mnist"),
     )
     page.show_runs(RunsListed("runs", runs))
     for text, names in (("WIDE fl", ["a", "Wide"]), ("mnist", ["c"]), ("fl mnist", []), ("", None)):
@@ -114,7 +114,7 @@ def test_the_filter_wants_every_word_in_any_column(page: RunsPage) -> None:
 
 def test_the_page_shows_and_continues_what_can_be(page: RunsPage, sent: list[Command]) -> None:
     assert not page.go_on.isEnabled()
-    runs = (a_run("a", "running"), a_run("b"), a_run("c", "damaged"))
+    runs = (make_listed_run("a", "running"), make_listed_run("b"), make_listed_run("c", "damaged"))
     page.show_runs(RunsListed("runs", runs))
     assert not page.go_on.isEnabled()
     assert page.message.text() == reason_not_continuable(runs[0])
@@ -141,7 +141,7 @@ def test_the_page_shows_and_continues_what_can_be(page: RunsPage, sent: list[Com
 def test_a_name_is_typed_into_its_cell_and_shown_when_the_engine_has_it(
     page: RunsPage, sent: list[Command], qtbot: QtBot
 ) -> None:
-    run = a_run("a", notes="kept")
+    run = make_listed_run("a", notes="kept")
     page.show_runs(RunsListed("runs", (run,)))
     page.table.edit(page.table.shown.index(0, NAME))
     editor = page.table.findChild(QLineEdit)
@@ -157,7 +157,11 @@ def test_a_name_is_typed_into_its_cell_and_shown_when_the_engine_has_it(
 
 
 def test_notes_are_kept_when_another_run_is_chosen(page: RunsPage, sent: list[Command]) -> None:
-    page.show_runs(RunsListed("runs", (a_run("a", given_name="mine"), a_run("b", notes="old"))))
+    page.show_runs(
+        RunsListed(
+            "runs", (make_listed_run("a", given_name="mine"), make_listed_run("b", notes="old"))
+        )
+    )
     page.table.choose_run("a")
     assert page.notes.toPlainText() == ""
     page.notes.setPlainText("β = 4 was better")
@@ -172,7 +176,11 @@ def test_a_name_and_notes_that_come_while_notes_are_written_are_not_lost(
     page: RunsPage, sent: list[Command]
 ) -> None:
     def listed(name: str, notes: str) -> None:
-        page.show_runs(RunsListed("runs", (a_run("a", given_name=name, notes=notes), a_run("b"))))
+        page.show_runs(
+            RunsListed(
+                "runs", (make_listed_run("a", given_name=name, notes=notes), make_listed_run("b"))
+            )
+        )
 
     listed("mine", "")
     page.table.choose_run("a")
@@ -187,7 +195,7 @@ def test_a_name_and_notes_that_come_while_notes_are_written_are_not_lost(
 def test_ticked_runs_are_drawn_six_at_most_and_each_in_its_colour(
     page: RunsPage, sent: list[Command]
 ) -> None:
-    page.show_runs(RunsListed("runs", tuple(a_run(name) for name in "abcdefg")))
+    page.show_runs(RunsListed("runs", tuple(make_listed_run(name) for name in "abcdefg")))
     for place in range(7):
         page.table.setCurrentIndex(page.table.shown.index(place, NAME))
         page.table.toggle_current_tick()
@@ -198,7 +206,7 @@ def test_ticked_runs_are_drawn_six_at_most_and_each_in_its_colour(
         for row in range(6)
     }
     assert colours == {LIGHT.role_colour(role).lower() for role in OVERLAYS}
-    page.show_runs(RunsListed("runs", tuple(a_run(name) for name in "bc")))
+    page.show_runs(RunsListed("runs", tuple(make_listed_run(name) for name in "bc")))
     assert sent[-1] == ReadCurves(("b", "c"))
     page.untick.click()
     assert sent[-1] == ReadCurves(())
@@ -208,7 +216,11 @@ def test_ticked_runs_are_drawn_six_at_most_and_each_in_its_colour(
 def test_deleting_asks_in_place_and_takes_no_for_an_answer(
     page: RunsPage, sent: list[Command]
 ) -> None:
-    page.show_runs(RunsListed("runs", (a_run("a"), a_run("b", "running"), a_run("c"))))
+    page.show_runs(
+        RunsListed(
+            "runs", (make_listed_run("a"), make_listed_run("b", "running"), make_listed_run("c"))
+        )
+    )
     trashed: list[tuple[str, ...]] = []
     page.trash_wanted.connect(trashed.append)
     page.table.choose_run("a")
@@ -234,7 +246,7 @@ def test_deleting_asks_in_place_and_takes_no_for_an_answer(
 
 
 def test_a_thousand_runs_keep_the_chosen_one_in_sight_of_a_new_list(page: RunsPage) -> None:
-    runs = tuple(a_run(f"run {place}", step=place) for place in range(1000))
+    runs = tuple(make_listed_run(f"run {place}", step=place) for place in range(1000))
     page.show_runs(RunsListed("runs", runs))
     page.table.choose_run("run 700")
     page.show_runs(RunsListed("runs", runs[1:]))

@@ -29,10 +29,10 @@ from dgn_viewer.settings import DEFAULT_BUDGET, Settings
 from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
 from dgn_viewer.widgets.example_grid import ExampleGrid
 from dgn_viewer.window import Window
-from tests.engine.panels.pictures import run
+from tests.engine.panels.pictures import started_run
 from tests.viewer.actions.action_bench import Bench, Desk
-from tests.viewer.gestures import commands_to_engine, press
-from tests.viewer.inspector.listed_rows import a_run
+from tests.viewer.gestures import press_notice_button, tap_commands
+from tests.viewer.inspector.listed_rows import make_listed_run
 
 Open = Callable[..., Viewer]
 
@@ -128,7 +128,7 @@ def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
 def test_theme_start_budget_and_the_style_of_numbers_hold_at_once_and_too_large_runs_are_said(
     viewer: Viewer, qtbot: QtBot
 ) -> None:
-    window, asked, page = viewer.window, commands_to_engine(viewer), opened(viewer)
+    window, asked, page = viewer.window, tap_commands(viewer), opened(viewer)
     settings = window.context.settings
     assert page.budget.value() == DEFAULT_BUDGET
     assert "%" in page.budget.text()
@@ -217,7 +217,7 @@ def test_a_folder_that_takes_no_limits_is_said(qtbot: QtBot, tmp_path: Path) -> 
 
 
 def listed(size: int, limit: int = 20 * GIB) -> RunsListed:
-    return RunsListed("runs", (a_run("a", bytes=size),), limit)
+    return RunsListed("runs", (make_listed_run("a", bytes=size),), limit)
 
 
 def assert_said_once_that_all_runs_take_too_much(window: Window, sent: list[Command]) -> None:
@@ -232,12 +232,12 @@ def assert_said_once_that_all_runs_take_too_much(window: Window, sent: list[Comm
     assert entry.notice.about == "too-large"
     assert all(part in entry.notice.text for part in ("21 GiB", "20 GiB"))
     thin, settings = entry.notice.offers
-    press(window, thin.text)
+    press_notice_button(window, thin.text)
     assert ThinRuns() in sent
     window.recorded.on_event(listed(18 * GIB))
     window.recorded.on_event(listed(21 * GIB))
     assert len(entries) == 2
-    press(window, settings.text)
+    press_notice_button(window, settings.text)
     assert isinstance(window.inspector.page, SettingsPage)
 
 
@@ -298,7 +298,7 @@ def test_pictures_are_chosen_by_a_click_and_by_keys(qtbot: QtBot) -> None:
     grid = ExampleGrid()
     qtbot.addWidget(grid)
     pixels = np.zeros((5, 2, 2), np.uint8)
-    grid.show_examples(ProbeExamples(run((4,)).probe_set, pixels.shape, pixels.tobytes()))
+    grid.show_examples(ProbeExamples(started_run((4,)).probe_set, pixels.shape, pixels.tobytes()))
     grid.show()
     toggled: list[int] = []
     grid.toggled.connect(toggled.append)

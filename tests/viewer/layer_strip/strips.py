@@ -16,18 +16,18 @@ REGIMES = (
 )
 
 
-def tell(strip: LayersStrip, event: Event) -> None:
+def send_event(strip: LayersStrip, event: Event) -> None:
     """What the window does with an event."""
     strip.on_event(event, strip.state.after(event))
 
 
-def shown(qtbot: QtBot, sent: list[Command], run: RunStarted) -> LayersStrip:
+def show_strip(qtbot: QtBot, sent: list[Command], run: RunStarted) -> LayersStrip:
     """The strip of that run; what it asks for is put into `sent`."""
     widget = LayersStrip(sent.append)
     qtbot.addWidget(widget)
     widget.resize(1100, widget.height())
-    tell(widget, EngineReady(Catalogue(REGIMES, (), (), (), ("cpu",)), "2.13"))
-    tell(widget, run)
+    send_event(widget, EngineReady(Catalogue(REGIMES, (), (), (), ("cpu",)), "2.13"))
+    send_event(widget, run)
     with qtbot.waitExposed(widget):
         widget.show()
     return widget

@@ -20,8 +20,8 @@ from dgn_viewer.layer_strip.painting import gate_colour
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
 from dgn_viewer.style.stylesheet import contrast_ratio
-from tests.engine.views.begun_run import DENSE, started
-from tests.viewer.layer_strip.strips import shown, tell
+from tests.engine.views.begun_run import DENSE, make_run_started
+from tests.viewer.layer_strip.strips import send_event, show_strip
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 MIXED = (
@@ -37,7 +37,7 @@ Strip = Callable[..., LayersStrip]
 @pytest.fixture
 def strip(qtbot: QtBot, sent: list[Command]) -> Strip:
     def make(layers: tuple[LayerInfo, ...] = DENSE, regime: str = "DL") -> LayersStrip:
-        return shown(qtbot, sent, started(layers, regime))
+        return show_strip(qtbot, sent, make_run_started(layers, regime))
 
     return make
 
@@ -109,9 +109,9 @@ def test_the_engine_speaks_last(strip: Strip) -> None:
     widget = strip()
     carry(widget, 2, 0)
     assert widget.canvas.shown_order == (2, 1, 0, 3)  # asked for
-    tell(widget, Refused("new order", "No."))
+    send_event(widget, Refused("new order", "No."))
     assert widget.canvas.shown_order == (0, 1, 2, 3)
-    tell(widget, Rewired(7, (3, 1, 2, 0)))
+    send_event(widget, Rewired(7, (3, 1, 2, 0)))
     assert widget.canvas.shown_order == (3, 1, 2, 0)
 
 
@@ -139,7 +139,7 @@ def test_an_illegal_key_says_why(strip: Strip, sent: list[Command]) -> None:
 
 def test_arrows_and_tab_walk_along_the_layers(strip: Strip, qtbot: QtBot) -> None:
     widget = strip()
-    tell(widget, Rewired(1, (2, 1, 0, 3)))
+    send_event(widget, Rewired(1, (2, 1, 0, 3)))
     chips = widget.canvas.chips
     widget.activateWindow()
     chips[2].setFocus()
@@ -153,10 +153,10 @@ def test_arrows_and_tab_walk_along_the_layers(strip: Strip, qtbot: QtBot) -> Non
 def test_home_and_the_button_reset_the_order(strip: Strip, sent: list[Command]) -> None:
     widget = strip()
     assert not widget.reset.isVisible()
-    tell(widget, Rewired(1, (2, 1, 0, 3)))
+    send_event(widget, Rewired(1, (2, 1, 0, 3)))
     assert widget.reset.isVisible()
     QTest.mouseClick(widget.reset, LEFT)
-    tell(widget, Rewired(2, (1, 0, 2, 3)))
+    send_event(widget, Rewired(2, (1, 0, 2, 3)))
     QTest.keyClick(widget.canvas.chips[0], Qt.Key.Key_Home)
     assert sent == [Rewire((0, 1, 2, 3))] * 2
 
@@ -176,17 +176,17 @@ def test_a_network_with_its_own_gates_has_nothing_to_drag(
 def test_gates_from_a_file_carry_its_name(strip: Strip) -> None:
     widget = strip()
     swap = RegimeSwapped(3, "DL", "FL", ("value weights",), (), (), (), "resnet18.pth")
-    tell(widget, swap)
+    send_event(widget, swap)
     assert widget.headline == "Gates of resnet18.pth"
     assert "From resnet18.pth." in widget.canvas.chips[0].accessibleDescription()
-    tell(widget, RegimeSwapped(9, "FL", "DL", (), (), (), ()))
+    send_event(widget, RegimeSwapped(9, "FL", "DL", (), (), (), ()))
     assert widget.headline == "Gates in training"
 
 
 def test_a_swap_to_own_gates_ends_a_drag(strip: Strip, sent: list[Command]) -> None:
     widget = strip()
     carry(widget, 2, 0, let_go=False)
-    tell(widget, RegimeSwapped(3, "DL", "ReLU", (), (), (), ()))
+    send_event(widget, RegimeSwapped(3, "DL", "ReLU", (), (), (), ()))
     chip = widget.canvas.chips[2]
     QTest.mouseRelease(chip, LEFT, NONE, chip.rect().center())
     assert sent == []
@@ -195,8 +195,8 @@ def test_a_swap_to_own_gates_ends_a_drag(strip: Strip, sent: list[Command]) -> N
 
 def test_a_new_run_with_fewer_layers_is_drawn_anew(strip: Strip) -> None:
     widget = strip()
-    tell(widget, Rewired(1, (2, 1, 0, 3)))
-    tell(widget, started(MIXED))
+    send_event(widget, Rewired(1, (2, 1, 0, 3)))
+    send_event(widget, make_run_started(MIXED))
     widget.set_theme(DARK)
     assert len(widget.canvas.chips) == 3
     assert not widget.grab().isNull()
@@ -204,7 +204,7 @@ def test_a_new_run_with_fewer_layers_is_drawn_anew(strip: Strip) -> None:
 
 def test_chips_have_names_for_screen_readers(strip: Strip) -> None:
     widget = strip()
-    tell(widget, Rewired(1, (2, 1, 0, 3)))
+    send_event(widget, Rewired(1, (2, 1, 0, 3)))
     names = [chip.accessibleName() for chip in widget.canvas.chips]
     assert names[2] == "G3 over layer 1"
 
@@ -250,7 +250,7 @@ MAPS = tuple(LayerInfo(i, f"conv {i + 1}", "conv", (8, 16, 16)) for i in range(2
 
 @pytest.fixture
 def dense_strip(qtbot: QtBot, sent: list[Command]) -> LayersStrip:
-    return shown(qtbot, sent, started())
+    return show_strip(qtbot, sent, make_run_started())
 
 
 def wheel(dense_strip: LayersStrip, feature: int, notches: int, held: Qt.KeyboardModifier) -> None:
@@ -297,7 +297,7 @@ def test_keys_turn_the_gates_of_the_chip_with_the_focus(
 
 
 def test_a_turn_is_shown_on_its_chip_and_in_words(dense_strip: LayersStrip) -> None:
-    tell(dense_strip, Rewired(7, (0, 1, 2, 3), (0, 3, 0, -2)))
+    send_event(dense_strip, Rewired(7, (0, 1, 2, 3), (0, 3, 0, -2)))
     assert "Turned ↻3." in dense_strip.canvas.chips[1].toolTip()
     assert dense_strip.sentence == "Turned: G2\N{NO-BREAK SPACE}↻3, G4\N{NO-BREAK SPACE}↺2"
     assert dense_strip.reset.isVisible()
@@ -306,7 +306,7 @@ def test_a_turn_is_shown_on_its_chip_and_in_words(dense_strip: LayersStrip) -> N
 def test_a_turn_stays_with_its_gate_layer_when_the_order_changes(
     dense_strip: LayersStrip, sent: list[Command]
 ) -> None:
-    tell(dense_strip, Rewired(7, (1, 0, 2, 3), (3, 0, 0, 0)))
+    send_event(dense_strip, Rewired(7, (1, 0, 2, 3), (3, 0, 0, 0)))
     assert ": 2 1 3 4. " in dense_strip.sentence
     assert dense_strip.sentence.endswith(": G2\N{NO-BREAK SPACE}↻3")
     wheel(dense_strip, 1, 1, CTRL)
@@ -316,7 +316,7 @@ def test_a_turn_stays_with_its_gate_layer_when_the_order_changes(
 def test_more_than_half_a_turn_is_told_as_less_the_other_way(
     dense_strip: LayersStrip, sent: list[Command]
 ) -> None:
-    tell(dense_strip, Rewired(1, (0, 1, 2, 3), (32, 0, 0, 0)))
+    send_event(dense_strip, Rewired(1, (0, 1, 2, 3), (32, 0, 0, 0)))
     wheel(dense_strip, 0, 1, CTRL)
     assert sent == [Rotate((-31, 0, 0, 0))]
 
@@ -324,7 +324,7 @@ def test_more_than_half_a_turn_is_told_as_less_the_other_way(
 def test_a_refusal_puts_the_turn_back(dense_strip: LayersStrip) -> None:
     wheel(dense_strip, 1, 1, CTRL)
     assert "↻1" in dense_strip.canvas.chips[1].toolTip()
-    tell(dense_strip, Refused("rotate the gates", "No."))
+    send_event(dense_strip, Refused("rotate the gates", "No."))
     assert "↻" not in dense_strip.canvas.chips[1].toolTip()
 
 
@@ -334,7 +334,7 @@ def test_the_menu_of_a_chip_turns_it(dense_strip: LayersStrip, sent: list[Comman
     assert not menu.shift.isVisible()  # a dense layer is no map
     menu.rotation.setValue(5)
     assert sent == [Rotate((0, 5, 0, 0))]
-    tell(dense_strip, Rewired(1, (0, 1, 2, 3), (0, 5, 0, 0)))
+    send_event(dense_strip, Rewired(1, (0, 1, 2, 3), (0, 5, 0, 0)))
     assert menu.back.isEnabled()
     menu.back.trigger()
     assert sent[-1] == Rotate((0, 0, 0, 0))
@@ -342,27 +342,29 @@ def test_the_menu_of_a_chip_turns_it(dense_strip: LayersStrip, sent: list[Comman
 
 
 def test_a_map_can_be_shifted_in_space_as_well(qtbot: QtBot, sent: list[Command]) -> None:
-    dense_strip = shown(qtbot, sent, started(MAPS))
+    dense_strip = show_strip(qtbot, sent, make_run_started(MAPS))
     menu = menu_of(dense_strip, 0)
     menu.shift.setValue(-2)
     assert sent == [Rotate((0, 0), (-2, 0))]
-    tell(dense_strip, Rewired(1, (0, 1), (), (-2, 0)))
+    send_event(dense_strip, Rewired(1, (0, 1), (), (-2, 0)))
     assert dense_strip.sentence == "Turned: G1\N{NO-BREAK SPACE}↖2"
     menu.close()
 
 
 def test_home_puts_order_and_turns_back(dense_strip: LayersStrip, sent: list[Command]) -> None:
-    tell(dense_strip, Rewired(1, (1, 0, 2, 3), (3, 0, 0, 0)))
+    send_event(dense_strip, Rewired(1, (1, 0, 2, 3), (3, 0, 0, 0)))
     QTest.keyClick(dense_strip.canvas.chips[1], Qt.Key.Key_Home)
     assert sent == [Rewire((0, 1, 2, 3)), Rotate((0, 0, 0, 0))]
-    tell(dense_strip, replace(started(), rotation=(0, 0, 2, 0)))  # a run that begins so
+    send_event(
+        dense_strip, replace(make_run_started(), rotation=(0, 0, 2, 0))
+    )  # a run that begins so
     assert dense_strip.sentence == "Turned: G3\N{NO-BREAK SPACE}↻2"
 
 
 def test_a_network_with_its_own_gates_turns_nothing(
     dense_strip: LayersStrip, sent: list[Command]
 ) -> None:
-    tell(dense_strip, RegimeSwapped(1, "DL", "ReLU", (), (), (), ()))
+    send_event(dense_strip, RegimeSwapped(1, "DL", "ReLU", (), (), (), ()))
     wheel(dense_strip, 1, 1, CTRL)
     ask_for_menu(dense_strip, 1)
     assert sent == []

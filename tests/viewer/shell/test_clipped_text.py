@@ -24,7 +24,7 @@ from dgn_viewer.inspector.inspector_column import LEAST_WIDTH
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from tests.viewer.conftest import small_run
-from tests.viewer.gestures import opened_file
+from tests.viewer.gestures import open_file_page
 from tests.viewer.shell.clipped_text import complaints
 from tests.viewer.shell.painted_text import (
     PaintedTexts,
@@ -190,7 +190,7 @@ def test_an_open_file_a_comparison_and_recorded_runs_are_not_cut(
     ]
     with recorded_texts(monkeypatch) as texts:
         assert _walk(viewer, qtbot, texts, shown, SIZES[:1]) == {}
-        opened_file(viewer, qtbot, file, "gates")
+        open_file_page(viewer, qtbot, file, "gates")
         assert _walk(viewer, qtbot, texts, [("file", lambda: None)], SIZES[:1]) == {}
 
 

@@ -32,14 +32,14 @@ from dgn_viewer.window import Window
 from tests.engine.importing.torch_networks import narrow_resnet
 from tests.image_folders import write_flowers
 from tests.viewer.conftest import Begin
-from tests.viewer.gestures import LEFT, opened_file
+from tests.viewer.gestures import LEFT, open_file_page
 
 RELU = FileReading(activation="relu")
 
 
 @pytest.fixture
-def viewer(used_viewer: Viewer) -> Viewer:
-    return used_viewer
+def viewer(shared_viewer: Viewer) -> Viewer:
+    return shared_viewer
 
 
 def scene(viewer: Viewer, panel: str) -> Scene:
@@ -112,7 +112,7 @@ def test_heavy_readings_of_a_and_of_b_are_made_by_the_reading_process(
     wide = [torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)]
     torch.save(torch.nn.Sequential(*wide).state_dict(), tmp_path / "wide.pt")
     window.context.send(Pause())
-    page = opened_file(viewer, qtbot, tmp_path / "wide.pt", "compare", RELU)
+    page = open_file_page(viewer, qtbot, tmp_path / "wide.pt", "compare", RELU)
     qtbot.waitUntil(page.go.isEnabled)
     QTest.mouseClick(page.go, LEFT)
 
@@ -137,9 +137,9 @@ def test_a_state_dict_is_shown_with_what_was_said_and_the_accuracy_that_follows(
     path = tmp_path / "tanh.pt"
     torch.save(network.state_dict(), path)
     window = viewer.window
-    page = opened_file(viewer, qtbot, path, "network")
+    page = open_file_page(viewer, qtbot, path, "network")
     assert not page.go.isEnabled()
-    page = opened_file(viewer, qtbot, path, "network", RELU)
+    page = open_file_page(viewer, qtbot, path, "network", RELU)
     assert "taken as 64-9-10 with ReLU between" in page.verdict.text()
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(lambda: window.run_state.inspected_file == path.name)
@@ -157,7 +157,7 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
     viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
     window = viewer.window
-    page = opened_file(viewer, qtbot, saved_weights, "network")
+    page = open_file_page(viewer, qtbot, saved_weights, "network")
     assert window.run_state.is_running  # nothing has changed yet
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(lambda: window.run_state.inspected_file == saved_weights.name)
@@ -182,14 +182,14 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
     window = viewer.window
     for _ in range(2):
         QTest.mouseClick(
-            go_of(opened_file(viewer, qtbot, saved_weights, "weights"), "compare"), LEFT
+            go_of(open_file_page(viewer, qtbot, saved_weights, "weights"), "compare"), LEFT
         )
         qtbot.waitUntil(lambda: window.run_state.comparison is not None)
         gc.collect()  # what only a slot knows is gone now
         window.run_views.banners[0].buttons["file.close_comparison"].click()
         qtbot.waitUntil(lambda: window.run_state.comparison is None)
         QTest.mouseClick(
-            go_of(opened_file(viewer, qtbot, saved_weights, "weights"), "network"), LEFT
+            go_of(open_file_page(viewer, qtbot, saved_weights, "weights"), "network"), LEFT
         )
         qtbot.waitUntil(lambda: window.run_state.inspected_file == saved_weights.name)
         gc.collect()
@@ -267,11 +267,11 @@ def chosen(page: FilePage, images: Path, qtbot: QtBot) -> None:
 
 
 def test_a_resnet_opens_from_the_default_run_and_says_how_good_it_is(
-    begin: Begin, qtbot: QtBot, resnet: Path, images: Path
+    begin_run: Begin, qtbot: QtBot, resnet: Path, images: Path
 ) -> None:
-    viewer = begin(DEFAULT)
+    viewer = begin_run(DEFAULT)
     window = viewer.window
-    page = opened_file(viewer, qtbot, resnet, "network", RESNET)
+    page = open_file_page(viewer, qtbot, resnet, "network", RESNET)
     chosen(page, images, qtbot)
     assert all(part in page.verdict.text() for part in ("5 outputs", "3×20×24", "5 classes"))
     QTest.mouseClick(page.go, LEFT)
@@ -296,7 +296,7 @@ def test_what_cannot_be_trained_on_is_disabled_and_says_why(
     viewer: Viewer, qtbot: QtBot, resnet: Path
 ) -> None:
     window = viewer.window
-    page = opened_file(viewer, qtbot, resnet, "network", RESNET)
+    page = open_file_page(viewer, qtbot, resnet, "network", RESNET)
     qtbot.waitUntil(page.go.isEnabled)
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(lambda: window.run_state.training is not None)
@@ -318,7 +318,7 @@ def test_a_run_with_biases_takes_the_weights_of_a_file_by_one_button(
     layers = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(sizes)))
     torch.save(layers.state_dict(), tmp_path / "biased.pt")
     window = viewer.window
-    page = opened_file(viewer, qtbot, tmp_path / "biased.pt", "weights")
+    page = open_file_page(viewer, qtbot, tmp_path / "biased.pt", "weights")
     QTest.mouseClick(page.with_biases, LEFT)
     qtbot.waitUntil(lambda: window.run_state.undo == "weights of biased.pt")
     assert window.run_state.run is not None

@@ -19,14 +19,14 @@ from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.shell.export import capture_panels
 from dgn_viewer.window import Window
-from tests.viewer.gestures import LEFT, drop, save_export
+from tests.viewer.gestures import LEFT, drop_file, save_export
 
 CORNER = QPoint(50, 50)
 
 
 @pytest.fixture
-def viewer(used_viewer: Viewer) -> Viewer:
-    return used_viewer
+def viewer(shared_viewer: Viewer) -> Viewer:
+    return shared_viewer
 
 
 def shown(window: Window) -> str:
@@ -46,7 +46,7 @@ def test_a_dropped_checkpoint_becomes_the_feature_network(
     other.parent.mkdir()
     other.write_bytes(file.read_bytes())
     for path in (other, file):
-        drop(window, path, CORNER)
+        drop_file(window, path, CORNER)
         qtbot.waitUntil(lambda path=path: shown(window) == str(path))  # type: ignore[misc]
     page = window.inspector.page
     assert isinstance(page, FilePage)

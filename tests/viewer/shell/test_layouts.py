@@ -25,7 +25,7 @@ from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.window_layout import WindowLayout
-from tests.viewer.gestures import commands_to_engine
+from tests.viewer.gestures import tap_commands
 from tests.viewer.window_contexts import make_context
 
 SIZES = ((1024, 700), (1280, 800), (1440, 900))
@@ -45,7 +45,7 @@ def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
     opened_viewer: Viewer, qtbot: QtBot
 ) -> None:
     window = opened_viewer.window
-    sent = commands_to_engine(opened_viewer)
+    sent = tap_commands(opened_viewer)
     window.docks.set_front_panel("ntk")
     window.registry["view.maximise"].trigger()
     assert window.docks.visible_panels() == ("ntk",)

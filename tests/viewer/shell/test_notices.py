@@ -35,9 +35,9 @@ from dgn_viewer.shell.banner import QuestionRow
 from dgn_viewer.shell.notice_line import NoticeLine
 from dgn_viewer.shell.notice_list import NoticeList
 from dgn_viewer.shell.statusbar import StatusBar
-from tests.engine.views.begun_run import started
+from tests.engine.views.begun_run import make_run_started
 
-BEGUN = started()
+BEGUN = make_run_started()
 SWAP = RegimeSwapped(120, "DL", "FL", ("value weights",), (), (), ())
 LEFT = Qt.MouseButton.LeftButton
 
@@ -452,7 +452,7 @@ BACK = RegimeSwapped(7, "DL", "DL", (), (), (), (), undone="Back from divergence
 
 
 def test_a_diverged_run_offers_its_way_back_until_it_is_taken(qapp: object) -> None:
-    owner, states, taken = QObject(), [RunState().after(started())], []
+    owner, states, taken = QObject(), [RunState().after(make_run_started())], []
     notices = Notices(owner, lambda: states[-1], taken.append)
 
     def tell(event: Event) -> None:

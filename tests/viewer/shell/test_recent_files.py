@@ -20,15 +20,15 @@ from dgn_viewer.application import Options, Viewer
 from dgn_viewer.settings import RecentItem, Settings
 from dgn_viewer.shell.recent_files import RecentFiles
 from tests.viewer.conftest import small_run
-from tests.viewer.gestures import answer_dialog, drop
+from tests.viewer.gestures import answer_dialog, drop_file
 from tests.viewer.window_contexts import make_context
 
 Open = Callable[..., Viewer]
 
 
 @pytest.fixture
-def viewer(used_viewer: Viewer) -> Viewer:
-    return used_viewer
+def viewer(shared_viewer: Viewer) -> Viewer:
+    return shared_viewer
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_configuration_begins_a_run_and_a_bad_one_is_one_sentence(
     answer_dialog(window, bad)
     assert str(bad) in window.notices.recent_notices[-1].text
     assert window.run_state.run is before
-    drop(window, good, QPoint(5, 5))
+    drop_file(window, good, QPoint(5, 5))
     qtbot.waitUntil(lambda: window.run_state.run is not before)
     run = window.run_state.run
     assert run is not None

@@ -20,8 +20,8 @@ from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
 from dgn_viewer.window import Window
-from tests.viewer.gestures import answer_dialog, drop, press, told
-from tests.viewer.inspector.listed_rows import a_run
+from tests.viewer.gestures import answer_dialog, drop_file, notices_about, press_notice_button
+from tests.viewer.inspector.listed_rows import make_listed_run
 
 Open = Callable[..., Viewer]
 
@@ -90,12 +90,12 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     stand(first, qtbot)
     file = tmp_path / "saved.dgn"
     chosen_in_dialog(first, "file.save_session", file)
-    qtbot.waitUntil(lambda: bool(told(first, "session-saved")))
+    qtbot.waitUntil(lambda: bool(notices_about(first, "session-saved")))
     step = first.history.step
 
     second = make_viewer(home="second").window
     qtbot.waitUntil(lambda: second.history.step > 5)
-    drop(second, file, second.rect().center())
+    drop_file(second, file, second.rect().center())
     qtbot.waitUntil(lambda: second.run_state.recorded is not None)
     qtbot.waitUntil(lambda: second.history.step == step)
     qtbot.waitUntil(lambda: arrangement(second) == arrangement(first))
@@ -112,24 +112,24 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
         if n in second.docks.visible_panels()
     ]
     assert sum(isinstance(scene, Scene) for scene in scenes) >= 3
-    (words,) = told(second, "run-shown")
+    (words,) = notices_about(second, "run-shown")
     assert all(part in words for part in ("saved.dgn", f"step {step:,}"))
     assert second.run_views.banners[1].isVisible()
     assert second.registry["run.toggle"].text() == "Continue"
 
-    press(second, "Continue")
+    press_notice_button(second, "Continue")
     qtbot.waitUntil(lambda: second.run_state.is_running)
     assert second.run_state.recorded is None
     assert not second.run_views.banners[1].isVisible()
     qtbot.waitUntil(lambda: second.history.step > step + 20)
     assert second.run_state.regime == "FR-II"
     assert any(mark.label == "FR-II" for mark in second.history.view({}).marks)
-    drop(second, file, second.rect().center())  # the same session once more
+    drop_file(second, file, second.rect().center())  # the same session once more
     qtbot.waitUntil(lambda: second.run_state.recorded is not None)
     qtbot.waitUntil(lambda: second.history.step == step)
     qtbot.waitUntil(lambda: {n: s for n, s in pictures(second).items() if s != before[n]} == {})
-    assert len(told(second, "run-shown")) == 2
-    press(second, "Continue")
+    assert len(notices_about(second, "run-shown")) == 2
+    press_notice_button(second, "Continue")
     qtbot.waitUntil(lambda: second.history.step > step + 20)
     folders = [path for path in (tmp_path / "second" / "runs").iterdir() if path.is_dir()]
     assert sorted(RunReader(path).status for path in folders) == ["running", "stopped", "stopped"]
@@ -143,23 +143,23 @@ def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question
     stand(first, qtbot)
     file = tmp_path / "saved.dgn"
     chosen_in_dialog(first, "file.save_session", file)
-    qtbot.waitUntil(lambda: bool(told(first, "session-saved")))
+    qtbot.waitUntil(lambda: bool(notices_about(first, "session-saved")))
 
     window = make_viewer().window  # it records nothing
     qtbot.waitUntil(lambda: window.history.step > 5)
     run = window.run_state.run
 
     def asked(count: int) -> None:
-        drop(window, file, window.rect().center())
-        qtbot.waitUntil(lambda: len(told(window, "not-recorded")) == count)
+        drop_file(window, file, window.rect().center())
+        qtbot.waitUntil(lambda: len(notices_about(window, "not-recorded")) == count)
 
     asked(1)
     there = window.history.step
     qtbot.waitUntil(lambda: window.history.step > there + 5)  # it trains until there is an answer
-    press(window, "Keep run")
+    press_notice_button(window, "Keep run")
     assert window.run_state.run is run
     asked(2)  # the question that was answered is asked again
-    press(window, "Save weights…")
+    press_notice_button(window, "Save weights…")
     dialog = window.findChild(QFileDialog)
     assert isinstance(dialog, QFileDialog)
     dialog.reject()
@@ -215,9 +215,9 @@ def test_after_a_crash_the_next_start_offers_the_run(
     step = RunReader(lost).checkpoints[-1].step
 
     window = make_viewer(home="home").window
-    qtbot.waitUntil(lambda: bool(told(window, "interrupted")))
+    qtbot.waitUntil(lambda: bool(notices_about(window, "interrupted")))
     assert window.run_state.is_running  # nothing waits for the answer
-    press(window, "Show")
+    press_notice_button(window, "Show")
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     window.registry["run.toggle"].trigger()
     qtbot.waitUntil(lambda: window.run_state.is_running)
@@ -240,13 +240,15 @@ def test_a_run_that_was_dismissed_is_not_offered_again(opened_viewer: Viewer) ->
         return bool(window.notices.entries)
 
     assert not offered()
-    assert not offered(a_run("a", "stopped"), a_run("b", "interrupted", resumable=False))
-    assert offered(a_run("a", "interrupted"), a_run("b", "interrupted"))
+    assert not offered(
+        make_listed_run("a", "stopped"), make_listed_run("b", "interrupted", resumable=False)
+    )
+    assert offered(make_listed_run("a", "interrupted"), make_listed_run("b", "interrupted"))
     words = window.notices.recent_notices[-1].text
     assert all(part in words for part in ("run a ", "step 1,200", "1 more"))
-    press(window, "Dismiss")
-    assert not offered(a_run("a", "interrupted"), a_run("b", "interrupted"))
-    assert offered(a_run("c", "interrupted"), a_run("a", "interrupted"))
+    press_notice_button(window, "Dismiss")
+    assert not offered(make_listed_run("a", "interrupted"), make_listed_run("b", "interrupted"))
+    assert offered(make_listed_run("c", "interrupted"), make_listed_run("a", "interrupted"))
 
 
 def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(

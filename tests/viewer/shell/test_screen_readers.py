@@ -43,12 +43,12 @@ from dgn_viewer.style.stylesheet import plain_tip, wrapping_tip
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import PlainLabel, plain_label
 from dgn_viewer.window import Window
-from tests.hostile_names import HOSTILE, hidden
+from tests.hostile_names import HOSTILE, hidden_characters
 
 
 @pytest.fixture
-def viewer(used_viewer: Viewer) -> Viewer:
-    return used_viewer
+def viewer(shared_viewer: Viewer) -> Viewer:
+    return shared_viewer
 
 
 def held(window: Window) -> str:
@@ -157,16 +157,16 @@ def test_labels_tips_and_notices_escape_what_hides(qtbot: QtBot) -> None:
     for label in (PlainLabel(HOSTILE), ElidedLabel(HOSTILE), plain_label(HOSTILE, selectable=True)):
         qtbot.addWidget(label)
         assert label.textFormat() == Qt.TextFormat.PlainText
-        assert not hidden(QLabel.text(label)) - LINES
-        assert not hidden(label.toolTip()) - LINES
-        assert not hidden(label.accessibleName()) - LINES
+        assert not hidden_characters(QLabel.text(label)) - LINES
+        assert not hidden_characters(label.toolTip()) - LINES
+        assert not hidden_characters(label.accessibleName()) - LINES
     notice = Notice("refused", HOSTILE, HOSTILE, (NoticeButton(HOSTILE, lambda: None),))
-    assert not hidden(notice.text + notice.offers[0].text)
-    assert hidden(notice.details) <= LINES
+    assert not hidden_characters(notice.text + notice.offers[0].text)
+    assert hidden_characters(notice.details) <= LINES
     for said in (wrapping_tip(HOSTILE), plain_tip(f"<b>{HOSTILE}")):
         assert said.startswith("<span>")
         assert "<img" not in said
-        assert hidden(said) <= LINES
+        assert hidden_characters(said) <= LINES
     assert plain_tip("Close (Esc)") == "Close (Esc)"
 
 
@@ -176,7 +176,7 @@ def test_labels_of_charts_escape_what_hides_and_literal_names_have_no_formula() 
         label_html,
         lambda text: "".join(run.text for run in split_runs(text)),
     ):
-        assert hidden(set_(HOSTILE)) <= LINES
+        assert hidden_characters(set_(HOSTILE)) <= LINES
     assert "<img" not in label_html(HOSTILE)
     assert strip_markup(escape_label("a$x^2$b")) == "a$x^2$b"
     assert [run.level for run in split_runs(escape_label("a$x^2$b_1"))] == [0]
@@ -225,7 +225,7 @@ def check_everything(window: Window) -> int:
     quoted = 0
     for widget in [window, *window.findChildren(QWidget), *QApplication.topLevelWidgets()]:
         for text in texts_of(widget):
-            assert not hidden(text) - LINES - PLACES_TO_BREAK, (widget, text)
+            assert not hidden_characters(text) - LINES - PLACES_TO_BREAK, (widget, text)
             quoted += r"\x1b" in text
         for text in tips_of(widget):  # Qt takes what looks like markup for markup
             assert not (QtGui.Qt.mightBeRichText(text) and "<img" in text), (widget, text)
@@ -281,4 +281,4 @@ def test_nothing_in_the_window_takes_a_name_for_markup_or_hides_in_it(
     qtbot.waitUntil(lambda: section.readings.count() > 0)
     assert check_everything(window) >= 10
     if recent is not None:
-        assert not hidden(recent.menu_text(0))
+        assert not hidden_characters(recent.menu_text(0))

@@ -26,8 +26,8 @@ from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
 from dgn_viewer.shell.toolbar import RunToolbar
-from tests.engine.views.begun_run import started
-from tests.engine.views.past_frames import frame
+from tests.engine.views.begun_run import make_run_started
+from tests.engine.views.past_frames import make_frame
 
 REGIMES = ("DL", "FL", "FR-II", "ReLU")
 CATALOGUE = Catalogue(
@@ -40,7 +40,7 @@ CATALOGUE = Catalogue(
     (),
     ("cpu",),
 )
-BEGAN = started(gating=GatingConfig(gates_from=""))
+BEGAN = make_run_started(gating=GatingConfig(gates_from=""))
 LAST = 60
 
 
@@ -149,7 +149,7 @@ def test_every_step_shows_what_was_shown_live_then(bars: Bars, seed: int, resume
         live = bars.shown(at_end_of(step, changes))
         then = at_end_of(step, changes)
         recorded = replace(
-            frame(step, regime=then.regime), wiring=then.wiring, probe_digest=then.probe_digest
+            make_frame(step, regime=then.regime), wiring=then.wiring, probe_digest=then.probe_digest
         )
         history.look_back(Past(step, recorded))
         assert bars.shown(history.shown_state, step) == live

@@ -31,11 +31,11 @@ from dgn_engine.protocol.training import (
     StepsNotCaptured,
 )
 from dgn_viewer.shell.statusbar import StatusBar
-from tests.engine.views.begun_run import started
+from tests.engine.views.begun_run import make_run_started
 from tests.snapshots import Recorded
 
 READY = EngineReady(None, "")  # type: ignore[arg-type]
-BEGUN = started()
+BEGUN = make_run_started()
 FRAME = Frame(1, 1300, 260.0, 812.4, 62.0)
 LATER = Frame(1, 1390, 278.0, 750.0, 60.0)
 DROPPED = StepsNotCaptured(3, "two captured steps differ")
@@ -290,7 +290,7 @@ def test_an_idle_window_repaints_nothing_and_a_running_one_is_not_laid_out_again
     window.resize(1440, 300)
     window.show()
     qtbot.waitExposed(window)
-    bar.show_state(RunState().after(started()).after(Running(3)))
+    bar.show_state(RunState().after(make_run_started()).after(Running(3)))
     frame = Frame(1, 1000, 1.0, 800.0, None, watching=Watching(0.05, 0.041, 1.0, {"window": 0.01}))
 
     def show(shown: Frame) -> None:

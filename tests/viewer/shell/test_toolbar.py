@@ -21,7 +21,7 @@ from dgn_engine.protocol.training import (
     SwapRegime,
 )
 from dgn_viewer.shell.toolbar import RunToolbar
-from tests.engine.views.begun_run import started
+from tests.engine.views.begun_run import make_run_started
 
 CATALOGUE = Catalogue(
     (
@@ -36,7 +36,7 @@ CATALOGUE = Catalogue(
     ("cpu",),
 )
 STARTED = replace(
-    started(gating=GatingConfig(beta=8.0)),
+    make_run_started(gating=GatingConfig(beta=8.0)),
     config=RunConfig(
         data=DataConfig("mnist", binary=(4, 7)),
         net=NetConfig("fc"),

@@ -36,8 +36,8 @@ MakeView = Callable[..., View]
 
 
 @pytest.fixture
-def viewer(used_viewer: Viewer) -> Viewer:
-    return used_viewer
+def viewer(shared_viewer: Viewer) -> Viewer:
+    return shared_viewer
 
 
 def pointed(tour: Tour) -> QRect:

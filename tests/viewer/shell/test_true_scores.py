@@ -64,9 +64,9 @@ def first(window: Window) -> str:
 
 
 @pytest.fixture
-def scored(begin: Begin, qtbot: QtBot) -> Window:
+def scored(begin_run: Begin, qtbot: QtBot) -> Window:
     """A window with a paused run that was tested at its last step."""
-    window = begin(small_run(pace=0.0), paused=True).window
+    window = begin_run(small_run(pace=0.0), paused=True).window
     at = train(window, qtbot)
     assert facts(window)["test"].endswith(at)
     return window

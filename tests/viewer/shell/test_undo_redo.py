@@ -14,15 +14,15 @@ from dgn_engine.protocol.training import Resume, Rewire, SetBeta, SetLearningRat
 from dgn_engine.scene.theme import DIMMED
 from dgn_viewer.application import Viewer
 from tests.daily import nightly
-from tests.viewer.gestures import LEFT, opened_file
+from tests.viewer.gestures import LEFT, open_file_page
 from tests.viewer.seen_charts import visible_range
 
 CONTROL = Qt.KeyboardModifier.ControlModifier
 
 
 @pytest.fixture
-def viewer(used_viewer: Viewer) -> Viewer:
-    return used_viewer
+def viewer(shared_viewer: Viewer) -> Viewer:
+    return shared_viewer
 
 
 def entries(viewer: Viewer) -> list[tuple[str, bool]]:
@@ -43,7 +43,7 @@ def test_what_a_drop_did_is_undone_by_ctrl_z_and_redone(
 ) -> None:
     window = viewer.window
     assert entries(viewer) == [("Undo", False), ("Redo", False)]
-    page = opened_file(viewer, qtbot, saved_weights, use)
+    page = open_file_page(viewer, qtbot, saved_weights, use)
     QTest.mouseClick(page.go, LEFT)
     change = f"{use} of {saved_weights.name}"
     qtbot.waitUntil(lambda: window.run_state.undo == change)

@@ -17,8 +17,8 @@ from dgn_engine.views.history import History
 from dgn_viewer.timeline.frame_keeper import FrameKeeper
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.time_bar import TimeBar
-from tests.engine.views.begun_run import started
-from tests.engine.views.past_frames import frame, record
+from tests.engine.views.begun_run import make_run_started
+from tests.engine.views.past_frames import make_frame, record_frames
 
 
 class Desk:
@@ -39,7 +39,7 @@ class Desk:
             keep=lambda reader: FrameKeeper(reader, every, 1e9),
         )
         self.cursor.thinned.connect(self.said.append)
-        self.tell(started())
+        self.tell(make_run_started())
 
     def tell(self, event: Event) -> None:
         self.history.on_event(event)
@@ -48,8 +48,8 @@ class Desk:
     def see(self, step: int) -> None:
         """A frame comes; wait until it is held."""
         before = len(self.charged)
-        self.history.on_frame(frame(step))
-        self.cursor.keeper.on_frame(frame(step))
+        self.history.on_frame(make_frame(step))
+        self.cursor.keeper.on_frame(make_frame(step))
         self._qtbot.waitUntil(lambda: len(self.charged) > before)
 
     def back_to(self, step: int) -> float:
@@ -86,13 +86,13 @@ def test_another_run_forgets_them_and_a_recorded_one_is_read_from_its_folder(
     desk: Desk, tmp_path: Path
 ) -> None:
     desk.see(10)
-    desk.tell(started())
+    desk.tell(make_run_started())
     assert "There is no history yet" in desk.cursor.reason_not_available
-    record(tmp_path, 0, 30)
+    record_frames(tmp_path, 0, 30)
     desk.tell(FramesRecorded(str(tmp_path)))
     assert desk.cursor.keeper.memory_text == ""
-    desk.history.on_frame(frame(50))
-    desk.cursor.keeper.on_frame(frame(50))
+    desk.history.on_frame(make_frame(50))
+    desk.cursor.keeper.on_frame(make_frame(50))
     assert desk.back_to(40) == 30.0
     assert desk.charged[1:] == []
 
@@ -100,10 +100,10 @@ def test_another_run_forgets_them_and_a_recorded_one_is_read_from_its_folder(
 @pytest.mark.parametrize("desk", [1e9], indirect=True)
 def test_between_two_times_only_what_follows_a_change_or_a_pause_is_held(desk: Desk) -> None:
     for _ in range(2):  # of another run the first is held, too
-        desk.tell(started())
+        desk.tell(make_run_started())
         desk.see(10)
     for step in (11, 12):
-        desk.cursor.keeper.on_frame(frame(step))
+        desk.cursor.keeper.on_frame(make_frame(step))
     desk.tell(RegimeSwapped(12, "DL", "FR-II", (), (), (), ()))
     desk.see(13)
     desk.tell(Paused(13))

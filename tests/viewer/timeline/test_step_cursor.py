@@ -27,8 +27,8 @@ from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest, 
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
 from dgn_viewer.timeline.time_bar import TimeBar
-from tests.engine.views.begun_run import started
-from tests.engine.views.past_frames import frame, record
+from tests.engine.views.begun_run import make_run_started
+from tests.engine.views.past_frames import make_frame, record_frames
 
 STEPS = (0, 10, 20, 40)
 
@@ -38,8 +38,8 @@ class Desk:
 
     def __init__(self, folder: Path, **keywords: Any) -> None:
         self.history = History()
-        self.history.on_event(started())
-        self.history.on_frame(frame(50))
+        self.history.on_event(make_run_started())
+        self.history.on_frame(make_frame(50))
         self.drawn = 0
         self.cursor = StepCursor(
             self.history, ["gates", "npk"], self._draw, lambda: True, **keywords
@@ -60,7 +60,7 @@ class Desk:
 
 @pytest.fixture
 def desk(qapp: object, tmp_path: Path) -> Iterator[Desk]:
-    record(tmp_path, *STEPS)
+    record_frames(tmp_path, *STEPS)
     made = Desk(tmp_path)
     yield made
     made.cursor.close()
@@ -116,7 +116,7 @@ def test_training_goes_on_below_what_is_looked_back_at(desk: Desk, arrives: Goes
     desk.cursor.go_to(10)
     arrives(10)
     before = desk.history.revision("gates")
-    desk.history.on_frame(frame(60))
+    desk.history.on_frame(make_frame(60))
     assert desk.seen == 10.0
     assert desk.history.revision("gates") == before
     assert desk.history.state.step == 60
@@ -130,7 +130,7 @@ def test_steps_that_are_recorded_while_nobody_looks_back_are_known(
     assert desk.cursor._lists.isActive()
     desk.cursor._lists.timeout.emit()
     qtbot.waitUntil(lambda: desk.cursor.steps == STEPS)
-    record(tmp_path, *STEPS, 45)
+    record_frames(tmp_path, *STEPS, 45)
     with qtbot.waitSignal(desk.cursor.steps_changed, timeout=60_000):
         desk.cursor._reader._next_look = 0.0
         desk.cursor.list_steps()
@@ -161,8 +161,8 @@ def test_it_plays_to_the_end_and_is_live_again(desk: Desk, arrives: Goes) -> Non
 
 def test_without_recorded_frames_it_says_why(desk: Desk, tmp_path: Path, arrives: Goes) -> None:
     desk.cursor.choose_reach(10, 40)
-    desk.history.on_event(started())
-    desk.cursor.on_event(started(), desk.history.state)
+    desk.history.on_event(make_run_started())
+    desk.cursor.on_event(make_run_started(), desk.history.state)
     assert desk.cursor.reach is None
     assert "There is no history yet" in desk.cursor.reason_not_available
     for act in (
@@ -172,7 +172,7 @@ def test_without_recorded_frames_it_says_why(desk: Desk, tmp_path: Path, arrives
     ):
         act()
     assert desk.cursor.step is None
-    desk.history.on_frame(frame(50))
+    desk.history.on_frame(make_frame(50))
     (tmp_path / "empty").mkdir()
     desk.tell(FramesRecorded(str(tmp_path / "empty")))
     desk.cursor.go_to(3)
@@ -198,7 +198,7 @@ def test_what_comes_late_of_an_earlier_run_is_not_shown(desk: Desk, arrives: Goe
     desk.cursor._reader.found.connect(found.append)
     desk.cursor.go_to(10)
     arrives(10)
-    desk.cursor.on_event(started(), desk.history.state)
+    desk.cursor.on_event(make_run_started(), desk.history.state)
     desk.cursor._on_found(found[-1])
     assert (desk.cursor.steps, desk.cursor.step, desk.history.past) == ((), None, None)
 
@@ -291,7 +291,7 @@ def test_while_a_picture_has_to_wait_the_newest_step_is_read_and_the_others_are_
     tmp_path: Path, qapp: object, qtbot: QtBot
 ) -> None:
     """A network trains, and somebody drags: the cursor is there at once, panels follow."""
-    record(tmp_path, *STEPS)
+    record_frames(tmp_path, *STEPS)
     desk = Desk(tmp_path, wait=lambda: 60.0, rest=0.05)
     for step in (12, 41, 22, 11):
         desk.cursor.go_to(step)
@@ -358,7 +358,7 @@ def test_steps_of_an_unrecorded_run_are_shown_as_b(
     assert run is not None
     held = HeldFrames()
     for step in (2, 5, 9):
-        held.pack_frame(frame(step))
+        held.pack_frame(make_frame(step))
     cursor = ComparedCursor(History(), ("gates",), lambda _: None, lambda: FrameSource(held=held))
     cursor.on_event(ComparedFrames("this run", "", run, (), 5), RunState())
     qtbot.waitUntil(lambda: cursor.steps == (2, 5, 9))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
 from dgn_engine.model.adapt.from_module import copy_stack
-from tests.engine.kernels.jacobians import contracted
+from tests.engine.kernels.jacobians import contract_jacobians
 from tests.engine.kernels.unusual_modules import (
     ENDS,
     OBJECTS,
@@ -45,8 +45,10 @@ def test_adapt_leaves_out_a_softmax_at_the_end_and_says_so(name: str, hold: str)
         network = k.adapt(module, (6,))
     close(network(x).detach(), module.body(x).detach())
     J = real_jacobian(module, x, module.body)
-    close(k.tangent_kernels(network, x).total_kernel, contracted(J, J, "mean"))
-    close(k.tangent_kernels(network, x, logits="full").total_kernel, contracted(J, J, "full"))
+    close(k.tangent_kernels(network, x).total_kernel, contract_jacobians(J, J, "mean"))
+    close(
+        k.tangent_kernels(network, x, logits="full").total_kernel, contract_jacobians(J, J, "full")
+    )
     assert "oftmax" in copy_stack(module, (6,)).remark
 
 

@@ -44,7 +44,7 @@ def unreadable(kind: str, value: object = None) -> Iterator[None]:
     assert value in (None, refused.value.value)
 
 
-def why(found: Any) -> str:
+def reason_not_read(found: Any) -> str:
     """Why a tensor is not read."""
     assert isinstance(found, Unsupported)
     return found.reason

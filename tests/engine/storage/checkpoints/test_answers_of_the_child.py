@@ -21,7 +21,7 @@ from dgn_engine.storage.checkpoints.stated_entries import LONGEST, MOST
 from dgn_engine.storage.checkpoints.stated_layers import CHILDREN
 from dgn_engine.storage.checkpoints.wire import receive_contents
 from tests.engine.storage.checkpoints.inert_trees import unreadable
-from tests.faults.answered import answered
+from tests.faults.answered import read_answer
 
 ONE = np.ones((2, 3), np.float32)
 
@@ -119,7 +119,7 @@ def test_whatever_a_file_provokes_is_one_sentence(trouble: Exception, kind: str,
 
 
 def asked(part: str, **arrays: np.ndarray[Any, Any]) -> CheckpointContents:
-    return answered(safetensors.numpy.save(arrays), part)
+    return read_answer(safetensors.numpy.save(arrays), part)
 
 
 def test_a_part_is_what_stands_under_its_name() -> None:

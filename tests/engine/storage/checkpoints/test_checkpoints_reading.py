@@ -16,7 +16,7 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from tests.daily import nightly
 from tests.faults import sparse_files
-from tests.faults.answered import answered
+from tests.faults.answered import read_answer
 from tests.faults.fuzzing import small_files
 from tests.faults.honest_files import saved
 from tests.faults.hostile_archives import npz
@@ -51,7 +51,7 @@ def test_files_of_one_index_and_a_part_of_them_go_through_the_child(tmp_path: Pa
 
 
 def test_names_arrive_as_plain_text() -> None:
-    found = answered(saved({"a\nb\u202ec<b>": torch.ones(1), "x" * 999: torch.ones(1)}))
+    found = read_answer(saved({"a\nb\u202ec<b>": torch.ones(1), "x" * 999: torch.ones(1)}))
     first, second = found.arrays
     assert first == "a\\nb\\u202ec<b>"
     assert len(second) == 300
@@ -133,10 +133,10 @@ SMALL_FILES = {name: small_files()[name] for name in ("safetensors", "npy", "npz
 @pytest.mark.parametrize("kind", SMALL_FILES)
 def test_a_file_cut_at_any_byte_is_refused(kind: str) -> None:
     content = SMALL_FILES[kind]
-    assert answered(content).arrays
+    assert read_answer(content).arrays
     for length in range(len(content)):
         with pytest.raises(UnreadableFile):
-            answered(content[:length])
+            read_answer(content[:length])
 
 
 @pytest.mark.parametrize("kind", SMALL_FILES)
@@ -147,7 +147,7 @@ def test_a_file_with_any_byte_flipped_is_read_or_refused_but_never_breaks(kind: 
             flipped = bytearray(content)
             flipped[place] ^= flip
             try:
-                answered(bytes(flipped))
+                read_answer(bytes(flipped))
             except UnreadableFile:
                 continue
 

@@ -29,7 +29,7 @@ from dgn_engine.storage.checkpoints.torch_files import MAGIC
 from tests.daily import nightly
 from tests.faults.ambiguous_files import Archive, Member, written
 from tests.faults.hostile_archives import zipped
-from tests.faults.pickle_assembly import ONES, Call, coded, pickled, tensor, torch_zip
+from tests.faults.pickle_assembly import ONES, Call, encode_thing, make_pickle, tensor, torch_zip
 
 NAMES = (
     "feature.weights.0",
@@ -257,7 +257,7 @@ BIG, LITTLE = b"big", b"little"
 
 def of_torch(folder: bytes, other: bytes, stated: bytes = LITTLE) -> bytes:
     """A file of torch; the folder of its byte order is written in these other bytes."""
-    members = ("data.pkl", pickled({"w": tensor()})), ("byteorder", stated), ("data/0", ONES)
+    members = ("data.pkl", make_pickle({"w": tensor()})), ("byteorder", stated), ("data/0", ONES)
     made = []
     for inside, data in (*members, ("version", b"3\n")):
         start = other if inside == "byteorder" else folder
@@ -304,7 +304,7 @@ def loaded(content: bytes) -> Any:
 
 # What safetensors or torch refuse is refused here; what they read of a shard is read.
 
-pytestmark = pytest.mark.usefixtures("files_read_here")
+pytestmark = pytest.mark.usefixtures("no_reader_child")
 
 TWO_NUMBERS = np.array([1, 2], "<f4").tobytes()
 W = '"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
@@ -354,7 +354,7 @@ def test_notes_may_be_null_and_types_that_are_not_read_are_ignored() -> None:
 
 @pytest.mark.parametrize("version", [None, b"999999\n", b"x", b"0\n", b"", b"11"])
 def test_an_archive_of_a_version_that_torch_does_not_read_is_refused(version: bytes | None) -> None:
-    members = {"a/data.pkl": pickled({"w": tensor()}), "a/data/0": np.ones(4, "<f4").tobytes()}
+    members = {"a/data.pkl": make_pickle({"w": tensor()}), "a/data/0": np.ones(4, "<f4").tobytes()}
     if version is not None:
         members["a/version"] = version
     content = zipped(members)
@@ -391,7 +391,7 @@ def test_an_averaged_model_is_read_as_its_state_dict(tmp_path: Path) -> None:
             np.testing.assert_array_equal(found.arrays[f"{start}{name}"], wanted.numpy())
 
 
-CALL = coded(Call("os", "system", ("reboot",)))
+CALL = encode_thing(Call("os", "system", ("reboot",)))
 
 
 @pytest.mark.parametrize(

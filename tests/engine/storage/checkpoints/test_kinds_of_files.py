@@ -33,15 +33,15 @@ from dgn_engine.storage.checkpoints.stated_layers import stated_layers
 from tests.engine.storage.checkpoints.inert_trees import (
     NUMBERS,
     layer,
+    reason_not_read,
     records,
     sequence,
     table,
     tensor,
     tree_of,
     unreadable,
-    why,
 )
-from tests.faults.answered import answered
+from tests.faults.answered import read_answer
 
 # safetensors
 
@@ -84,11 +84,11 @@ def test_a_type_that_is_not_known_is_named_and_what_follows_is_read() -> None:
 
 def test_what_is_left_aside_is_cut_after_two_hundred_lines() -> None:
     many = {f"k{n}": n for n in range(203)}
-    found = answered(pickle.dumps({"w": np.ones(1), **many}, protocol=4))
+    found = read_answer(pickle.dumps({"w": np.ones(1), **many}, protocol=4))
     assert len(found.ignored) == 201
     assert found.ignored[-2:] == ("k199 (int)", "and 3 more")
     exact = {f"k{n}": n for n in range(200)}
-    found = answered(pickle.dumps({"w": np.ones(1), **exact}, protocol=4))
+    found = read_answer(pickle.dumps({"w": np.ones(1), **exact}, protocol=4))
     assert found.ignored[-1] == "k199 (int)"
 
 
@@ -349,7 +349,7 @@ def test_a_view_is_read_from_its_first_number_by_its_strides() -> None:
     ],
 )
 def test_a_tensor_that_is_not_read_says_why(given: Any, word: str) -> None:
-    assert word in why(read_leaf(given, records))
+    assert word in reason_not_read(read_leaf(given, records))
 
 
 def array_call(
@@ -417,7 +417,7 @@ def test_a_pickled_array_is_read_in_its_order(callee: str, fortran: bool, order:
     ],
 )
 def test_a_pickled_array_that_is_none_of_numbers_says_what_it_is(call: Any, words: str) -> None:
-    assert words in why(read_leaf(call, records))
+    assert words in reason_not_read(read_leaf(call, records))
 
 
 # calls and references in a pickle
@@ -445,14 +445,14 @@ def test_a_view_that_turns_its_numbers_is_not_read(name: str, notes: str) -> Non
     store = TensorStorage("0", "uint8", 48) if name == V3 else STORE
     place = (store, 0, (2,), (1,), False, InertDict(), *more)
     found = rebuilt(name, *place, InertDict([(notes, True)]))
-    assert "conjugated or negated" in why(found)
+    assert "conjugated or negated" in reason_not_read(found)
 
 
 def test_tensors_without_numbers_are_named() -> None:
     meta = TensorStorage("0", "float32", 12, "meta")
     rest = (0, (1,), (1,), False, InertDict())
-    assert why(rebuilt(V2, meta, *rest)) == "a tensor without numbers"
-    assert why(rebuilt(V2, "nothing", *rest)) == "a tensor without numbers"
+    assert reason_not_read(rebuilt(V2, meta, *rest)) == "a tensor without numbers"
+    assert reason_not_read(rebuilt(V2, "nothing", *rest)) == "a tensor without numbers"
     words = {
         "_rebuild_qtensor": "a quantised tensor",
         "_rebuild_sparse_tensor": "a sparse tensor",
@@ -460,7 +460,7 @@ def test_tensors_without_numbers_are_named() -> None:
         "_rebuild_meta_tensor_no_storage": "a tensor without numbers",
     }
     for name, word in words.items():
-        assert why(rebuilt(name, 1, 2)) == word
+        assert reason_not_read(rebuilt(name, 1, 2)) == word
     for name, given in ((V2, (STORE,)), (V3, (STORE, 0, (1,), (1,)))):
         with unreadable("not-written"):
             rebuilt(name, *given)

@@ -23,7 +23,16 @@ from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.reader_child import read_contents
 from tests.faults.odd_calls import misread
-from tests.faults.pickle_assembly import Call, Name, Raw, coded, pickled, storage, tensor, torch_zip
+from tests.faults.pickle_assembly import (
+    Call,
+    Name,
+    Raw,
+    encode_thing,
+    make_pickle,
+    storage,
+    tensor,
+    torch_zip,
+)
 from tests.faults.reference_readers import ReferenceReaders
 
 DRAWS = 120
@@ -40,7 +49,7 @@ def warned(content: bytes) -> tuple[list[str], tuple[str, ...]]:
 
 def forged(maker: Any, flags: int = 0) -> Raw:
     """A type of numbers with a state that NumPy does not write."""
-    return Raw(coded(maker) + coded((3, "|", None, None, None, 8, 4, flags)) + b"b")
+    return Raw(encode_thing(maker) + encode_thing((3, "|", None, None, None, 8, 4, flags)) + b"b")
 
 
 def of_class(module: str, name: str) -> Raw:
@@ -49,7 +58,7 @@ def of_class(module: str, name: str) -> Raw:
 
 def reconstructed(kind: Any) -> Raw:
     made = Call("numpy._core.multiarray", "_reconstruct", (Name("numpy", "ndarray"), (0,), b"b"))
-    return Raw(coded(made) + coded((1, (1,), kind, False, ADDRESSES)) + b"b")
+    return Raw(encode_thing(made) + encode_thing((1, (1,), kind, False, ADDRESSES)) + b"b")
 
 
 NEW = b"\x81"
@@ -63,7 +72,7 @@ COPYREG = "copyreg", "_reconstructor"
 ODD: dict[str, tuple[Any, str]] = {
     "an array of addresses": (Call(*ARRAYS, ((1,), OBJECTS, ADDRESSES)), "numpy.ndarray"),
     "a new array of addresses": (
-        Raw(coded(Name(*ARRAYS)) + coded(((1,), OBJECTS, ADDRESSES)) + NEW),
+        Raw(encode_thing(Name(*ARRAYS)) + encode_thing(((1,), OBJECTS, ADDRESSES)) + NEW),
         "numpy.ndarray",
     ),
     "a type by its code alone": (OBJECTS, "numpy.dtype"),
@@ -95,7 +104,11 @@ ODD: dict[str, tuple[Any, str]] = {
     ),
     "sides that are tensors": (Call("torch", "Size", ([ARRAY],)), "torch.Size"),
     "a state for a date": (
-        Raw(coded(Call("datetime", "date", (b"\7\xea\1\1",))) + coded({"a": ARRAY}) + b"b"),
+        Raw(
+            encode_thing(Call("datetime", "date", (b"\7\xea\1\1",)))
+            + encode_thing({"a": ARRAY})
+            + b"b"
+        ),
         "datetime.date.__setstate__",
     ),
     **{
@@ -110,7 +123,7 @@ ODD: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("way", ODD)
 def test_a_call_that_no_library_writes_is_named_and_nothing_of_it_is_read(way: str) -> None:
     thing, name = ODD[way]
-    arrays, calls = warned(pickled({"w": ARRAY, "x": thing}, 3))
+    arrays, calls = warned(make_pickle({"w": ARRAY, "x": thing}, 3))
     assert arrays == ["w"]
     assert name in calls
     honest = torch_zip({"w": tensor(), "x": thing})
@@ -132,14 +145,14 @@ def test_a_call_that_no_library_writes_is_named_and_nothing_of_it_is_read(way: s
 def test_a_type_of_a_class_that_makes_none_is_refused(kind: tuple[str, str]) -> None:
     calls = CallRecorder()
     with pytest.raises(UnreadableFile):
-        read_contents(pickled({"w": ARRAY, "x": reconstructed(of_class(*kind))}), "", calls)
+        read_contents(make_pickle({"w": ARRAY, "x": reconstructed(of_class(*kind))}), "", calls)
     assert calls.would_call == ("numpy.dtype.__setstate__",)
 
 
 def test_a_container_that_is_filled_after_a_call_copied_it_adds_nothing() -> None:
-    call = coded(Name("builtins", "tuple")) + b"h\xf0\x85Rq\xf1"
-    later = Raw(b"]q\xf00" + call + b"0h\xf0" + coded(ARRAY) + b"a0h\xf1")
-    content = pickled({"w": ARRAY, "x": later})
+    call = encode_thing(Name("builtins", "tuple")) + b"h\xf0\x85Rq\xf1"
+    later = Raw(b"]q\xf00" + call + b"0h\xf0" + encode_thing(ARRAY) + b"a0h\xf1")
+    content = make_pickle({"w": ARRAY, "x": later})
     assert warned(content)[0] == [name for name, held in pickle.loads(content).items() if len(held)]
 
 
@@ -147,11 +160,13 @@ def test_a_container_that_is_filled_after_a_call_copied_it_adds_nothing() -> Non
 def test_text_for_bytes_is_that_of_bytes(protocol: int) -> None:
     numbers = W.tobytes().decode("latin-1")
     kind = Raw(pickle.dumps(W.dtype, 2)[2:-1])
-    made = coded(
+    made = encode_thing(
         Call("numpy._core.multiarray", "_reconstruct", (Name("numpy", "ndarray"), (0,), b"b"))
     )
     for text, sound in ((numbers, True), (numbers[:-1] + "\u1234", False)):
-        content = pickled(Raw(made + coded((1, (3,), kind, False, text)) + b"b"), protocol)
+        content = make_pickle(
+            Raw(made + encode_thing((1, (3,), kind, False, text)) + b"b"), protocol
+        )
         if sound:
             assert (
                 read_contents(content).arrays["tensor"].tolist() == pickle.loads(content).tolist()
@@ -167,7 +182,7 @@ def test_text_for_bytes_is_that_of_bytes(protocol: int) -> None:
     [b"\x80\6", b"\x80\xff", b"\x80\4\x95" + b"\xff" * 7 + b"\0", b"\x80\4\x95" + b"\xff" * 8],
 )
 def test_a_start_that_pickle_refuses_is_refused(start: bytes) -> None:
-    content = start + coded({"w": ARRAY}) + b"."
+    content = start + encode_thing({"w": ARRAY}) + b"."
     with pytest.raises((ValueError, pickle.UnpicklingError, OverflowError)):
         pickle.loads(content)
     with pytest.raises(UnreadableFile):
@@ -255,8 +270,8 @@ def test_the_hooks_of_a_spectral_norm_are_those_of_torch() -> None:
     torch.save(nn.utils.spectral_norm(nn.Linear(3, 2)), content)
     arrays, calls = warned(content.getvalue())
     assert ("weight_orig" in arrays, calls) == (True, ())
-    hook = coded(Name(nn.Module.__module__, "_WrappedHook")) + b")\x81"
-    held = Raw(hook + coded({"hook": Name("os", "getpid"), "with_module": False}) + b"b")
+    hook = encode_thing(Name(nn.Module.__module__, "_WrappedHook")) + b")\x81"
+    held = Raw(hook + encode_thing({"hook": Name("os", "getpid"), "with_module": False}) + b"b")
     recorder = CallRecorder()
     read_contents(torch_zip({"w": tensor(), "x": held}), "", recorder)
     assert recorder.would_look_up == ("os.getpid",)

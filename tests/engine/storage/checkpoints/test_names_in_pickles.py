@@ -31,9 +31,9 @@ from tests.faults.pickle_assembly import (
     Call,
     Name,
     Raw,
-    coded,
+    encode_thing,
     legacy,
-    pickled,
+    make_pickle,
     storage,
     tensor,
     torch_zip,
@@ -60,31 +60,31 @@ def listed() -> Iterator[tuple[str, str]]:
 
 
 def text(word: str) -> bytes:
-    return coded(word)
+    return encode_thing(word)
 
 
 def beside(code: bytes) -> bytes:
-    return torch_zip(b"\x80\4" + coded({"w": tensor(), "n": Raw(code)}) + b".")
+    return torch_zip(b"\x80\4" + encode_thing({"w": tensor(), "n": Raw(code)}) + b".")
 
 
 def as_state(value: bytes) -> bytes:
     """An honest module that has a value for its `forward`."""
-    made = coded(Name(LINEAR, "Identity")) + b")\x81"
-    return made + b"}" + coded("forward") + value + b"sb"
+    made = encode_thing(Name(LINEAR, "Identity")) + b")\x81"
+    return made + b"}" + encode_thing("forward") + value + b"sb"
 
 
 def named(module: str, name: str) -> bytes:
-    return coded(module) + coded(name) + b"\x93"
+    return encode_thing(module) + encode_thing(name) + b"\x93"
 
 
 WAYS: dict[str, Callable[[str, str], bytes]] = {
     "called": lambda m, n: beside(named(m, n) + b")R"),
     "only named": lambda m, n: beside(named(m, n)),
     "named and thrown away": lambda m, n: beside(named(m, n) + b"0N"),
-    "of an older protocol": lambda m, n: beside(coded(Name(m, n))),
+    "of an older protocol": lambda m, n: beside(encode_thing(Name(m, n))),
     "INST": lambda m, n: beside(f"(i{m}\n{n}\n".encode()),
     "from texts that were kept": lambda m, n: beside(
-        coded(m) + b"q\x300" + coded(n) + b"q\x310" + b"h\x30h\x31\x93"
+        encode_thing(m) + b"q\x300" + encode_thing(n) + b"q\x310" + b"h\x30h\x31\x93"
     ),
     "in a list": lambda m, n: beside(b"]" + named(m, n) + b"a"),
     "as a state": lambda m, n: beside(as_state(named(m, n))),
@@ -92,16 +92,16 @@ WAYS: dict[str, Callable[[str, str], bytes]] = {
     "as the state of a state": lambda m, n: beside(as_state(named(m, n)) + b"Nb"),
     "through a module that is harmless": lambda m, n: beside(named("torch", f"{m}.{n}")),
     "in a storage": lambda m, n: beside(
-        coded(
+        encode_thing(
             Call(
                 "torch.storage",
                 "_load_from_bytes",
-                (legacy(Raw(named(m, n) + b"0" + coded(storage()))),),
+                (legacy(Raw(named(m, n) + b"0" + encode_thing(storage()))),),
             )
         )
     ),
     "in a file from before 1.6": lambda m, n: legacy({"w": tensor(), "n": Raw(named(m, n))}),
-    "in a plain pickle": lambda m, n: pickled({"n": Raw(named(m, n))}, 4),
+    "in a plain pickle": lambda m, n: make_pickle({"n": Raw(named(m, n))}, 4),
     "in an array of objects": lambda m, n: (
         npy_header("(1,)", "'|O'") + b"\x80\4]" + named(m, n) + b"a."
     ),
@@ -123,9 +123,9 @@ def test_what_others_call_dangerous_is_warned_of(way: str) -> None:
 
 def test_attributes_by_their_names_are_warned_of() -> None:
     for module, name in DANGEROUS:
-        call = coded(Call("builtins", "getattr", (Name("torch", "Size"), name)))
+        call = encode_thing(Call("builtins", "getattr", (Name("torch", "Size"), name)))
         assert "builtins.getattr" in warned(beside(call))
-        call = coded(Call("__builtin__", "getattr", (Name(module, "x"), name)))
+        call = encode_thing(Call("__builtin__", "getattr", (Name(module, "x"), name)))
         assert f"{GlobalName(module, 'x')}" in warned(beside(call))
 
 
@@ -230,7 +230,7 @@ def test_a_dot_in_a_name_is_a_warning_even_where_it_leads_to_a_harmless_one() ->
 
 
 def test_a_name_that_is_computed_is_a_warning() -> None:
-    code = coded(Call("builtins", "str", ("os",))) + coded("system") + b"\x93"
+    code = encode_thing(Call("builtins", "str", ("os",))) + encode_thing("system") + b"\x93"
     assert "it would look up (computed).system" in warned(beside(code))
 
 

@@ -15,7 +15,7 @@ from dgn_engine.importing.foreign_keys import check_keys, left_over_in_words
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.networks_beside import networks_beside, same_numbers_beside
 
-pytestmark = pytest.mark.usefixtures("files_read_here")
+pytestmark = pytest.mark.usefixtures("no_reader_child")
 
 State = dict[str, Tensor]
 

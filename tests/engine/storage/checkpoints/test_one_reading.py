@@ -26,9 +26,9 @@ from tests.faults.pickle_assembly import (
     Name,
     Raw,
     Reference,
-    coded,
+    encode_thing,
     legacy,
-    pickled,
+    make_pickle,
     storage,
     tensor,
     torch_zip,
@@ -40,7 +40,7 @@ SAMPLE, IN_THE_CHILD = 12, 1  # files of each kind; `make faults` tries many mor
 OTHER = np.full(4, 666, "<f4").tobytes()
 TREE = {"w": tensor()}
 HONEST = (
-    Member(b"a/data.pkl", pickled(TREE)),
+    Member(b"a/data.pkl", make_pickle(TREE)),
     Member(b"a/data/0", ONES),
     Member(b"a/version", b"3\n"),
 )
@@ -107,7 +107,7 @@ REFUSED: dict[str, bytes] = {
     "a folder before that of the pickle": archive(Member(b"b/x", b"")),
     "a folder within the folder": changed(0, name=b"a/b/data.pkl"),
     "a member that torch does not write": archive(Member(b"a/data/extra", ONES)),
-    "bytes behind the pickle": changed(0, data=pickled(TREE) + EVIL),
+    "bytes behind the pickle": changed(0, data=make_pickle(TREE) + EVIL),
     "a folder of DOS": changed(1, listed={"outer": 0x10}),
     "a member on another disk": changed(1, listed={"disk": 1}),
     "patched data": changed(1, local={"flags": 0x20}, listed={"flags": 0x20}),
@@ -167,12 +167,16 @@ def other() -> Call:
 
 
 def then(thing: Any, *after: Any, code: bytes = b"b") -> Raw:
-    return Raw(coded(thing) + b"".join(map(coded, after)) + code)
+    return Raw(encode_thing(thing) + b"".join(map(encode_thing, after)) + code)
 
 
 def pairs(*entries: tuple[Any, Any], start: Any = None) -> Raw:
-    filled = b"(" + b"".join(coded(key) + coded(value) for key, value in entries) + b"u"
-    return Raw(coded({} if start is None else start)[: 1 if start is None else None] + filled)
+    filled = (
+        b"(" + b"".join(encode_thing(key) + encode_thing(value) for key, value in entries) + b"u"
+    )
+    return Raw(
+        encode_thing({} if start is None else start)[: 1 if start is None else None] + filled
+    )
 
 
 def rebuilt(name: str, *arguments: Any) -> Call:
@@ -196,7 +200,7 @@ def subclassed(state: Any) -> Call:
 
 def module(weight: Any) -> Raw:
     state = {"_parameters": {"weight": weight}, "_buffers": {}, "_modules": {}}
-    return then(Raw(coded(Name(torch.nn.Linear.__module__, "Linear")) + b")\x81"), state)
+    return then(Raw(encode_thing(Name(torch.nn.Linear.__module__, "Linear")) + b")\x81"), state)
 
 
 F32 = Name("torch", "float32")
@@ -225,7 +229,9 @@ TREES: dict[str, Any] = {
         (Call("decimal", "Decimal", ("1",)), tensor()), (1, other())
     ),
     "pairs that are not used": Raw(
-        coded(Name("collections", "OrderedDict")) + coded(([["w", tensor()]],)) + b"\x81"
+        encode_thing(Name("collections", "OrderedDict"))
+        + encode_thing(([["w", tensor()]],))
+        + b"\x81"
     ),
     "a second state of a module": then(module(tensor()), {"_parameters": {"weight": other()}}),
     "a module with arguments": Call(SEQUENTIAL.module, SEQUENTIAL.name, (module(tensor()),)),
@@ -256,7 +262,7 @@ def test_the_type_of_a_tensor_of_another_device_is_its_own() -> None:
 def pickled_array(kind: Any, *after: Any, code: bytes = b"b") -> bytes:
     call = ("numpy._core.multiarray", "_reconstruct", (Name("numpy", "ndarray"), (0,), b"b"))
     made = Call(*call, (1, (4,), kind, False, ONES))
-    return pickled({"w": then(made, *after, code=code) if after else made}, 3)
+    return make_pickle({"w": then(made, *after, code=code) if after else made}, 3)
 
 
 def f4(order: Any = "<", *rest: Any, code: str = "f4", copied: bool = True) -> Call:
@@ -298,7 +304,7 @@ def test_an_array_that_is_changed_after_it_was_made_is_refused() -> None:
     for order in "faK":
         made = Call("numpy._core.numeric", "_frombuffer", (ONES, f4(), (2, 2), order))
         with pytest.raises(UnreadableFile):
-            read_contents(pickled({"w": made}, 3))
+            read_contents(make_pickle({"w": made}, 3))
 
 
 def test_a_tensor_beyond_its_view_is_refused_and_a_view_begins_at_its_byte() -> None:
@@ -314,7 +320,7 @@ def test_a_tensor_beyond_its_view_is_refused_and_a_view_begins_at_its_byte() -> 
 @pytest.mark.parametrize("name", ["UntypedStorage", "Tensor", "FloatTensor"])
 def test_names_that_are_given_to_a_storage_are_warned_of(name: str) -> None:
     calls = CallRecorder()
-    made = Raw(coded(Name("torch", name)) + b")" + coded({"allocator": 1}) + b"\x92")
+    made = Raw(encode_thing(Name("torch", name)) + b")" + encode_thing({"allocator": 1}) + b"\x92")
     read_contents(torch_zip({"w": tensor(), "x": made}), "", calls)
     assert calls.would_call == (f"torch.{name}",)
 
@@ -394,7 +400,7 @@ def safe_names(content: bytes) -> list[str]:
 
 @pytest.mark.parametrize(
     "body",
-    [legacy({"w": tensor(store=view_of_all())}), pickled({"w": 1}), EVIL],
+    [legacy({"w": tensor(store=view_of_all())}), make_pickle({"w": 1}), EVIL],
     ids=["torch", "dict", "call"],
 )
 def test_safetensors_that_are_a_pickle_are_refused(body: bytes) -> None:

@@ -17,7 +17,7 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.inner_path import Anchor, InnerPath
 from tests.refusals import refused
 
-pytestmark = pytest.mark.usefixtures("files_read_here")
+pytestmark = pytest.mark.usefixtures("no_reader_child")
 
 torch.manual_seed(0)
 STATE: dict[str, Tensor] = nn.Sequential(

@@ -34,7 +34,7 @@ from dgn_engine.storage.checkpoints.stated_layers import (
 )
 from tests.engine.storage.checkpoints.inert_trees import layer, sequence, table, tensor
 
-pytestmark = pytest.mark.usefixtures("files_read_here")
+pytestmark = pytest.mark.usefixtures("no_reader_child")
 
 STATE = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).state_dict()
 

@@ -18,7 +18,7 @@ import torch
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.harmless_names import LOADS_BYTES
-from tests.faults.answered import answered
+from tests.faults.answered import read_answer
 from tests.faults.hostile_archives import zipped
 from tests.faults.hostile_headers import npy_header
 from tests.faults.pickle_assembly import (
@@ -26,15 +26,15 @@ from tests.faults.pickle_assembly import (
     Name,
     Raw,
     Reference,
-    coded,
+    encode_thing,
     legacy,
-    pickled,
+    make_pickle,
     storage,
     tensor,
     torch_zip,
 )
 
-CALL = coded(Call("os", "system", ("reboot",)))
+CALL = encode_thing(Call("os", "system", ("reboot",)))
 SYSTEM, BUILT = Name("os", "system"), "json.loads.__setstate__"
 LINEAR, LOADS = torch.nn.Linear.__module__, ("torch.storage", "_load_from_bytes")
 TYPED, DEFAULTS = ("torch._tensor", "_rebuild_from_type_v2"), ("collections", "defaultdict")
@@ -42,33 +42,39 @@ TYPED, DEFAULTS = ("torch._tensor", "_rebuild_from_type_v2"), ("collections", "d
 
 def refusal(content: bytes) -> str:
     with pytest.raises(UnreadableFile) as refused:
-        answered(content)
+        read_answer(content)
     return str(refused.value)
 
 
 def beside(code: bytes, frame: Callable[[Any], bytes] = torch_zip) -> CheckpointContents:
     """A file with a tensor and a value for which these instructions are run and thrown away."""
-    return answered(frame({"w": tensor(), "n": Raw(code + b"0N")}))
+    return read_answer(frame({"w": tensor(), "n": Raw(code + b"0N")}))
 
 
 def called(module: str, name: str, *arguments: Any) -> bytes:
-    return coded(Call(module, name, arguments))
+    return encode_thing(Call(module, name, arguments))
 
 
 # Instructions that leave one value on the stack → what is called.
 WAYS = {
     "REDUCE": (CALL, "os.system"),
-    "NEWOBJ": (coded(SYSTEM) + coded(("x",)) + b"\x81", "os.system"),
-    "NEWOBJ_EX": (coded(SYSTEM) + b")" + coded({"a": 1}) + b"\x92", "os.system"),
-    "INST": (b"(" + coded("x") + b"ios\nsystem\n", "os.system"),
-    "OBJ": (b"(" + coded(SYSTEM) + coded("x") + b"o", "os.system"),
-    "STACK_GLOBAL": (coded("os") + coded("system") + b"\x93" + coded(("x",)) + b"R", "os.system"),
+    "NEWOBJ": (encode_thing(SYSTEM) + encode_thing(("x",)) + b"\x81", "os.system"),
+    "NEWOBJ_EX": (encode_thing(SYSTEM) + b")" + encode_thing({"a": 1}) + b"\x92", "os.system"),
+    "INST": (b"(" + encode_thing("x") + b"ios\nsystem\n", "os.system"),
+    "OBJ": (b"(" + encode_thing(SYSTEM) + encode_thing("x") + b"o", "os.system"),
+    "STACK_GLOBAL": (
+        encode_thing("os") + encode_thing("system") + b"\x93" + encode_thing(("x",)) + b"R",
+        "os.system",
+    ),
     "a name of protocol 0": (b"cos\nsystem\n(S'x'\ntR", "os.system"),
-    "Python 2's name": (coded(Call("__builtin__", "eval", ("1",))), "builtins.eval"),
-    "BUILD of a function": (coded(Name("json", "loads")) + coded({"a": 1}) + b"b", BUILT),
-    "arguments that are a list": (coded(SYSTEM) + coded(["x"]) + b"R", "os.system"),
+    "Python 2's name": (encode_thing(Call("__builtin__", "eval", ("1",))), "builtins.eval"),
+    "BUILD of a function": (
+        encode_thing(Name("json", "loads")) + encode_thing({"a": 1}) + b"b",
+        BUILT,
+    ),
+    "arguments that are a list": (encode_thing(SYSTEM) + encode_thing(["x"]) + b"R", "os.system"),
     "what a call gave": (
-        called("operator", "attrgetter", "system") + coded((Name("os", "path"),)) + b"R",
+        called("operator", "attrgetter", "system") + encode_thing((Name("os", "path"),)) + b"R",
         "operator.attrgetter(…)",
     ),
     "a function that is handed on": (called(*DEFAULTS, Name("os", "getpid")), "os.getpid"),
@@ -82,7 +88,7 @@ WAYS = {
         "numpy.memmap",
     ),
     "the class of a storage": (
-        coded(Reference(("storage", Name("os", "FloatStorage"), "0", "cpu", 4))),
+        encode_thing(Reference(("storage", Name("os", "FloatStorage"), "0", "cpu", 4))),
         "os.FloatStorage",
     ),
     "what a builder gave": (
@@ -126,9 +132,9 @@ def test_a_call_beside_honest_tensors_is_named(way: str, frame: Callable[[Any], 
 
 
 def test_calls_in_the_storages_of_a_plain_pickle_are_named() -> None:
-    inner = legacy(Raw(CALL + b"0" + coded(storage())))
+    inner = legacy(Raw(CALL + b"0" + encode_thing(storage())))
     made = tensor(store=Call("torch.storage", "_load_from_bytes", (inner,)))
-    found = answered(pickled({"w": made}, 3))
+    found = read_answer(make_pickle({"w": made}, 3))
     assert list(found.arrays) == ["w"]
     assert found.would_call == ("os.system",)
 
@@ -147,7 +153,7 @@ def test_calls_in_every_pickle_of_an_old_file_are_named(place: int) -> None:
         ends.append(at)
     begin = [0, *ends][place]
     hurt = parts[:begin] + b"\x80\2" + CALL + b"0" + parts[begin + 2 :]
-    found = answered(hurt)
+    found = read_answer(hurt)
     assert found.would_call == ("os.system",)
     assert list(found.arrays) == ["w"]
 
@@ -185,7 +191,7 @@ UNREAD: dict[str, Callable[[], bytes]] = {
     "way", [pytest.param(w, marks=[pytest.mark.nightly] if "without" in w else []) for w in UNREAD]
 )
 def test_objects_that_cannot_be_read_to_their_end_may_call_anything(way: str) -> None:
-    found = answered(with_objects(b"\x80\4" + UNREAD[way]() + CALL + b"."))
+    found = read_answer(with_objects(b"\x80\4" + UNREAD[way]() + CALL + b"."))
     assert list(found.arrays) == ["w"]
     (named,) = found.would_call
     assert named.startswith("something in x")
@@ -206,7 +212,7 @@ def test_objects_that_cannot_be_read_to_their_end_may_call_anything(way: str) ->
 )
 def test_calls_are_named_whatever_the_objects_and_their_type_are_called(dtype: str) -> None:
     for name in ("x.npy", "x"):
-        found = answered(with_objects(b"\x80\2" + CALL + b".", dtype, name))
+        found = read_answer(with_objects(b"\x80\2" + CALL + b".", dtype, name))
         assert ([*found.arrays], found.would_call) == (["w"], ("os.system",))
 
 
@@ -251,7 +257,7 @@ def test_safetensors_that_are_a_pickle_as_well_are_named() -> None:
 
 
 def test_modules_that_would_only_be_imported_are_told_apart() -> None:
-    found = beside(coded(Name("antigravity", "geohash")) + b"0" + CALL)
+    found = beside(encode_thing(Name("antigravity", "geohash")) + b"0" + CALL)
     assert (found.would_call, found.would_import) == (("os.system",), ("antigravity",))
     assert found.would_look_up == ("antigravity.geohash",)
 
@@ -269,12 +275,12 @@ def test_states_of_generators_and_values_are_harmless(tmp_path: Path) -> None:
     }
     content = io.BytesIO()
     torch.save(tree, content)
-    found = answered(content.getvalue())
+    found = read_answer(content.getvalue())
     assert found.would_call + found.would_look_up == ()
 
 
 def test_there_is_an_end_to_the_names() -> None:
-    code = b"".join(coded(Call("os", f"x{i}")) + b"0" for i in range(1000))
+    code = b"".join(encode_thing(Call("os", f"x{i}")) + b"0" for i in range(1000))
     found = beside(code + b"N")
     assert len(found.would_call) == 201
     assert found.would_call[-1] == "and more than 200"
@@ -283,6 +289,6 @@ def test_there_is_an_end_to_the_names() -> None:
 def test_pickles_in_pickles_in_pickles_end() -> None:
     inner = b"\x80\2" + CALL + b"."
     for _ in range(50):
-        inner = pickled(Call("pickle", "loads", (inner,)), 3)
-    found = answered(torch_zip({"w": tensor(), "n": Raw(inner[2:-1])}))
+        inner = make_pickle(Call("pickle", "loads", (inner,)), 3)
+    found = read_answer(torch_zip({"w": tensor(), "n": Raw(inner[2:-1])}))
     assert found.would_call == ("pickle.loads",)

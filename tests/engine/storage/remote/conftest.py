@@ -12,7 +12,7 @@ from dgn_engine.storage.runs import folder_layout as layout
 from tests.engine.attachment.loops import examples, mlp, train
 
 
-def watched(folder: Path, steps: int) -> Path:
+def record_watched_run(folder: Path, steps: int) -> Path:
     network = mlp()
     with dgn.watch(network, probe=examples(), out=folder, probes=("gates",)) as w:
         train(network, steps, w.step)
@@ -20,17 +20,17 @@ def watched(folder: Path, steps: int) -> Path:
 
 
 @pytest.fixture(scope="session")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two runs, the second has the longer log; the first has notes."""
     root = tmp_path_factory.mktemp("both")
-    runs = watched(root / "run", 3), watched(root / "two", 9)
+    runs = record_watched_run(root / "run", 3), record_watched_run(root / "two", 9)
     (runs[0] / layout.NOTES).write_text("secret")
     return runs
 
 
 @pytest.fixture
-def recorded(both: tuple[Path, Path]) -> Path:
-    return both[0]
+def recorded(two_runs: tuple[Path, Path]) -> Path:
+    return two_runs[0]
 
 
 @pytest.fixture

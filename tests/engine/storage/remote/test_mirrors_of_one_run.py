@@ -38,7 +38,7 @@ from tests.engine.storage.remote.peers import (
     reply,
     serving,
 )
-from tests.engine.storage.trained_runs import begun
+from tests.engine.storage.trained_runs import train_new_run
 from tests.refusals import refused
 
 LONG = 5000  # bytes of a log's end, more than are compared when it is longer
@@ -48,7 +48,7 @@ SHORT_PIECES = LineLimits(piece=100)
 @pytest.fixture(scope="module")
 def trained(module_path: Path) -> Path:
     """A run with checkpoints and weights."""
-    begun(module_path / "run", SMALL, None, ("gates",), 0.0)
+    train_new_run(module_path / "run", SMALL, None, ("gates",), 0.0)
     assert (module_path / "run" / layout.WEIGHTS).is_file()
     return module_path / "run"
 
@@ -265,9 +265,9 @@ def test_a_dropped_line_is_said_once_and_tried_less_and_less_often_each_time_it_
 
 @pytest.mark.parametrize("older", [False, True])
 def test_the_mirror_of_another_run_is_not_written_over(
-    both: tuple[Path, Path], here: Path, older: bool
+    two_runs: tuple[Path, Path], here: Path, older: bool
 ) -> None:
-    one, two = both
+    one, two = two_runs
     mirror_once(one, here)
     if older:  # a mirror of before does not say itself which run it is
         (here / layout.MIRROR).write_bytes(b"")
@@ -280,13 +280,13 @@ def test_the_mirror_of_another_run_is_not_written_over(
 
 
 def test_a_run_in_the_place_of_the_one_that_is_mirrored_is_refused(
-    both: tuple[Path, Path], served: Path, here: Path
+    two_runs: tuple[Path, Path], served: Path, here: Path
 ) -> None:
     with mirroring(served, here) as mirror:
         mirror.sync()
         before = contents(here)
         for name in (layout.LOG, layout.RUN, layout.CONFIG):
-            write_over(served / name, (both[1] / name).read_bytes())
+            write_over(served / name, (two_runs[1] / name).read_bytes())
         with refused("other-run"):
             mirror.sync()
     assert contents(here) == before
@@ -294,24 +294,24 @@ def test_a_run_in_the_place_of_the_one_that_is_mirrored_is_refused(
 
 
 def test_lines_that_came_before_the_change_was_seen_are_cut_off(
-    both: tuple[Path, Path], served: Path, here: Path
+    two_runs: tuple[Path, Path], served: Path, here: Path
 ) -> None:
     own = (served / layout.LOG).read_bytes()
     with mirroring(served, here) as mirror:
         mirror.sync()
-        write_over(served / layout.LOG, own + (both[1] / layout.LOG).read_bytes())
+        write_over(served / layout.LOG, own + (two_runs[1] / layout.LOG).read_bytes())
         mirror.sync()
         assert len((here / layout.LOG).read_bytes()) > len(own)
-        write_over(served / layout.RUN, (both[1] / layout.RUN).read_bytes())
+        write_over(served / layout.RUN, (two_runs[1] / layout.RUN).read_bytes())
         with refused("other-run"):
             mirror.sync()
     assert (here / layout.LOG).read_bytes() == own
 
 
 def test_a_run_without_an_id_is_known_by_when_it_was_begun(
-    both: tuple[Path, Path], tmp_path: Path, here: Path
+    two_runs: tuple[Path, Path], tmp_path: Path, here: Path
 ) -> None:
-    runs = [Path(shutil.copytree(run, tmp_path / run.name)) for run in both]
+    runs = [Path(shutil.copytree(run, tmp_path / run.name)) for run in two_runs]
     for date, run in zip(("2024-01-01", "2024-01-02"), runs, strict=True):
         info = {key: value for key, value in run_info.read_run_info(run).items() if key != "id"}
         run_info.write_run_info(run, {**info, "created": f"{date}T00:00:00+00:00"})

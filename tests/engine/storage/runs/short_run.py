@@ -73,25 +73,25 @@ class SteppedRecorder(Recorder):
         return not self.paused
 
 
-def snapshot(step: int, value: float = math.nan, **state: Any) -> Snapshot:
+def make_snapshot(step: int, value: float = math.nan, **state: Any) -> Snapshot:
     """Its weights say of which step it is, or have this value."""
     whole = {"format": 1, "step": step, "finished": False, "config": CONFIG.to_dict(), **state}
     number = float(step) if math.isnan(value) else value
     return Snapshot({"value.weights.0": torch.full((2, 2), number)}, whole)
 
 
-def frame(step: int, value: float = math.nan) -> Frame:
+def make_frame(step: int, value: float = math.nan) -> Frame:
     number = step if math.isnan(value) else value
     arrays = {"layer_0": np.full((2, 3), number, dtype=np.float32)}
     reading = Reading("gates", step, 0.1, 0.2, arrays, {"nu": math.nan})
     return Frame(1, step, step / 45, 0.0, None, {"gates": reading})
 
 
-def score(folder: RunFolder, step: int, loss: float = math.nan) -> None:
+def write_score(folder: RunFolder, step: int, loss: float = math.nan) -> None:
     folder.write_note("Measured", to_plain(Measured(step, 0.0, loss, 0.5)))
 
 
-def promised(folder: RunFolder, lines: int) -> Promise:
+def current_promise(folder: RunFolder, lines: int) -> Promise:
     return Promise(
         lines,
         frozenset(one.order for one in folder.checkpoints if one.is_intact),
@@ -99,56 +99,56 @@ def promised(folder: RunFolder, lines: int) -> Promise:
     )
 
 
-def record(disk: RecordedDisk, until: Callable[[RunFolder], bool] = lambda _: False) -> Path:
+def record_run(disk: RecordedDisk, until: Callable[[RunFolder], bool] = lambda _: False) -> Path:
     """Scores, frames and checkpoints of nine steps, closed in between and gone on with; then the
     folder is closed. Each step is promised when it is done.
     """
     path = disk.root / "runs" / NAME
     folder = RunFolder.create(path, CONFIG, frames_cap=CAP)
-    disk.promise(promised(folder, 0))
-    folder = first_part(disk, folder)
+    disk.promise(current_promise(folder, 0))
+    folder = record_first_part(disk, folder)
     folder.close()
-    disk.promise(promised(folder, folder.log.line_count))
+    disk.promise(current_promise(folder, folder.log.line_count))
     folder = RunFolder(path, frames_cap=CAP)
     folder.resume_from_newest({"step": 6})
-    disk.promise(promised(folder, 7))
+    disk.promise(current_promise(folder, 7))
     for step in (7, 8, 9):
-        score(folder, step)
-        folder.add_frame(frame(step))
-        disk.promise(promised(folder, 7))
-    folder.add_checkpoint(snapshot(9), "final")
-    disk.promise(promised(folder, folder.log.line_count))
+        write_score(folder, step)
+        folder.add_frame(make_frame(step))
+        disk.promise(current_promise(folder, 7))
+    folder.add_checkpoint(make_snapshot(9), "final")
+    disk.promise(current_promise(folder, folder.log.line_count))
     folder.close()
-    disk.promise(promised(folder, folder.log.line_count))
+    disk.promise(current_promise(folder, folder.log.line_count))
     return path
 
 
-def first_part(disk: RecordedDisk, folder: RunFolder) -> RunFolder:
+def record_first_part(disk: RecordedDisk, folder: RunFolder) -> RunFolder:
     for step in (1, 2):
-        score(folder, step)
-    folder.add_frame(frame(2))
-    disk.promise(promised(folder, 0))
-    folder.add_checkpoint(snapshot(2), "before FL")
-    disk.promise(promised(folder, folder.log.line_count))
+        write_score(folder, step)
+    folder.add_frame(make_frame(2))
+    disk.promise(current_promise(folder, 0))
+    folder.add_checkpoint(make_snapshot(2), "before FL")
+    disk.promise(current_promise(folder, folder.log.line_count))
     for step in (3, 4):
-        score(folder, step)
-        folder.add_checkpoint(snapshot(step), "")
-        disk.promise(promised(folder, folder.log.line_count))
-    score(folder, 5)
-    folder.add_frame(frame(5))
+        write_score(folder, step)
+        folder.add_checkpoint(make_snapshot(step), "")
+        disk.promise(current_promise(folder, folder.log.line_count))
+    write_score(folder, 5)
+    folder.add_frame(make_frame(5))
     folder.sync()
-    disk.promise(promised(folder, folder.log.line_count))
-    score(folder, 6)
-    folder.add_checkpoint(snapshot(6), "")
-    disk.promise(promised(folder, folder.log.line_count))
-    score(folder, 7)
-    folder.add_frame(frame(7))
+    disk.promise(current_promise(folder, folder.log.line_count))
+    write_score(folder, 6)
+    folder.add_checkpoint(make_snapshot(6), "")
+    disk.promise(current_promise(folder, folder.log.line_count))
+    write_score(folder, 7)
+    folder.add_frame(make_frame(7))
     folder.sync()
-    disk.promise(promised(folder, folder.log.line_count))
+    disk.promise(current_promise(folder, folder.log.line_count))
     return folder
 
 
-def harm(path: Path, ordered: bool = True) -> Iterator[Damage]:
+def find_harm(path: Path, ordered: bool = True) -> Iterator[Damage]:
     """What `verify` names that is lost; `ordered`: else unsynced lines of the log may be."""
     for damage in find_damage(path):
         if not damage.harmless and (ordered or damage.path != "log.jsonl"):
@@ -157,7 +157,7 @@ def harm(path: Path, ordered: bool = True) -> Iterator[Damage]:
 
 def assert_kept(path: Path, promise: Promise, ordered: bool) -> None:
     """Everything that was promised is there and sound, and each checkpoint has its lines."""
-    assert list(harm(path, ordered)) == []
+    assert list(find_harm(path, ordered)) == []
     reader = RunReader(path)
     seqs = {line.seq for line in reader.log.all_contents.lines}
     assert seqs.issuperset(range(promise.lines))
@@ -186,15 +186,15 @@ def assert_goes_on(path: Path, promise: Promise, ordered: bool) -> None:
         orders = {one.order for one in folder.checkpoints}
         serials = {one.serial for one in frame_files.scan_frames(path / "frames")}
         folder.resume_from_newest({"step": step})
-        score(folder, step + 1)
-        folder.add_frame(frame(step + 1))
-        folder.add_checkpoint(snapshot(step + 1), "")
+        write_score(folder, step + 1)
+        folder.add_frame(make_frame(step + 1))
+        folder.add_checkpoint(make_snapshot(step + 1), "")
         assert folder.newest_checkpoint is not None
         assert folder.newest_checkpoint.order not in orders
         assert folder._frames[-1].serial not in serials
     finally:
         folder.close()
-    assert list(harm(path, ordered)) == []
+    assert list(find_harm(path, ordered)) == []
     reader = RunReader(path)
     steps = [event.step for event in reader.measured_events]
     assert steps == sorted(set(steps)), "a score of a part that was done again counts twice"

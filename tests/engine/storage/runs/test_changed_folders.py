@@ -25,7 +25,7 @@ from dgn_engine.storage.runs.log import LogWriter
 from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.engine.storage.runs.short_run import SteppedRecorder, frame, snapshot
+from tests.engine.storage.runs.short_run import SteppedRecorder, make_frame, make_snapshot
 
 MENDED = (folder_layout.LOCK, folder_layout.LOG, folder_layout.RUN)
 
@@ -43,8 +43,8 @@ class Recorded:
         self.step += 1
         step, recorder = self.step, self.recorder
         recorder.write_note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
-        recorder.add_frame(frame(step))
-        recorder.save_checkpoint(snapshot(step))
+        recorder.add_frame(make_frame(step))
+        recorder.save_checkpoint(make_snapshot(step))
         recorder.mark_written()
         recorder.work()
         self.events += recorder.take_events()

@@ -17,17 +17,17 @@ from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import adopt_run
-from tests.engine.storage.runs.short_run import frame, score, snapshot
+from tests.engine.storage.runs.short_run import make_frame, make_snapshot, write_score
 
 LINES = 2 * STRETCH
 
 
 def go_on(run: RunFolder, first: int, loss: float) -> None:
     for step in range(first, first + LINES):
-        score(run, step, loss)
+        write_score(run, step, loss)
         if step % 50 == 0:
-            run.add_frame(frame(step, loss))
-    run.add_checkpoint(snapshot(step, loss), "")
+            run.add_frame(make_frame(step, loss))
+    run.add_checkpoint(make_snapshot(step, loss), "")
 
 
 @pytest.fixture(scope="module")

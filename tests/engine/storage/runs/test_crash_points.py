@@ -38,7 +38,7 @@ def content_that_counts(tree):
 
 def test_the_short_run_removes_checkpoints_and_frames(disk):
     with disk:
-        short_run.record(disk)
+        short_run.record_run(disk)
     gone = [one.path for one in disk.operations if one.kind == "unlink"]
     assert any("/frames/" in path and not path.endswith(".part") for path in gone)
     assert any("/checkpoints/" in path for path in gone)
@@ -49,7 +49,7 @@ def test_the_short_run_removes_checkpoints_and_frames(disk):
 @pytest.mark.parametrize("every", [23, *nightly(1)])
 def test_a_run_goes_on_after_a_crash_at_any_operation(disk, tmp_path, every):
     with disk:
-        short_run.record(disk)
+        short_run.record_run(disk)
     promises = [one.promise for one in disk.operations if one.kind == "promise"]
     gone_on = set()
     for crash in crashes(disk.before, disk.operations, every=every):
@@ -109,7 +109,7 @@ def test_a_repair_that_crashes_anywhere_loses_nothing_that_the_next_one_saves(
     disk, tmp_path, damaged, every
 ):
     with disk:
-        path = short_run.record(disk)
+        path = short_run.record_run(disk)
     DAMAGES[damaged](path)
     whole = shutil.copytree(disk.root, tmp_path / "whole")
     repair_run_folder(whole / "runs" / short_run.NAME)
@@ -122,7 +122,7 @@ def test_a_repair_that_crashes_anywhere_loses_nothing_that_the_next_one_saves(
         place = write_tree(crash.tree, tmp_path / "crashed")
         try:
             repair_run_folder(place / "runs" / short_run.NAME)
-            assert list(short_run.harm(place / "runs" / short_run.NAME)) == []
+            assert list(short_run.find_harm(place / "runs" / short_run.NAME)) == []
             assert whats_sound(place / "runs" / short_run.NAME) == expected
         except BaseException as error:
             error.add_note(f"crash after {again.operations[: crash.after][-3:]}, {crash.how}")
@@ -203,8 +203,8 @@ def lived_through(disk):
     recorder = short_run.SteppedRecorder(opened(path))
     for step in range(1, LAST + 1):
         recorder.write_note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
-        recorder.add_frame(short_run.frame(step))
-        recorder.save_checkpoint(short_run.snapshot(step), "before FL" if step == 1 else "")
+        recorder.add_frame(short_run.make_frame(step))
+        recorder.save_checkpoint(short_run.make_snapshot(step), "before FL" if step == 1 else "")
         recorder.mark_written()
         recorder.work(tries=20)
         disk.promise(step)
@@ -234,7 +234,7 @@ def assert_nothing_lost(path):
     assert [event.step for event in reader.measured_events] == list(range(1, LAST + 1))
     names = [line.name for line in reader.log.lines]
     assert names.count("RecordingPaused") == names.count("RecordingResumed")
-    assert list(short_run.harm(path)) == []
+    assert list(short_run.find_harm(path)) == []
     steps = [one.step for one in reader.checkpoints]
     assert steps == sorted(steps)
     assert {1, LAST} <= set(steps)

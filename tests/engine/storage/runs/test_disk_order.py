@@ -23,7 +23,7 @@ NEW_CHECKPOINT = re.compile(rf"{RUN}/{folder_layout.CHECKPOINTS}/[0-9]+(-[0-9]+)
 @pytest.fixture
 def recorded(disk):
     with disk:
-        short_run.record(disk)
+        short_run.record_run(disk)
     return disk
 
 
@@ -146,7 +146,7 @@ def test_a_file_that_is_saved_is_there_with_its_folders_after_a_crash(disk):
 
 def test_a_session_that_is_adopted_is_synced_before_it_gets_its_name(disk, tmp_path):
     with disk:
-        path = short_run.record(disk)
+        path = short_run.record_run(disk)
     (tmp_path / "runs").mkdir()
     copied = RecordedDisk(tmp_path / "runs")
     with copied:

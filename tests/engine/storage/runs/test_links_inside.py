@@ -18,7 +18,7 @@ from dgn_engine.storage.runs.run_answers import read_answers
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import read_notes
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.engine.storage.runs.short_run import frame, score, snapshot
+from tests.engine.storage.runs.short_run import make_frame, make_snapshot, write_score
 from tests.refusals import refused, refused_command
 
 # Inner folders and files, and things deeper in the folder, by the first that there is.
@@ -159,9 +159,9 @@ def test_a_folder_that_becomes_a_link_in_mid_run_is_not_written_through(
     place = tmp_path / "elsewhere"
     place.mkdir()
     acts: dict[str, Callable[[], None]] = {
-        "note": lambda: score(folder, 3),
-        "add_frame": lambda: folder.add_frame(frame(3)),
-        "checkpoint": lambda: folder.add_checkpoint(snapshot(3), ""),
+        "note": lambda: write_score(folder, 3),
+        "add_frame": lambda: folder.add_frame(make_frame(3)),
+        "checkpoint": lambda: folder.add_checkpoint(make_snapshot(3), ""),
     }
     for name in (folder_layout.FRAMES, folder_layout.CHECKPOINTS):
         (run / name).rename(run / f"{name}-before")

@@ -22,8 +22,8 @@ from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.engine.storage.runs.short_run import CONFIG, frame, snapshot
-from tests.engine.storage.runs.short_run import score as scored_line
+from tests.engine.storage.runs.short_run import CONFIG, make_frame, make_snapshot
+from tests.engine.storage.runs.short_run import write_score as scored_line
 
 FIRST = RunConfig().gating.regime
 OTHER = "FR-II"
@@ -34,7 +34,7 @@ def score(run: RunFolder, step: int, accuracy: float) -> None:
 
 
 def save(run: RunFolder, step: int, regime: str, kept: str = "") -> None:
-    run.add_checkpoint(snapshot(step, regime=regime), kept)
+    run.add_checkpoint(make_snapshot(step, regime=regime), kept)
 
 
 def continued(folder: Path, last_checkpoint: bool = True, closed: bool = True) -> Path:
@@ -331,8 +331,8 @@ def test_a_run_json_of_a_twin_is_put_aside_and_the_run_stays(closed: bool, tmp_p
     for folder in (run, twin):
         opened = RunFolder.create(folder, CONFIG)
         scored_line(opened, 10)
-        opened.add_checkpoint(snapshot(10), "")
-        opened.add_frame(frame(10))
+        opened.add_checkpoint(make_snapshot(10), "")
+        opened.add_frame(make_frame(10))
         opened.sync()
         copy = Path(shutil.copytree(folder, folder.with_name(f"{folder.name}-killed")))
         opened.close()

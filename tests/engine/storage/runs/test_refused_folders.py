@@ -40,7 +40,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.run_removal import delete_run
 from dgn_engine.storage.runs.thin_runs import ThinningPlan
 from dgn_engine.storage.session_file.session_writer import export_run
-from tests.engine.storage.runs.short_run import CONFIG, frame, score, snapshot
+from tests.engine.storage.runs.short_run import CONFIG, make_frame, make_snapshot, write_score
 from tests.refusals import refused
 
 LOG, RUN = folder_layout.LOG, folder_layout.RUN
@@ -52,11 +52,11 @@ def run(tmp_path: Path) -> Path:
     """Scores of three steps, checkpoints of three, of the last step two; frames of two; closed."""
     folder = RunFolder.create(tmp_path / "run", CONFIG)
     for step in (10, 20, 30):
-        score(folder, step)
+        write_score(folder, step)
     for step in (1000, 2000):
-        folder.add_frame(frame(step))
+        folder.add_frame(make_frame(step))
     for step in (10, 20, 30, 30):
-        folder.add_checkpoint(snapshot(step), "before FL")  # one that is kept
+        folder.add_checkpoint(make_snapshot(step), "before FL")  # one that is kept
     folder.close()
     return folder.path
 
@@ -85,7 +85,7 @@ def test_damaged_lines_are_named_and_counted(
 ) -> None:
     folder = RunFolder(run)
     for step in range(40, 67) if len(damaged) > 2 else ():
-        score(folder, step)
+        write_score(folder, step)
     folder.close()
     lines = (run / LOG).read_bytes().splitlines(keepends=True)
     for number in damaged:
@@ -297,7 +297,7 @@ def test_runs_are_listed_with_the_last_written_to_first(tmp_path: Path) -> None:
     for place, name in enumerate(("a", "b", "c")):
         folder = RunFolder.create(tmp_path / name, replace(CONFIG, seed=place))
         if name == "b":
-            folder.add_checkpoint(snapshot(3), "")
+            folder.add_checkpoint(make_snapshot(3), "")
         folder.close()
         os.utime(tmp_path / name / LOG, (100 + 10 * (place == 1), 100 + 10 * (place == 1) + place))
     (tmp_path / "c" / LOG).unlink()
@@ -319,7 +319,7 @@ def test_the_run_to_go_on_with_is_the_last_one_that_nobody_writes(tmp_path: Path
     for place, name in enumerate(("old", "new", "written", "without")):
         folder = RunFolder.create(tmp_path / name, CONFIG)
         if name != "without":
-            folder.add_checkpoint(snapshot(1), "")
+            folder.add_checkpoint(make_snapshot(1), "")
         held.append(folder)
         if name != "written":
             folder.close()
@@ -440,7 +440,7 @@ def test_a_tail_tells_each_line_once_and_begins_anew_with_another_file(run: Path
     assert told(tail) == [20, 30]
     assert told(tail) == []
     folder = RunFolder(run)
-    score(folder, 40)  # a writer between two looks
+    write_score(folder, 40)  # a writer between two looks
     assert told(tail) == [40]
     folder.close()
     content = (run / LOG).read_bytes()

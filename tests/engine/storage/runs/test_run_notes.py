@@ -23,7 +23,7 @@ from dgn_engine.storage.runs.run_answers import NONE, RunAnswers, read_answers, 
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import RunNotes, read_notes, write_notes
 from dgn_engine.storage.runs.run_removal import check_removable, delete_run
-from tests.engine.storage.runs.short_run import CONFIG, frame, score
+from tests.engine.storage.runs.short_run import CONFIG, make_frame, write_score
 from tests.refusals import refused
 
 
@@ -31,7 +31,7 @@ from tests.refusals import refused
 def run(tmp_path: Path) -> Path:
     folder = RunFolder.create(tmp_path / "first", CONFIG)
     for step in (10, 20, 30):
-        score(folder, step)
+        write_score(folder, step)
     folder.close()
     return folder.path
 
@@ -128,7 +128,7 @@ def test_curves_of_a_folder_carry_the_name_that_the_user_gave(run: Path) -> None
     assert curves.scalars["training", "train_loss"][0].tolist() == [10, 20, 30]
     assert not curves.spectrum
     folder = RunFolder(run)
-    folder.add_frame(frame(30))
+    folder.add_frame(make_frame(30))
     folder.close()
     assert read_curves(run).spectrum_step in (0, 30)
     with refused("no-run"):
@@ -165,7 +165,7 @@ RIGHT = np.random.default_rng(0).random((3, 10_003)) < 0.7
 @pytest.fixture
 def answered(tmp_path: Path) -> Path:
     folder = RunFolder.create(tmp_path / "first", CONFIG)
-    score(folder, 10)
+    write_score(folder, 10)
     folder.close()
     write_answers(folder.path, RunAnswers({10: RIGHT[0], 20: RIGHT[1]}, {30: RIGHT[2]}))
     return folder.path

@@ -50,7 +50,7 @@ from dgn_engine.storage.runs.manifest import KEY, find_damage
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint, choose_superfluous
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.engine.storage.runs.short_run import CONFIG, score, snapshot
+from tests.engine.storage.runs.short_run import CONFIG, make_snapshot, write_score
 from tests.refusals import refused
 
 ROOT = Path(__file__).parents[4]
@@ -224,7 +224,7 @@ def test_frames_are_dropped_to_nine_tenths_and_never_the_first_or_the_newest() -
 
 def write_checkpoint(folder: Path, order: int, step: int = 7, kept: str = "") -> StoredCheckpoint:
     marks = {"kept": kept, "lines": 0, "frames": 0}
-    return run_checkpoints.write_step_folder(folder, snapshot(step), order, marks)
+    return run_checkpoints.write_step_folder(folder, make_snapshot(step), order, marks)
 
 
 def test_checkpoints_come_back_as_they_were_those_of_one_step_in_folders_of_their_own(
@@ -292,7 +292,7 @@ def test_checkpoints_that_need_not_stay(tmp_path: Path) -> None:
 def test_only_finite_weights_are_worth_a_checkpoint(name: str) -> None:
     nan = Snapshot({name: torch.tensor([1.0, math.nan])}, {})
     assert nan.weights_finite() == name.startswith("optimiser")
-    assert snapshot(3).weights_finite()
+    assert make_snapshot(3).weights_finite()
 
 
 # --- opened, closed and opened again ---
@@ -320,9 +320,9 @@ def test_two_runs_are_recorded_one_after_another_and_each_is_opened_twice(tmp_pa
         folder = RunFolder(path) if path.exists() else RunFolder.create(path, RunConfig())
         assert not folder.info.is_changed
         for step in steps:
-            score(folder, step)
+            write_score(folder, step)
             folder.add_frame(frame(step))
-            folder.add_checkpoint(snapshot(step), "by the user")
+            folder.add_checkpoint(make_snapshot(step), "by the user")
         assert folder.info.is_changed
         folder.close()
         folder.close()
@@ -338,10 +338,10 @@ def test_two_runs_are_recorded_one_after_another_and_each_is_opened_twice(tmp_pa
 
 def test_a_second_close_changes_nothing_of_who_writes_now(tmp_path: Path) -> None:
     first = RunFolder.create(tmp_path / "run", RunConfig())
-    score(first, 1)
+    write_score(first, 1)
     first.close()
     second = RunFolder(tmp_path / "run")
-    score(second, 2)
+    write_score(second, 2)
     first.close()
     assert lock.find_lock_holder(tmp_path / "run" / folder_layout.LOCK) is not None
     assert KEY not in run_info.read_run_info(tmp_path / "run")
@@ -403,9 +403,9 @@ def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path: Path) -> N
     """And what it has superseded again, when it went on a second time."""
     folder = RunFolder.create(tmp_path / "run", RunConfig())
     for step in (1, 2):
-        score(folder, step)
+        write_score(folder, step)
         folder.add_frame(frame(step))
-    folder.add_checkpoint(snapshot(2), "")
+    folder.add_checkpoint(make_snapshot(2), "")
     for _ in range(2):
         for step in (3, 4):
             folder.write_note("Measured", to_plain(Measured(step, 0.0, 9.0, 0.5)))

@@ -19,15 +19,15 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import adopt_run, unpack_session
 from dgn_engine.storage.session_file.session_writer import export_run
 from tests.engine.conftest import SMALL
-from tests.engine.storage.runs.short_run import CONFIG, frame, score, snapshot
-from tests.engine.storage.trained_runs import Stops, begun, gone_on
+from tests.engine.storage.runs.short_run import CONFIG, make_frame, make_snapshot, write_score
+from tests.engine.storage.trained_runs import StopAfter, continue_run, train_new_run
 
 KEEPING = replace(SMALL, training=replace(SMALL.training, keep_epochs=(0, 1)))
 
 
 @pytest.fixture(scope="module")
 def finished(module_path: Path) -> Path:
-    begun(module_path / "run", KEEPING, None, ("gates",), 0.0)
+    train_new_run(module_path / "run", KEEPING, None, ("gates",), 0.0)
     assert find_damage(module_path / "run") == []
     assert not reason_uncertain(module_path / "run")
     return module_path / "run"
@@ -138,7 +138,7 @@ def test_a_folder_of_an_older_version_is_sound_as_far_as_can_be_told(
 
 def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    begun(path, KEEPING, Stops(21), ("gates",), 0.0)
+    train_new_run(path, KEEPING, StopAfter(21), ("gates",), 0.0)
     assert find_damage(path) == []
     assert RunReader(path).status == "stopped"
     RunReader(path).frames[0].path.full_path.unlink()
@@ -148,15 +148,15 @@ def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) 
         f"{folder_layout.FRAMES}/*-000000-*.safetensors",
         f"{folder_layout.KEPT}/epoch-0000.safetensors",
     ]
-    assert gone_on(path).step == 45
+    assert continue_run(path).step == 45
     assert [one.path for one in find_damage(path)] == gone
 
 
 def test_a_frame_that_was_gone_and_is_superseded_is_missed_no_more(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", CONFIG)
-    folder.add_checkpoint(snapshot(1), "")
+    folder.add_checkpoint(make_snapshot(1), "")
     for step in (2, 3):
-        folder.add_frame(frame(step))
+        folder.add_frame(make_frame(step))
     folder.close()
     RunReader(folder.path).frames[-1].path.full_path.unlink()
     assert len(find_damage(folder.path)) == 1
@@ -183,11 +183,11 @@ def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(run
     RunFolder(run).close()
     assert (run / folder_layout.RUN).read_bytes() == before
     folder = RunFolder(run)
-    score(folder, 46)
+    write_score(folder, 46)
     assert claims(run) is None  # a kill now leaves no claim that may be wrong
     assert find_damage(run) == []
     assert "written" in reason_uncertain(run)
-    folder.add_checkpoint(snapshot(46), "")
+    folder.add_checkpoint(make_snapshot(46), "")
     folder.close()
     assert claims(run)["lines"] == len(RunReader(run).log.all_contents.lines)
     assert find_damage(run) == []

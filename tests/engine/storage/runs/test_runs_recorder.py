@@ -34,7 +34,7 @@ from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture_run, restore_run
 from tests.daily import nightly
 from tests.engine.conftest import SMALL
-from tests.engine.storage.trained_runs import Stops, begun, gone_on
+from tests.engine.storage.trained_runs import StopAfter, continue_run, train_new_run
 from tests.refusals import refused_command
 
 FAST = ["--width", "16", "--depth", "4", "--epochs", "1", "--quiet"]
@@ -54,7 +54,7 @@ def failing(monkeypatch, name, code):
 
 
 def test_a_full_disk_leaves_training_as_it_was_and_is_told(tmp_path, monkeypatch, capsys):
-    begun(tmp_path / "whole")
+    train_new_run(tmp_path / "whole")
     out = tmp_path / "run"
     failing(monkeypatch, "note_all", errno.ENOSPC)
     assert main(["train", *FAST, "--lr", "1e-3", "--out", str(out)]) == 4
@@ -66,7 +66,7 @@ def test_a_full_disk_leaves_training_as_it_was_and_is_told(tmp_path, monkeypatch
 
 def test_swaps_leave_a_checkpoint_of_the_weights_before(tmp_path):
     config = replace(SMALL, gating=GatingConfig(regime="FL", pretrain_epochs=1))
-    begun(tmp_path / "run", config, checkpoint_every=0.0)
+    train_new_run(tmp_path / "run", config, checkpoint_every=0.0)
     reader = RunReader(tmp_path / "run")
     (swap,) = [event for event in reader.events if isinstance(event, RegimeSwapped)]
     kept = [(one.step, one.kept) for one in reader.checkpoints if one.kept]
@@ -86,7 +86,7 @@ def test_a_diverging_run_keeps_its_last_finite_checkpoint(tmp_path, capsys):
 
 
 def test_frames_are_recorded_where_probes_are_asked_for(tmp_path):
-    begun(tmp_path / "run", SMALL, None, ("gates", "npk"), checkpoint_every=0.0)
+    train_new_run(tmp_path / "run", SMALL, None, ("gates", "npk"), checkpoint_every=0.0)
     reader = RunReader(tmp_path / "run")
     frame = reader.latest_frame(10**6)
     assert set(frame.readings) == {"gates", "npk"}
@@ -147,15 +147,15 @@ def test_planned_steps_lie_apart_in_proportion_to_their_distance_from_the_first(
 def test_frames_are_those_of_the_plan_however_often_a_run_goes_on(
     tmp_path, config, every, stops, steps
 ):
-    begun(tmp_path / "run", config, Stops(*stops[:1]), NPK, record_every=every)
+    train_new_run(tmp_path / "run", config, StopAfter(*stops[:1]), NPK, record_every=every)
     for after in (*stops[1:], 10**9) if stops else ():
-        gone_on(tmp_path / "run", Stops(after))
+        continue_run(tmp_path / "run", StopAfter(after))
     assert steps_of_frames(tmp_path / "run") == steps
 
 
 def test_time_makes_no_more_frames_where_their_steps_are_given(tmp_path, monkeypatch):
     monkeypatch.setattr(WatchBudget, "reading_interval", lambda *_: 0.0)
-    begun(tmp_path / "run", TEN_STEPS, None, NPK, record_every=4)
+    train_new_run(tmp_path / "run", TEN_STEPS, None, NPK, record_every=4)
     assert steps_of_frames(tmp_path / "run") == [0, 4, 8, 10]
 
 
@@ -169,8 +169,8 @@ def test_a_killed_run_that_goes_on_has_the_frames_of_its_plan(tmp_path, monkeypa
             what = "dgn_engine.training.headless_run.Run"
             patch.setattr(what, Mock(side_effect=InterruptedError))
         with pytest.raises(InterruptedError):
-            begun(out, HUNDRED_STEPS, Stops(killed=PLAN[25]), NPK, checkpoint_every=0.0)
-    gone_on(out)
+            train_new_run(out, HUNDRED_STEPS, StopAfter(killed=PLAN[25]), NPK, checkpoint_every=0.0)
+    continue_run(out)
     frames = [frame.step for frame in RunReader(out).frames]
     assert len(frames) == len(set(frames))
     assert set(PLAN) <= set(frames)
@@ -179,9 +179,9 @@ def test_a_killed_run_that_goes_on_has_the_frames_of_its_plan(tmp_path, monkeypa
 @pytest.mark.usefixtures("timeless")
 def test_a_branch_keeps_frames_from_where_it_began(tmp_path):
     parent, out = tmp_path / "parent", tmp_path / "branch"
-    begun(parent, HUNDRED_STEPS)
+    train_new_run(parent, HUNDRED_STEPS)
     for number in range(2):  # a second branch is as the first
-        branch = HeadlessRun(Stops(), lambda: False, NPK)
+        branch = HeadlessRun(StopAfter(), lambda: False, NPK)
         branch.run_branch(parent, 100, BranchChanges(seed=1), out.with_name(f"{number}"), 20)
     for number in range(2):
         assert steps_of_frames(out.with_name(f"{number}")) == list(planned_steps(100, 120))
@@ -192,12 +192,12 @@ def test_an_interrupted_run_has_a_frame_of_its_last_step_and_can_be_recorded_oth
     tmp_path, capsys
 ):
     out = tmp_path / "run"
-    begun(out, TEN_STEPS, Stops(3), NPK, record_every=9)
+    train_new_run(out, TEN_STEPS, StopAfter(3), NPK, record_every=9)
     assert steps_of_frames(out) == [0, 3]
     assert repr(RunReader(out).frame_of_step(3)) == "<frame of step 3, epoch 0.3: npk of step 3>"
     assert main(["train", "--resume", str(out), "--record", "npk, gates"]) == 0
     assert set(RunReader(out).frame_of_step(10).readings) == {"npk", "gates"}
-    begun(tmp_path / "without", TEN_STEPS, Stops(3))
+    train_new_run(tmp_path / "without", TEN_STEPS, StopAfter(3))
     refused_command("train", "--resume", tmp_path / "without", "--record-every", "2")
 
 
@@ -231,7 +231,7 @@ def test_frames_are_counted_and_their_steps_said(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def finished(module_path):
     out = module_path / "run"
-    begun(out, checkpoint_every=0.0)
+    train_new_run(out, checkpoint_every=0.0)
     return out
 
 
@@ -366,11 +366,11 @@ def test_a_pending_test_pass_is_taken_again(make_run, events):
 @pytest.mark.parametrize("regime", [*nightly("DL"), "FL"])
 def test_a_run_that_was_interrupted_ends_like_one_that_was_not(tmp_path, regime):
     config = config_of(regime)
-    reference = begun(tmp_path / "whole", config)
-    begun(tmp_path / "parts", config, Stops(30))
-    gone_on(tmp_path / "parts", Stops(60))
-    last = Stops()
-    outcome = gone_on(tmp_path / "parts", last)
+    reference = train_new_run(tmp_path / "whole", config)
+    train_new_run(tmp_path / "parts", config, StopAfter(30))
+    continue_run(tmp_path / "parts", StopAfter(60))
+    last = StopAfter()
+    outcome = continue_run(tmp_path / "parts", last)
     assert outcome == reference
     continued = [event for event in last.events if isinstance(event, RunContinued)]
     assert [event.remark for event in continued] == [""]
@@ -393,9 +393,9 @@ def assert_same_weights(one, other):
 
 
 def test_a_run_without_a_checkpoint_begins_again_from_its_seed(tmp_path):
-    begun(tmp_path / "run", config_of(), Stops(20))
+    train_new_run(tmp_path / "run", config_of(), StopAfter(20))
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    assert gone_on(tmp_path / "run").step == 45
+    assert continue_run(tmp_path / "run").step == 45
     reader = RunReader(tmp_path / "run")
     assert [event.step for event in reader.measured_events] == sorted(
         {event.step for event in reader.measured_events}
@@ -404,20 +404,20 @@ def test_a_run_without_a_checkpoint_begins_again_from_its_seed(tmp_path):
 
 
 def test_other_data_are_refused(tmp_path):
-    begun(tmp_path / "run", config_of(), Stops(5))
+    train_new_run(tmp_path / "run", config_of(), StopAfter(5))
     folder = RunFolder(tmp_path / "run")
     folder.info.tree = {**folder.info.tree, "data_fingerprint": "other"}
     with pytest.raises(UserError, match="fingerprint"):
-        gone_on(folder, Stops(10))
+        continue_run(folder, StopAfter(10))
     folder.close()
 
 
 def test_why_a_continued_run_may_differ_is_said(tmp_path):
-    begun(tmp_path / "run", config_of(), Stops(5))
+    train_new_run(tmp_path / "run", config_of(), StopAfter(5))
     folder = RunFolder(tmp_path / "run")
     versions = {**folder.info.tree["versions"], "torch": "1.0"}
     folder.info.tree = {**folder.info.tree, "versions": versions}
-    again = Stops(10)
-    gone_on(folder, again)
+    again = StopAfter(10)
+    continue_run(folder, again)
     told = next(event for event in again.events if isinstance(event, RunContinued))
     assert "torch was 1.0" in told.remark

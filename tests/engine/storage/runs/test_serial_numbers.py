@@ -13,9 +13,9 @@ from dgn_engine.storage.runs.manifest import find_damage
 from dgn_engine.storage.runs.repair import repair_run_folder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.engine.session.conftest import Desk, small
+from tests.engine.session.conftest import Desk, small_config
 from tests.engine.storage.runs import short_run
-from tests.engine.storage.runs.short_run import frame, score, snapshot
+from tests.engine.storage.runs.short_run import make_frame, make_snapshot, write_score
 
 
 def killed(folder, place):
@@ -29,9 +29,9 @@ def run(tmp_path):
     """Three steps, each with a score, a frame and a checkpoint; killed."""
     folder = RunFolder.create(tmp_path / "first", short_run.CONFIG)
     for step in (1, 2, 3):
-        score(folder, step)
-        folder.add_frame(frame(step))
-        folder.add_checkpoint(snapshot(step), "by the user")
+        write_score(folder, step)
+        folder.add_frame(make_frame(step))
+        folder.add_checkpoint(make_snapshot(step), "by the user")
     path = killed(folder, tmp_path / "run")
     folder.close()
     return path
@@ -40,9 +40,9 @@ def run(tmp_path):
 def next_numbers(path):
     """Of the line, the frame and the checkpoint that are written next."""
     folder = RunFolder(path)
-    score(folder, 9)
-    folder.add_frame(frame(9))
-    folder.add_checkpoint(snapshot(9), "")
+    write_score(folder, 9)
+    folder.add_frame(make_frame(9))
+    folder.add_checkpoint(make_snapshot(9), "")
     folder.close()
     reader = RunReader(path)
     assert reader.frames[-1].step == reader.checkpoints[-1].step == 9
@@ -105,9 +105,9 @@ def test_the_number_of_a_damaged_checkpoint_is_not_given_again(run):
 
 def test_numbers_that_are_superseded_are_not_given_again_after_another_kill(run, tmp_path):
     folder = RunFolder(run)
-    score(folder, 4)
-    folder.add_frame(frame(4))
-    folder.add_frame(frame(5))
+    write_score(folder, 4)
+    folder.add_frame(make_frame(4))
+    folder.add_frame(make_frame(5))
     folder.drop_checkpoint(folder.newest_checkpoint)
     folder.resume_from_newest({"step": 2})
     again = killed(folder, tmp_path / "again")
@@ -124,7 +124,7 @@ def test_scores_of_a_part_that_was_done_again_do_not_count_where_the_log_was_los
         folder = RunFolder(run)
         folder.resume_from_newest({"step": 3})
         for step in (4, 5):
-            score(folder, step)
+            write_score(folder, step)
         folder.close()
     assert [one.step for one in RunReader(run).measured_events] == [4, 5]
     assert [str(one) for one in find_damage(run)] == ["log.jsonl lacks the entries 0–2"]
@@ -139,13 +139,13 @@ def test_a_checkpoint_that_cannot_be_removed_stays_and_is_not_written_twice(run,
 
     folder = RunFolder(run)
     for step in (4, 5):
-        folder.add_checkpoint(snapshot(step), "")
+        folder.add_checkpoint(make_snapshot(step), "")
     with monkeypatch.context() as patch:
         patch.setattr(run_checkpoints, "remove_checkpoint", refuse)
-        folder.add_checkpoint(snapshot(6), "")
-        folder.add_checkpoint(snapshot(7), "")
+        folder.add_checkpoint(make_snapshot(6), "")
+        folder.add_checkpoint(make_snapshot(7), "")
     assert [one.step for one in RunReader(run).checkpoints] == [1, 2, 3, 4, 5, 6, 7]
-    folder.add_checkpoint(snapshot(8), "")
+    folder.add_checkpoint(make_snapshot(8), "")
     folder.close()
     assert [one.step for one in RunReader(run).checkpoints] == [1, 2, 3, 7, 8]
 
@@ -159,12 +159,12 @@ def test_nonsense_in_a_damaged_state_gives_no_number(run):
 
 def test_numbers_grow_over_swaps_undo_and_redo(tmp_path):
     desk = Desk(str(tmp_path))
-    desk.do(StartRun(small("DL"), paused=True))
+    desk.handle(StartRun(small_config("DL"), paused=True))
     path = desk.engine.state.recording.path
     seen = set()
     for command in (SwapRegime("FR-II"), Undo(), Redo(), Undo(), SwapRegime("FL")):
         desk.train(3)
-        desk.do(command)
+        desk.handle(command)
         assert desk.engine.state.recording._recorder.flush()
         seen |= {(one.order, one.step) for one in RunReader(path).checkpoints}
     desk.engine.close()

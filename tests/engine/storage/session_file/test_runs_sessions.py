@@ -30,7 +30,7 @@ from dgn_engine.storage.session_file.session_writer import SavePoint, export_run
 from tests.daily import nightly
 from tests.engine.conftest import SMALL
 from tests.engine.files_read_here import read_files_here
-from tests.engine.storage.trained_runs import begun, gone_on
+from tests.engine.storage.trained_runs import continue_run, train_new_run
 from tests.refusals import refused
 
 Members = dict[str, bytes]
@@ -38,7 +38,7 @@ Members = dict[str, bytes]
 
 @pytest.fixture(scope="module")
 def recorded(module_path: Path) -> Path:
-    begun(module_path / "first", SMALL, None, ("gates",))
+    train_new_run(module_path / "first", SMALL, None, ("gates",))
     return module_path / "first"
 
 
@@ -102,7 +102,7 @@ def test_an_adopted_run_goes_on_under_its_own_identity(
     told = [run_info.read_run_info(path)["id"] for path in (recorded, first, second)]
     assert len(set(told)) == 3
     assert find_damage(first) == []
-    assert gone_on(first).step == RunReader(recorded).step
+    assert continue_run(first).step == RunReader(recorded).step
 
 
 def test_the_command_line_imports_and_shows(

@@ -16,7 +16,7 @@ from dgn_engine.training.batched.stack_member import SharedData
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.run import Run
-from tests.engine.training.changed_config import changed
+from tests.engine.training.changed_config import change_config
 from tests.plugins import each
 
 BASE = RunConfig(
@@ -41,7 +41,7 @@ def gates_file(tmp_path_factory):
 
 
 def gated(config, regime, **gating):
-    return changed(config, gating={"regime": regime, **gating})
+    return change_config(config, gating={"regime": regime, **gating})
 
 
 def begun(config, dtype=torch.float32):
@@ -74,7 +74,9 @@ def variety(regime, gates_file):
     yield replace(gated(plain, regime, **turned), seed=1, data=noisy)
     if regime in ("FR-II", "DL"):
         soft = {"beta": 4.0, "epsilon": 0.1}
-        yield changed(gated(plain, regime, value_input="ones"), training={"learning_rate": 2e-3})
+        yield change_config(
+            gated(plain, regime, value_input="ones"), training={"learning_rate": 2e-3}
+        )
         yield gated(plain, regime, value_input="random", **turned, **soft)
 
 
@@ -146,7 +148,7 @@ def test_configurations_are_split_into_packs_and_the_rest():
     spelt = replace(dl, net=NetConfig(options=(("depth", 4), ("width", 8))), seed=4)
     conv = replace(BASE, net=NetConfig(name="gconv"))
     two_stages, coins = gated(BASE, "FL"), gated(BASE, "FRG")
-    endless = changed(BASE, training={"epochs": 0})
+    endless = change_config(BASE, training={"epochs": 0})
     groups = group_into_packs(
         [dl, conv, wider, two_stages, spelt, coins, endless, gated(BASE, "ReLU")]
     )

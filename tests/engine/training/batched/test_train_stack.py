@@ -24,8 +24,8 @@ from dgn_engine.training.batched import Job, train_pack
 from dgn_engine.training.batched.train_stack import align_checkpoints
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.weight_keeper import KEPT
-from tests.engine.training.changed_config import changed
-from tests.engine.training.run_watchers import Nobody
+from tests.engine.training.changed_config import change_config
+from tests.engine.training.run_watchers import NoWatcher
 from tests.refusals import refused
 
 BASE = RunConfig(
@@ -37,7 +37,7 @@ BASE = RunConfig(
 
 
 def config_of(regime, seed=0, **training):
-    return changed(BASE, seed=seed, gating={"regime": regime}, training=training)
+    return change_config(BASE, seed=seed, gating={"regime": regime}, training=training)
 
 
 def jobs_in(root, **training):
@@ -47,7 +47,7 @@ def jobs_in(root, **training):
 
 
 def alone(path, config):
-    return HeadlessRun(Nobody(), lambda: False).train(config, RunFolder.create(path, config))
+    return HeadlessRun(NoWatcher(), lambda: False).train(config, RunFolder.create(path, config))
 
 
 def after_steps(asked):
@@ -181,9 +181,9 @@ def test_networks_of_a_pack_stop_when_flat_as_by_themselves_also_after_a_stop(tm
     train_pack(jobs, interrupted=after_steps(30))
     assert [result.outcome.step for result in train_pack(jobs)] == whole
     folder = RunFolder.create(tmp_path / "stopped", configs[0])
-    HeadlessRun(Nobody(), after_steps(whole[0] - 3)).train(configs[0], folder)
+    HeadlessRun(NoWatcher(), after_steps(whole[0] - 3)).train(configs[0], folder)
     folder.close()
-    again = HeadlessRun(Nobody(), lambda: False).continue_folder(RunFolder(tmp_path / "stopped"))
+    again = HeadlessRun(NoWatcher(), lambda: False).continue_folder(RunFolder(tmp_path / "stopped"))
     assert again.step == whole[0]
 
 

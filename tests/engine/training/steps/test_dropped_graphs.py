@@ -25,7 +25,7 @@ from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.steps.graphs import WARM_UP
 from dgn_engine.training.trainer import Trainer
 from tests.engine.training.cuda.fake_card import FakeCard
-from tests.engine.training.run_watchers import Nobody
+from tests.engine.training.run_watchers import NoWatcher
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 8), ("depth", 3))),
@@ -77,7 +77,7 @@ def test_a_run_that_goes_on_says_it_again_only_if_it_happens_again(
     asked = itertools.count()
     with monkeypatch.context() as patch:
         capture_on(WrongCard, Trainer, patch)
-        first = HeadlessRun(Nobody(), lambda: next(asked) > 2 * WARM_UP)
+        first = HeadlessRun(NoWatcher(), lambda: next(asked) > 2 * WARM_UP)
         first.train(CONFIG, RunFolder.create(tmp_path / "run", CONFIG))
     assert RunReader(tmp_path / "run").status == "stopped"
     assert len(dropped(tmp_path / "run")) == 1
