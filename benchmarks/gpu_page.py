@@ -12,19 +12,19 @@ HEAD = """\
 
 What `make gpu` measures on a machine with a card: the tests marked `gpu` (at most 200 seconds),
 then the table in the order of this page, while there is time. It ends before eight minutes are
-over and writes this page and `build/gpu.json` anew after each result, so that a run that is stopped
-leaves what it has; what was not reached is said. How training uses a card stands in
+over and rewrites this page and `build/gpu.json` after each result, so a run that is stopped keeps
+what it has; what was not reached is listed. How training uses a card is described in
 [scale.md](scale.md#on-a-cuda-card).
 
-The tests: every kernel in float32 on the card is the one in float64 on the CPU, to 1e-4 in norm;
-products and convolutions to 2e-6; steps of every regime and optimiser are those of the CPU, to
-1e-3 of the way that the weights move (RMSprop in DL-linear, whose first steps follow the sign of
-tiny gradients, to 1e-2); captured steps are eager ones, also after a swap, a new
-order and another rate at any step of warming up or capture; nothing in a step waits for the card
-(torch's own check of that); a run that goes on has the bits of one that was not interrupted; a
-stack trains as its networks by themselves do; a probe read beside training reads the step it
-says; two processes on one card give the bits of one; what does not fit is refused in a sentence;
-an assertion that fails on the card costs the engine's process and not the run.
+The tests check that every kernel in float32 on the card agrees with float64 on the CPU, to 1e-4 in
+norm, and products and convolutions to 2e-6; that steps of every regime and optimiser agree with the
+CPU, to 1e-3 of the distance that the weights move (RMSprop in DL-linear, whose first steps follow
+the sign of tiny gradients, to 1e-2); that captured steps agree with eager ones, also after a swap,
+a new order and another rate at any step of warm-up or capture; that nothing in a step waits for the
+card (torch's own check of that); that a resumed run has the same bits as an uninterrupted one; that
+a stack trains as its single networks do; that a probe read during training reads the step it
+states; that two processes on one card give the same bits as one; that what does not fit is refused;
+that an assertion that fails on the card costs the engine's process and not the run.
 
 Every row of the table has its **floor**, the least time that the card needs for the work:
 
@@ -37,8 +37,8 @@ bytes are weights, what the optimiser keeps of them, inputs and results, each re
 Activations count as if they never left the card's caches, and launches as if they were free. What
 fits in a cache may move faster than the copy does, and what ran with a higher clock than the
 products may compute faster: such a row may fall below its floor. 'Ratio' is the median over the
-floor. Methods whose results differ by more than their case allows are marked **DISAGREE**, and a
-method of ours whose steps were not captured as graphs says so: either makes the exit code 1.
+floor. Methods whose results differ by more than their case allows are marked **DISAGREE**, and one
+of our methods whose steps were not captured as graphs says so: either makes the exit code 1.
 
 Two more commands:
 

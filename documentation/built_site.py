@@ -36,7 +36,7 @@ class _Reader(HTMLParser):
 
 
 def troubles(site: Path) -> list[str]:
-    """One sentence for each link that leads nowhere and each thing that is fetched from the net."""
+    """Return a sentence for each broken link and each resource that is fetched from the net."""
     pages = {path: _read(path) for path in sorted(site.rglob("*.html"))}
     return [
         f"{path.relative_to(site)}: {said}"

@@ -79,7 +79,7 @@ def _body(name: str, parser: argparse.ArgumentParser, level: str) -> Iterator[st
 
 
 def _helps(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """What each verb of a command does, in the words of `--help`."""
+    """Return what each verb of a command does, as `--help` puts it."""
     return {
         choice.dest: choice.help or ""
         for action in parser._actions

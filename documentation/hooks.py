@@ -24,7 +24,7 @@ _generated: dict[str, Generated] = {}
 
 
 def on_config(config: Any) -> Any:
-    """Make the generated pages, and write them into the navigation where it says `folder/*`."""
+    """Make the generated pages, and put them into the navigation in place of `folder/*`."""
     _generated.clear()
     _generated.update((each.path, each) for each in [*generate(ROOT), *_beside()])
     config["nav"] = [_expanded(item) for item in config["nav"]]
@@ -39,7 +39,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Comments become formulas and figures; links that lead out of the documents, names."""
+    """Turn comments into formulas and figures, and links that leave the documents into names."""
 
     def inside(link: re.Match[str]) -> str:
         words, target = link.groups()
@@ -57,7 +57,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         whole = ROOT / "docs" / path if (ROOT / "docs" / path).exists() else ROOT / name
         if whole.exists() or (ROOT / "docs" / page.file.src_uri).parent.joinpath(path).exists():
             return words if words.startswith("`") else f"{words} (`{path.lstrip('./')}`)"
-        return link[0]  # lost: MkDocs says so
+        return link[0]  # broken: MkDocs reports it
 
     up = "../" * page.file.src_uri.count("/")
     markdown = _FORMULA.sub(lambda found: f"\n$$\n{found['tex']}\n$$\n", markdown)
@@ -71,7 +71,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """The theme fetches the shim of its search from the net; ours lies beside the pages."""
+    """Use our copy of the search shim, which the theme would fetch from the net."""
     up = "../" * page.file.src_uri.count("/")
     return output.replace(SHIM, f"{up}assets/iframe-worker.js")
 
@@ -94,7 +94,7 @@ def on_post_build(config: Any) -> None:
 
 
 def _beside() -> list[GeneratedPage]:
-    """The documents that lie beside docs/, as pages; their links are said from docs/."""
+    """Return the documents beside docs/ as pages, with links relative to docs/."""
     pages = []
     for name in BESIDE:
         path = ROOT / name
@@ -105,8 +105,7 @@ def _beside() -> list[GeneratedPage]:
 
 
 def _expanded(item: Any) -> Any:
-    """An entry of the navigation with the generated pages of a folder in the place of "
-    "`folder/*`."""
+    """Return an entry of the navigation with `folder/*` replaced by its generated pages."""
     match item:
         case dict():
             return {title: _expanded_list(value) for title, value in item.items()}

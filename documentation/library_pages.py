@@ -1,4 +1,4 @@
-"""The reference of the library: one page a subject, the docstrings set by mkdocstrings."""
+"""The reference of the library: one page per subject, with docstrings set by mkdocstrings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _path(subject: str) -> str:
 
 
 def _names(source: Path) -> dict[str, str]:
-    """Return each public name that a stub imports, and the last part of the module it is from."""
+    """Return each public name that a stub imports, with the last part of its module."""
     return {
         alias.name: node.module.rpartition(".")[2]
         for node in ast.parse(source.read_text("utf-8")).body
@@ -63,10 +63,10 @@ def _index(names: dict[str, str]) -> Iterator[str]:
     yield "# Library\n"
     yield (
         "`import dgn_engine.kernels as k` gives pure functions on tensors: no training, no window, "
-        "no global state. Begin with [Bring your own network](../../own-network.md) and "
-        "[Kernels](../../kernels.md), whose examples are run by the tests. These pages have every "
-        "public name with its docstring. Letters at the end of a name are its shape: `gates_NW` is "
-        "(examples, units).\n"
+        "no global state. Start with [Bring your own network](../../own-network.md) and "
+        "[Kernels](../../kernels.md), whose examples are run by the tests. These pages list every "
+        "public name with its docstring. Letters at the end of a name give its shape: `gates_NW` "
+        "is (examples, units).\n"
     )
     yield "- [In your scripts and notebooks](dgn.md): `import dgn_engine as dgn`"
     for subject, modules in SUBJECTS.items():
@@ -76,7 +76,7 @@ def _index(names: dict[str, str]) -> Iterator[str]:
 
 
 def _package_page() -> Iterator[str]:
-    """The names of the package itself, as its stub says where they are from."""
+    """Yield the page of the package's own names, which its stub imports."""
     yield "# In your scripts and notebooks\n"
     yield "`import dgn_engine as dgn` takes milliseconds and offers:\n"
     stub = Path(dgn_engine.__file__).with_suffix(".pyi").read_text("utf-8")

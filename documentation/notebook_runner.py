@@ -27,7 +27,7 @@ def code_cells(tree: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def outputs_of(tree: dict[str, Any]) -> list[list[Output]]:
-    """What each code cell gives: printed text, the value of a last expression, figures."""
+    """Return the outputs of each code cell: text, the value of a last expression, figures."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -78,7 +78,7 @@ def _lines(text: str) -> list[str]:
 
 
 def rewrite(path: Path) -> None:
-    """Run it and store what it gave."""
+    """Run the notebook and store its outputs."""
     tree = notebook(path)
     for number, (cell, found) in enumerate(
         zip(code_cells(tree), outputs_of(tree), strict=True), start=1

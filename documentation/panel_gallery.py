@@ -18,7 +18,7 @@ _FORMULA = re.compile(r"\$([^$]+)\$")
 
 
 def generate(run: Path) -> Iterator[GeneratedPage | GeneratedPicture]:
-    """The page, and the picture of each panel of `run` that has one."""
+    """Yield the page, and the picture of each panel of `run` that has one."""
     lines = [
         "# Gallery of panels",
         "",
@@ -26,7 +26,7 @@ def generate(run: Path) -> Iterator[GeneratedPage | GeneratedPicture]:
         "of 32 units in the regime DL (gates and values are trained together), 20 epochs on "
         "scikit-learn's digits, of which 64 were watched. In the window each panel has the same "
         "words behind F1, *About this panel*. "
-        "[Export a figure](how-to/figure.md) says how to make them of your own runs.",
+        "[Export a figure](how-to/figure.md) explains how to make them from your own runs.",
         "",
     ]
     pictures: dict[str, GeneratedPicture] = {}
@@ -46,7 +46,7 @@ def _entry(name: str, spec: PanelSpec, pictured: bool, said: str) -> Iterator[st
     if pictured:
         yield f"![The panel {spec.title}](images/panels/{name}.png)"
     elif spec.compares:
-        yield "*Open while a second network or run stands beside the current one.*"
+        yield "*Shown while a second network or run is compared with the current one.*"
     else:
         yield f"*No picture of this run: {said}*"
     yield ""
@@ -70,7 +70,7 @@ def _tex(text: str) -> str:
 
 
 def _picture(run: Path, name: str) -> tuple[GeneratedPicture | None, str]:
-    """The picture of a panel, or the sentence that says why there is none."""
+    """Return the picture of a panel, or the reason why there is none."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "panel.png"
         words = ["figure", str(run), "--panel", name, "--width", "6.75", "--dpi", "150"]

@@ -39,26 +39,26 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     "Networks": (
         ("dgn_engine/importing", "dgn_engine/model"),
         "A network cannot be built or read. `dgn inspect FILE` lists what a file holds; a model "
-        "that a file of weights cannot say is named by its code: "
-        "[Bring your own network](../own-network.md). Where a file 'does not say' something, you "
-        "can: [What a file does not say](../guide/files.md#what-a-file-does-not-say).",
+        "that a file of weights cannot describe is named by its code: "
+        "[Bring your own network](../own-network.md). If a file 'does not say' something, specify "
+        "it: [What a file does not say](../guide/files.md#what-a-file-does-not-say).",
     ),
     "Checkpoints and other files": (
         ("dgn_engine/storage/checkpoints", "dgn_engine/storage/images", "dgn_engine/confinement",
          "dgn_engine/storage/regular_files.py"),
-        "A file is damaged, too large, or holds what is never opened. Nothing of it was run. Save "
-        "the weights anew as `.safetensors`, or as a plain `state_dict()`.",
+        "A file is damaged, too large, or holds what is never opened. Nothing in it was run. Save "
+        "the weights again as `.safetensors`, or as a plain `state_dict()`.",
     ),
     "Runs and sessions": (
         ("dgn_engine/storage", "dgn_engine/cli/run/change_runs.py"),
         "A run folder is in use, incomplete, of another version or has no room. `dgn runs verify "
-        "RUN` says what is wrong, `dgn runs repair RUN` mends what can be mended. "
+        "RUN` says what is wrong, `dgn runs repair RUN` repairs what can be repaired. "
         "See [Runs on disk](../runs.md).",
     ),
     "Training": (
         ("dgn_engine/training", "dgn_engine/session"),
         "Something does not fit the run: a batch the memory, a file the layers, a command the "
-        "regime. What was recorded is kept; `dgn train --resume RUN` goes on.",
+        "regime. What was recorded is kept; `dgn train --resume RUN` continues.",
     ),
     "Kernels": (
         ("dgn_engine/kernels", "dgn_engine/cli/kernels.py", "dgn_engine/cli/inspect.py",
@@ -117,11 +117,11 @@ def _family(place: str) -> str:
 def _page(sentences: dict[str, list[str]]) -> Iterator[str]:
     yield "# When the program says no\n"
     yield (
-        "The program answers what it cannot do with one sentence: what is wrong, where, and what "
+        "The program refuses what it cannot do with one sentence: what is wrong, where, and what "
         "to do. A command then ends with exit code 2, and nothing was changed; in the window the "
-        "sentence stands in the status bar until you close it. Here are all of them, collected "
+        "sentence is shown in the status bar. Here are all of them, collected "
         "from the sources, by family. … stands for what the sentence names in your case: a file, a "
-        "number, the nearest name there is.\n"
+        "number, the nearest known name.\n"
     )
     for family, (_, advice) in FAMILIES.items():
         found = sorted(sentences[family])

@@ -144,7 +144,7 @@ def kept() -> list[Document]:
 
 
 def renewed(page: str, results: Sequence[Document]) -> str:
-    """Return the page with its generated part made anew."""
+    """Return the page with its generated part rewritten."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n" + "\n".join(_generated(results)) + f"\n\n{END}{after}"

@@ -1,4 +1,4 @@
-"""The run that the pictures of the site are of: digits, half a minute on one core."""
+"""The run shown in the pictures of the site: digits, half a minute on one core."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPARING = "agreement"  # read only while a comparison is there
 
 
 def sample_run(folder: Path) -> Path:
-    """Train the run with what every panel needs, or take the one that is there already."""
+    """Train the run with what every panel needs, or use an existing one."""
     probes = sorted({probe for spec in all_panels().values() for probe in spec.probes})
     probes = [probe for probe in probes if probe != COMPARING]
     named = hashlib.sha256(" ".join([*OPTIONS, *probes]).encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Runs every command of ours that a document shows, exactly as it is shown.
+"""Runs every command of the program that a document shows, exactly as it is shown.
 
     python -m documentation.shell_commands [DOCUMENT…]    # what the test suite leaves to make docs
 
@@ -223,7 +223,7 @@ def _without_blocks(text: str) -> str:
 
 
 def is_command(line: str) -> bool:
-    """Return whether a line calls one of our programs, and stands for itself."""
+    """Return whether a line calls one of our programs and is complete."""
     begins = re.match(r"(dgn|dgn-viewer)(?: (?!\w+: )|$)", line)  # 'dgn train: …' is an answer
     return begins is not None and not _PLACEHOLDER.search(line)
 

@@ -88,7 +88,7 @@ REFUSED: list[tuple[str, Callable[[], nn.Module]]] = [
     ("rounds down", lambda: chain(nn.MaxPool2d(4, ceil_mode=True))),
     ("average pooling without padding", lambda: chain(nn.AvgPool2d(2, padding=1))),
     (
-        "Average pooling, global pooling and flattening do not stand inside a residual block",
+        "Average pooling, global pooling and flattening are not allowed inside a residual block",
         lambda: Block(smaller(nn.AvgPool2d(2)), HALVED, ending(27)),
     ),
     (
@@ -104,10 +104,10 @@ REFUSED: list[tuple[str, Callable[[], nn.Module]]] = [
         lambda: headed(nn.MaxPool2d(2), nn.Conv2d(2, 2, 1), nn.ReLU()),
     ),
     (
-        "no concatenation",
+        "neither concatenation",
         lambda: Block(SAME, SAME, ending(216), lambda a, b: torch.cat([a, b], 1)),
     ),
-    ("no product of branches", lambda: Block(SAME, SAME, ending(108), torch.mul)),
+    ("nor a product of branches", lambda: Block(SAME, SAME, ending(108), torch.mul)),
     (
         "branches must meet again in an addition",
         lambda: Block(nn.ReLU(), SAME, ending(108), lambda a, b: b + a.detach()),
