@@ -67,7 +67,7 @@ class UserError(Exception):
     """A refusal: what, where, and what to do. Shown as a notice, or on stderr with exit code 2.
 
     Args:
-        sentence: The message; made printable and cut, as a `MarkedSentence` is.
+        sentence: The message; made printable and shortened, as a `MarkedSentence` is.
         kind: A short id of what is wrong: 'out-of-bounds'.
         value: The refused value.
         way_out: What to do, if callers need that part of the sentence separately.

@@ -161,7 +161,7 @@ class KeptState:
         """Track a part of the state.
 
         Args:
-            name: How to call it in messages.
+            name: Its name in messages.
             is_same: Whether it is unchanged.
             put_back: Restores it.
         """
@@ -173,7 +173,7 @@ class KeptState:
         """Track which object a name refers to; equal plain values count as the same object.
 
         Args:
-            name: How to call it in messages.
+            name: Its name in messages.
             read: Returns the current object.
             put_back: Restores the present one.
         """
@@ -184,11 +184,11 @@ class KeptState:
         """Track which objects a container holds.
 
         Args:
-            name: How to call it in messages.
+            name: Its name in messages.
             value: A list, dictionary, set, deque or bytearray.
 
         Returns:
-            Its present items.
+            Its current items.
         """
         before = _container_items(value)
         self.track_part(
@@ -204,7 +204,7 @@ class KeptState:
         Large tensors are compared by their version counter only and cannot be restored.
 
         Args:
-            name: How to call it in messages.
+            name: Its name in messages.
             tensor: A strided tensor; others are ignored.
         """
         if tensor.is_inference() or tensor.layout != torch.strided:
@@ -246,7 +246,7 @@ class KeptState:
         """Track the values of an array, unless it holds objects or is too large.
 
         Args:
-            name: How to call it in messages.
+            name: Its name in messages.
             array: The array.
         """
         if array.dtype.hasobject or not self._has_room(array.nbytes):
@@ -331,7 +331,8 @@ class ReachedState:
         if changed := self.kept.restore():
             listed = ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
             raise StateChangedError(
-                f"when it is {when}, the module changes {listed} outside itself; this was restored"
+                f"when it is {when}, the module changes state outside itself ({listed}); "
+                "this was undone"
             )
 
     # The walk
@@ -386,8 +387,8 @@ class ReachedState:
     def _visit_value(self, name: str, value: Any, names: frozenset[str]) -> None:
         if not (self.kept.installed or self._whole) and _is_shared(value):
             raise StateChangedError(
-                f"the module reaches {name} ({_kind_of(value)}), which is shared with other "
-                "threads or processes: what it does there cannot be undone"
+                f"the module refers to {name} ({_kind_of(value)}), which is shared with other "
+                "threads or processes: changes made there cannot be undone"
             )
         if is_kind(value, FunctionType):
             self._visit_function(name, value)

@@ -161,7 +161,7 @@ class WatchedModule:
         """Copy the module as it is now, and read the gated network from that copy.
 
         Outputs and gradients of the network are compared with those of the copy on some probe
-        examples; if they differ by now, the copy is followed again from scratch.
+        examples; if they no longer agree, the copy is traced again from scratch.
 
         Args:
             reached: Tracked state outside the module; what the copy shares with the module is
@@ -219,7 +219,9 @@ class WatchedModule:
 
     def _make_copy(self, reached: ReachedState | None) -> nn.Module:
         if _parameter_shapes(self._theirs) != self._shapes:
-            raise UserError("The module's parameters are not those that it had at the start.")
+            raise UserError(
+                "The names or shapes of the module's parameters have changed since the start."
+            )
         copy = _copy_for_reading(self._theirs, reached)
         if reached is not None:
             reached.add_shared(self._theirs, copy)
@@ -249,7 +251,7 @@ class WatchedModule:
         with refuse_draws(reached.draws_of_numpy), _OriginalsRefused(self._theirs):
             copy(self.x[:1])
         if any(tensor.shape != shape for tensor, shape in before.values()):
-            raise ValueError("The module keeps a tensor that changes its shape with each pass.")
+            raise ValueError("The module keeps a tensor whose shape changes with each pass.")
 
     def _count_classes(self, draws_of_numpy: bool) -> int:
         """Return the number of classes, from the copy's outputs for two probe examples."""
@@ -382,8 +384,8 @@ def _copy_for_reading(module: nn.Module, reached: ReachedState | None) -> nn.Mod
         raise
     except PassRefusedError as refusal:
         raise StateChangedError(
-            f"an object of the module defines how it is copied, and does something there that is "
-            f"not allowed. {refusal}"
+            f"an object in the module has its own copying code, which does something that is not "
+            f"allowed. {refusal}"
         ) from None
     except Exception as error:  # whatever the module's own code raises when it is copied
         if is_interrupt(error):

@@ -38,7 +38,7 @@ def probe_tensors(probe: object) -> tuple[Tensor, Tensor, Tensor]:
     """
     if not isinstance(probe, (tuple, list)) or len(probe) != 2:
         raise ArgumentError(
-            "probe is not a pair; pass probe=(x, y), examples and labels.",
+            "probe must be a pair of examples and labels; pass probe=(x, y).",
             kind="wrong-type",
             value=probe,
         )
@@ -57,7 +57,9 @@ def probe_tensors(probe: object) -> tuple[Tensor, Tensor, Tensor]:
             value=len(y),
         )
     if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool or int(y.min()) < 0:
-        raise ArgumentError("The labels of the probe must be integers from 0.", kind="wrong-labels")
+        raise ArgumentError(
+            "The labels of the probe must be integers, 0 or more.", kind="wrong-labels"
+        )
     if x.is_complex():
         raise ArgumentError(
             "The inputs of the probe are complex; pass real numbers.",

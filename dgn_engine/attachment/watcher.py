@@ -594,7 +594,7 @@ class WatchRecord:
         self._budget.charge("recording", self._budget.busy() - began)
 
     def close(self) -> None:
-        """Finish the folder, and warn if the disk did not take everything in time."""
+        """Finish the folder, and warn if the disk was too slow to store every record."""
         if not self._recorder.close(CLOSING):
             warn_user(
                 self._recorder.paused or "The disk was too slow: the last records are missing."

@@ -42,7 +42,7 @@ class NumberBounds:
     @property
     def way_out(self) -> str:
         if self.counts:
-            return f"must be a number of {self.counts}, {self.least:g} or more"
+            return f"it must be a number of {self.counts}, {self.least:g} or more"
         if self.most is not None:
             return f"it must be between {self.least} and {self.most}"
         bound = f"least {self.least:g}" if self.above is None else f"greater than {self.above:g}"
@@ -74,9 +74,8 @@ class BoundedNumber(argparse.Action):
         if value is None or self._bounds.is_within(value):
             return
         shown = f"{value:g}" if isinstance(value, float) else value
-        start = f" {shown}: " if self._bounds.counts else f" is {shown}; "
         raise UserError(
-            Where(self.option_strings[0]) + f"{start}{self._bounds.way_out}.",
+            Where(self.option_strings[0]) + f" is {shown}; {self._bounds.way_out}.",
             kind="out-of-bounds",
             value=value,
             way_out=self._bounds.way_out,

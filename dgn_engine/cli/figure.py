@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="draw only this chart of the panel, named as in the files of -o x.csv; with several "
-        "panels: spectrum.kernel; may be repeated",
+        help="draw only this chart of the panel (the files that -o x.csv writes have their names); "
+        "with several panels: spectrum.kernel; may be repeated",
     )
     parser.add_argument(
         "-o",
@@ -62,14 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=TEXT",
-        help="rename a curve; math between dollar signs; may be repeated",
+        help="rename a curve; TEXT may contain $math$; may be repeated",
     )
     parser.add_argument(
         "--choose",
         action="append",
         default=[],
         metavar="OPTION=VALUE",
-        help="set an option of the panel's header: show=kernel, or ntk.show=norms",
+        help="set an option in the panel's header: show=kernel, or ntk.show=norms",
     )
     parser.add_argument(
         "--animate",

@@ -47,15 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=_STEPS, default=(), metavar="0.1,0.01", help="learning rates of SGD"
     )
-    parser.add_argument("--data", default="", help="use another data set than the experiment's")
+    parser.add_argument("--data", default="", help="use this data set instead of the experiment's")
     parser.add_argument("--data-root", default="", metavar="DIR", help="folder with the data sets")
     parser.add_argument("--download", action="store_true", help="download missing data")
-    for part in ("train", "test"):
+    for part, examples in (("train", "training"), ("test", "test")):
         parser.add_argument(
             f"--{part}-limit",
             **_COUNT,
             metavar="N",
-            help=f"use N {part} examples, balanced over the classes",
+            help=f"use only N {examples} examples, balanced over the classes",
         )
     parser.add_argument(
         "--augmentation",

@@ -24,7 +24,7 @@ _VERBS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_subparsers(dest="verb", required=True, metavar="ACTION")
-    lister = chosen.add_parser("list", help="list the runs in a folder")
+    lister = _add_action(chosen, "list", "list the runs in a folder")
     lister.add_argument(
         "root", nargs="?", type=Path, metavar="DIR", help="folder of runs (default: your runs)"
     )
@@ -43,19 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         chosen, "export", "export a run to one file: .dgn (all) or .csv (scores)"
     )
     exporter.add_argument("out", type=Path, metavar="FILE", help="output file")
-    importer = chosen.add_parser(
-        "import",
-        help="add the run of a session file (.dgn) to your runs",
-        description="add the run of a session file (.dgn) to your runs",
-    )
+    importer = _add_action(chosen, "import", "add the run of a session file (.dgn) to your runs")
     importer.add_argument("file", type=Path, metavar="FILE.dgn", help="session file")
     importer.add_argument(
         "--name", default="", help="name of the new run (default: its name in the file)"
     )
-    limiter = chosen.add_parser("limits", help="show or set the disk space limits of runs")
+    limiter = _add_action(chosen, "limits", "show or set the disk space limits of runs")
     limiter.add_argument("--run", default="", metavar="SIZE", help="limit per run: 512MiB, 1.5GiB")
     limiter.add_argument("--all", default="", metavar="SIZE", help="limit for all runs: 20GiB")
-    thinner = chosen.add_parser("thin", help="thin out the oldest runs if all exceed the limit")
+    thinner = _add_action(
+        chosen, "thin", "thin out the oldest runs if all together exceed the limit"
+    )
     thinner.add_argument(
         "root", nargs="?", type=Path, metavar="DIR", help="folder of runs (default: your runs)"
     )
@@ -68,10 +66,16 @@ def run(arguments: argparse.Namespace) -> str:
     return _VERBS[arguments.verb]
 
 
+def _add_action(
+    chosen: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str
+) -> argparse.ArgumentParser:
+    return chosen.add_parser(name, help=about, description=f"{about[:1].upper()}{about[1:]}.")
+
+
 def _add_run_command(
     chosen: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str
 ) -> argparse.ArgumentParser:
-    parser = chosen.add_parser(name, help=about, description=about)
+    parser = _add_action(chosen, name, about)
     parser.add_argument(
         "run", metavar="RUN", help="folder of a run, or the name of one of your runs"
     )

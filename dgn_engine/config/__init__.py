@@ -63,15 +63,16 @@ class DataConfig:
         when={"dataset.missing": True}, effect={"dataset.rooted": True},
     )
     binary: tuple[int, int] | None = setting(  # the first class is -1, the second +1
-        None, "two classes ±1", metavar="A,B", help="two classes as -1 and +1",
+        None, "two classes ±1", metavar="A,B", help="keep two classes, as -1 and +1",
         tip="The first becomes -1, the second +1",
     )
     train_limit: int = setting(  # 0 keeps all
-        0, "training examples", least=0, metavar="N", help="use N training examples", zero="all",
+        0, "training examples", least=0, metavar="N",
+        help="use only N training examples", zero="all",
         tip="Use only this many, balanced over classes",
     )
     test_limit: int = setting(
-        0, "test examples", least=0, metavar="N", help="use N test examples", zero="all",
+        0, "test examples", least=0, metavar="N", help="use only N test examples", zero="all",
         tip="Use only this many, balanced over classes", advanced=True, effect=_TESTED,
     )
     options: tuple[tuple[str, OptionValue], ...] = ()  # of the data set itself, sorted
@@ -81,13 +82,13 @@ class DataConfig:
         "Test labels stay true", advanced=True, rungs=(1, 2, 2.5, 5, 7.5),
     )
     pixels: Pixels = setting(  # 'random': Gaussian, with the training set's mean and variance
-        "true", "training pixels", help="true, or Gaussian noise",
+        "true", "training pixels", help="true pixels, or Gaussian noise",
         tip="Noise with the training set's mean and variance", advanced=True,
         changed="random pixels", words={"true": "true pixels", "random": "Gaussian noise"},
     )
     normalise: str = setting(  # parsed by `data._preprocessing.normalisation`
         "none", "pixel normalisation", metavar="HOW",
-        help="imagenet, cifar10, cifar100, mnist or m1,m2,m3/s1,s2,s3 (none)",
+        help="imagenet, cifar10, cifar100, mnist or m1,m2,m3/s1,s2,s3 (default: none)",
         tip="imagenet, cifar10, cifar100, mnist, or mean/deviation such as 0.5,0.5,0.5/0.2,0.2,0.2",
         advanced=True, changed="normalised pixels", title="Pixel normalisation",
         hint="none",
@@ -106,18 +107,19 @@ class DataConfig:
     )
     split_seed: int = setting(
         0, "split seed", least=0, most=_SEEDS[1], metavar="N",
-        help="which digits are held out for testing",
+        help="seed of the test split of the digits",
         tip="Which examples of digits are held out for testing", advanced=True,
         changed="different split", span=_SEEDS,
     )
     test_indices: str = setting(
-        "", "test examples from", metavar="FILE", help="indices of the examples to hold out",
+        "", "test examples from", metavar="FILE", help="file with the indices of the test examples",
         tip="A .npy or .txt file of 0-based indices into the whole data set", advanced=True,
         changed="split from a file", path="file", title="Test examples file",
         hint="the data set's own",
     )
     variant_seed: int = setting(
-        0, "noise seed", least=0, help="for noisy labels and random pixels",
+        0, "noise seed", least=0,
+        help="seed of noisy labels, random pixels and generated data sets",
         tip="For noisy labels, random pixels and generated data sets", advanced=True,
         changed="seed", span=_SEEDS,
     )
@@ -151,12 +153,12 @@ class NetConfig:
     )
     options: tuple[tuple[str, OptionValue], ...] = ()  # of the network itself, sorted
     bias: bool = setting(
-        False, "with biases", tip="Biases break the homogeneity that path features rely on",
-        order=1,
+        False, "with biases", help="train with biases",
+        tip="Biases break the homogeneity that path features rely on", order=1,
     )
     init: Initialisation = setting("kaiming", "initial weights")
     sigma: float = setting(  # 0 chooses √(2/fan_in)
-        0.0, "σ", least=0, help="of the weights: ±σ (bernoulli), N(0, σ²) (kaiming)",
+        0.0, "σ", least=0, help="σ of the initial weights: ±σ (bernoulli), N(0, σ²) (kaiming)",
         tip="Initial weights are ±σ (bernoulli) or N(0, σ²) (kaiming)", span=(1e-6, 1000),
         zero="√(2/fan-in)", when={"net.init": ("bernoulli", "kaiming")},
     )
@@ -185,33 +187,38 @@ class GatingConfig:
         help="ReLU, soft-ReLU, FR-II, FR-DI, FL, DL, gates-only, FRG, …",
     )
     beta: float = setting(
-        8.0, "steepness β", above=0, span=(0.1, 1000), rungs=(1, 2, 3, 4, 5, 6, 8),
-        shown={"regime.soft": True},
+        8.0, "steepness β", above=0, help="steepness β of soft gates", span=(0.1, 1000),
+        rungs=(1, 2, 3, 4, 5, 6, 8), shown={"regime.soft": True},
     )
     epsilon: float = setting(
-        0.0, "ε", least=0, tip="Soft gates are (1+ε)/(1+exp(-βq))", span=(0, 1),
+        0.0, "ε", least=0, help="ε of soft gates, (1+ε)/(1+exp(-βq))",
+        tip="Soft gates are (1+ε)/(1+exp(-βq))", span=(0, 1),
         shown={"regime.soft": True},
     )
     value_input: ValueInput = setting(
-        "image", "value input", tip="The input of the value network", order=1, shown=_WIRED,
+        "image", "value input", help="input of the value network",
+        tip="The input of the value network", order=1, shown=_WIRED,
     )
     # π, 0-based: value layer l uses gate layer π(l); empty: identity
     wiring: tuple[int, ...] = setting(
-        (), metavar="2,0,1", help="0-based permutation", when=_WIRED,
+        (), metavar="2,0,1", help="order of the gate layers, a 0-based permutation", when=_WIRED,
     )
     rotation: tuple[int, ...] = setting(  # G_π(l) is rotated cyclically by this many units
-        (), "gate rotation", metavar="0,1,2", help="units per layer",
+        (), "gate rotation", metavar="0,1,2",
+        help="rotate each layer's gates by this many units",
         tip="Rotate each layer's gates cyclically by this many units", advanced=True,
         changed="rotated gates", title="Rotation", hint="0 0 … one per layer", when=_WIRED,
     )
     shift: tuple[int, ...] = setting(  # and, in a feature map, by this many rows and columns
-        (), "gate shift", metavar="0,1,2", help="rows and columns of feature maps",
+        (), "gate shift", metavar="0,1,2",
+        help="shift each feature map's gates by this many rows and columns",
         tip="Shift the gates of feature maps cyclically by this many rows and columns",
         advanced=True, changed="shifted gates", title="Shift", hint="0 0 … one per layer",
         when=_WIRED,
     )
     tiling: tuple[int, ...] = setting(  # value layer l has this many times the units
-        (), "gate tiling", metavar="2,2,2", help="repeats of each layer's units",
+        (), "gate tiling", metavar="2,2,2",
+        help="multiply each value layer's units by this; its gates are repeated",
         tip="Multiply the units of each value layer; its gates are repeated", advanced=True,
         order=-1, changed="tiled gates", title="Tiling", hint="1 1 … one per layer", when=_WIRED,
         effect={},  # with a network's own gates, tiling widens the network
@@ -228,7 +235,7 @@ class GatingConfig:
         when={"regime.takes_gates": True},
     )
     pretrain_epochs: int = setting(  # if gates are pre-trained; 0: the same as epochs
-        0, "pre-training epochs", least=0, help="FL: epochs of ReLU before", order=-1,
+        0, "pre-training epochs", least=0, help="FL: epochs of ReLU pre-training", order=-1,
         zero="same as epochs", when={"regime.takes_gates": True},
         shown={"gating.gates_from": ""},
     )
@@ -241,7 +248,7 @@ class GatingConfig:
         if sorted(wiring) != list(range(len(wiring))):
             raise UserError(
                 Where("gating.wiring")
-                + f" is {list(wiring)}; it must name each gate layer once, 0-based.",
+                + f" is {list(wiring)}; it must list each gate layer once, counted from 0.",
                 kind="no-permutation",
                 value=list(wiring),
             )
@@ -266,19 +273,20 @@ class TrainingConfig:
         advanced=True, rungs=(1, 2, 5, 9, 9.5, 9.9), when={"training.optimiser": "rmsprop"},
     )
     augmentation: Augmentation = setting(  # 'davidnet': random crop, flip and cutout each epoch
-        "none", "augmentation", help="of training images, as in DavidNet",
+        "none", "augmentation", help="augmentation of the training images",
         tip="Training images are shifted, mirrored and partly cut out at random in each epoch; "
         "for convolutional networks only", advanced=True,
         words={"davidnet": "as in DavidNet"},
     )
     precision: Precision = setting(  # of training steps; kernels and scores stay in float32
-        "float32", "precision", help="of training steps: tf32 (CUDA only), bf16",
-        tip="Precision of products in a step: tf32 keeps ten bits (CUDA only), bf16 seven. Weights "
+        "float32", "precision", help="precision of training steps (tf32: CUDA only)",
+        tip="Mantissa of products in a step: tf32 10 bits (CUDA only), bf16 7 bits. Weights "
         "and all kernels stay in float32", advanced=True,
         words={"float32": "float32", "tf32": "TF32", "bf16": "bf16"},
     )
     weights_from: str = setting(  # a checkpoint
-        "", "weights from", metavar="FILE", help="initial Θ^v",
+        "", "weights from", metavar="FILE",
+        help="checkpoint with the initial weights of the value network",
         tip="Initial weights of the value network", advanced=True, changed="weights from a file",
         path="file", title="Checkpoint for the weights", hint="random, from the seed",
     )
@@ -286,10 +294,12 @@ class TrainingConfig:
         (), least=0, metavar="0,10", help="keep the weights after these epochs",
     )
     keep_best: bool = setting(  # of test accuracy
-        False, help="also the best; with --keep-epochs, the best up to each", effect=_TESTED,
+        False, effect=_TESTED,
+        help="keep the best weights; with --keep-epochs, also the best up to each of them",
     )
     until: float = setting(  # 0: never
-        0.0, "stop at", share=True, help="stop at this train accuracy over an epoch",
+        0.0, "stop at", share=True,
+        help="stop after an epoch with at least this train accuracy (0 to 1)",
         tip="Stop after an epoch with at least this train accuracy", advanced=True,
         changed="stop at an accuracy", span=(0.01, 1), rungs=(1, 2, 5, 9, 9.5, 9.9), zero="never",
     )
@@ -300,7 +310,7 @@ class TrainingConfig:
         advanced=True, changed="early stopping", span=(0, 1000),
     )
     pace: float = setting(  # steps per second; 0: no limit
-        0.0, "pace", least=0, option="", tip="At most this many steps per second, to watch",
+        0.0, "pace", least=0, option="", tip="At most this many steps per second",
         span=(1, 5000), rungs=(1, 2, 5), zero="full speed", unit="steps/s",
     )
 

@@ -124,16 +124,16 @@ def check_value(place: str, value: object) -> None:
         bound = f"at most {MOST:,}" if value > 0 else f"at least {-MOST:,}"
         raise refused_value(place, value, f"it must be {bound}")
     elif isinstance(value, str) and len(value) > LONGEST:
-        sentence = f" is {len(value):,} characters long; {LONGEST:,} are allowed."
+        sentence = f" is {len(value):,} characters long; at most {LONGEST:,} are allowed."
         raise UserError(Where(place) + sentence, kind="too-long", value=value)
     elif isinstance(value, str) and not _is_text(value):
-        raise refused_value(place, value, "it must be text that can be encoded", "no-text")
+        raise refused_value(place, value, "it must be valid UTF-8 text", "no-text")
 
 
 def refused_value(
     place: str, value: object, way_out: str, kind: str = "out-of-bounds", end: str = "."
 ) -> UserError:
-    """Return the refusal of a value, which says what it must be."""
+    """Return a `UserError` that refuses a value and states what it must be."""
     sentence = Where(place) + f" is {short_repr(value)}; {way_out}{end}"
     return UserError(sentence, kind=kind, value=value, way_out=way_out)
 
@@ -160,7 +160,7 @@ def _is_name(value: object) -> bool:
 
 
 def meets_condition(value: object, wanted: object) -> bool:
-    """Return whether a value is the one that a condition asks for, or one of them."""
+    """Return whether a value is the one that a condition requires, or one of several."""
     return value in wanted if isinstance(wanted, tuple) else value == wanted
 
 

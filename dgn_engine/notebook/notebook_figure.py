@@ -82,6 +82,6 @@ def _whole_steps(step: Any) -> tuple[int, ...]:
         return tuple(operator.index(number) for number in given)
     except TypeError:
         raise UserError(
-            f"step={step!r} is not a step; pass a recorded one, 900, or two, (0, 900).",
+            f"step={step!r} is not a step; pass a recorded step, 900, or two, (0, 900).",
             kind="wrong-type",
         ) from None

@@ -59,7 +59,7 @@ class Claim:
 
     `low` and `high` are the 95 % interval of `value`, NaN below two values. `exact`: decided by
     rounding alone, so `n` does not matter. `of` is what `n` counts. `p` is the one-sided p-value
-    for the verdict 'held' or 'not held', if the other were true; `p_holm` is corrected after Holm
+    for the verdict 'held' or 'not held', if the other were true; `p_holm` is Holm-corrected
     over all claims of the report. `power` is the probability of 'held' at this `n` if the paper
     were exactly right; `enough` is the `n` at which it is 80 %, 0 if none; `power_from` is the
     source of the spread used for it. NaN, 0 and '' mean unknown.

@@ -1,4 +1,4 @@
-"""What a weights file leaves open about its network, and the answers a user gives."""
+"""The import options that a weights file leaves open about its network, as the user gives them."""
 
 from __future__ import annotations
 

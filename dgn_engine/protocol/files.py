@@ -170,7 +170,7 @@ class TakeWeights(Command):
 
 @dataclass(frozen=True)
 class WeightsTaken(Event):
-    """The value network has the weights of a file; its optimiser state was reset."""
+    """The weights of a file were copied into the value network; its optimiser state was reset."""
 
     step: int
     source: str  # 'resnet18.pth'

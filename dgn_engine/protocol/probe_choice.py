@@ -73,7 +73,7 @@ class ProbeChoice:
         bad = [item for item in parts["rows"] if not (item.isascii() and item.isdigit())]
         if bad:
             raise UserError(
-                f"probe_set has the row '{bad[0][:20]}'; rows are integers from 0.",
+                f"probe_set has the row '{bad[0][:20]}'; rows are integers, 0 or more.",
                 kind="not-a-number",
                 value=bad[0][:20],
             )

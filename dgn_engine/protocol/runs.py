@@ -365,5 +365,5 @@ class RecordThinned(Event):
         return (
             f"The run's folder reached its limit of {binary_size_in_words(self.limit)} at step "
             f"{self.step:,}: old {what} are thinned out from now on, the log stays complete. "
-            "To change the limit, use 'dgn runs limits' or the settings of the window."
+            "To change the limit, use 'dgn runs limits' or the window's settings."
         )

@@ -47,7 +47,7 @@ class RunEstimated(Event):
     """The estimated cost of a run.
 
     Attributes:
-        config: The run; None for the one that is starting.
+        config: The run; None if it is the one being started.
         weights: Parameters of both networks, normalisation layers included.
         memory: Peak memory in bytes.
         seconds: Per training step; None if unknown.
@@ -222,7 +222,7 @@ class Diverged(Event):
             return f"{text} There is no earlier state: reset the run with a smaller learning rate."
         if self.last_finite is None or self.back_to < self.last_finite:
             source = "checkpoint" if self.stored else "copy"
-            text += f" The newest {source} before is from step {self.back_to:,}."
+            text += f" The newest {source} before that is from step {self.back_to:,}."
         return text
 
 
@@ -305,7 +305,7 @@ class RegimeSwapped(Event):
 
 @dataclass(frozen=True)
 class Rewire(Command):
-    """Value layer l uses gate layer order[l] from the next step on (a 0-based permutation)."""
+    """Make value layer l use gate layer `order[l]` from the next step on (0-based)."""
 
     title = "permute the gate layers"
     undo = UndoPolicy("order of the gate layers", setting="the order of the gate layers")

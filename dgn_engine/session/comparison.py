@@ -307,7 +307,7 @@ class HeldSource:
         self, inputs: ProbeInputs | None
     ) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         if self.current() != self.started.run:
-            words = "its steps were only in memory, and are gone since their run ended."
+            words = "its steps existed only in memory and were lost when that run ended."
             raise UserError(words, kind="other-run")
         about, regime = "in memory", self.config.gating.regime
         opened = ComparisonOpened("this run", about, regime, (), config=self.config)

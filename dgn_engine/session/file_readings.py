@@ -1,4 +1,4 @@
-"""What an opened file leaves open about its network, and the readings that fit the data."""
+"""The import options that an opened file leaves open, and the readings that fit the data."""
 
 from __future__ import annotations
 

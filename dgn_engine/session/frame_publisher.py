@@ -29,7 +29,7 @@ class FramePublisher:
     def publish_due(self, run: Run, running: bool, heard: bool = False) -> Frame | None:
         """Read and publish what is due; called after each step, and repeatedly while paused.
 
-        `heard`: a reading has arrived that is computed elsewhere. Returns the frame if it has new
+        `heard`: a reading that was computed elsewhere has arrived. Returns the frame if it has new
         readings.
         """
         # A diverged run has no gates to read: its last readings stay.
@@ -101,8 +101,7 @@ class StepRate:
         self._next = max(self._next + 1.0 / pace, now) if pace > 0.0 else now
 
     def per_second(self) -> float:
-        """Return the steps of the last `WINDOW` seconds, over the time since the step before
-        them."""
+        """Return the step rate over the last `WINDOW` seconds, timed from the step before them."""
         now = time.monotonic()
         earlier = tuple(itertools.takewhile(lambda t: t < now - WINDOW, self._times))
         before = earlier[-1] if earlier else self._began

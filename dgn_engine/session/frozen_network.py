@@ -281,7 +281,7 @@ def make_training_offer(
     if answers.net is not None and (answers.batchnorm or answers.norm_eps or answers.ignored):
         return TrainingOffer(
             (),
-            f"Your answers about {name} cannot be reproduced by a run of "
+            f"The import options chosen for {name} cannot be reproduced by a run of "
             f"{answers.net.display_name}.",
         )
     net = answers.net or NetConfig(f"{OF_FILE}{path}", answers.to_options())
@@ -413,7 +413,7 @@ class InspectedNetwork(FrozenNetwork):
 
     @property
     def probed(self) -> InspectedNetwork:
-        """The network itself: it has the examples that it is read on."""
+        """This network, which holds the probe examples it is read on."""
         return self
 
     @property

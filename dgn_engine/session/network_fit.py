@@ -1,5 +1,4 @@
-"""Whether a file is a network for given data: what it needs, what they provide, why it does not
-fit."""
+"""Check whether the network of a file fits given data, and describe why not."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class DataFacts:
 
 
 def data_for(listing: CheckpointContents, data: DataConfig, shape: tuple[int, ...]) -> DataConfig:
-    """Return the data as the network of a file takes them.
+    """Return the data, prepared as the network of a file needs them.
 
     Grey images are repeated over its channels; for one of our own files, pixels and split are those
     of its training. `shape` is that of a stored example.

@@ -202,7 +202,7 @@ class AnswerWatch:
         self._lasted = 0.0
 
     def restart_watch(self) -> None:
-        """Start over with a new process."""
+        """Reset the silence, and allow a new process the time it needs to load."""
         with self._lock:
             self._silence, self._limit = 0.0, LOADING
 

@@ -1,4 +1,4 @@
-"""What a session can read, trained or not: a network and its probe examples."""
+"""The network that a session reads, trained or inspected, and its probe examples."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ReadableExamples(Protocol):
     image_shape: tuple[int, ...]  # of one example as it is stored
 
     def probe_context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
-        """Return the probe examples and the network, with one to compare with, as probes
-        read them."""
+        """Return what probes read: the probe examples, the network, and the gates to compare
+        with."""
 
     @property
     def probe_images(self) -> Array:

@@ -1,4 +1,4 @@
-"""Restart a dead engine process: with which commands, and when not to."""
+"""Restart a dead engine process: decide whether to, and which commands to send it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _Death:
 
 
 class EngineRestart:
-    """Follows an engine in a process, so that another one can replace it.
+    """Tracks an engine process, so that a new one can replace it if it dies.
 
     `clock` is in seconds.
     """

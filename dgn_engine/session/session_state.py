@@ -1,4 +1,4 @@
-"""What a session shows: a training run, an inspected network, or a recorded run."""
+"""The state of a session: a training run, an inspected network, or a recorded run."""
 
 from __future__ import annotations
 

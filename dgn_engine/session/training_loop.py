@@ -80,8 +80,8 @@ class TrainingLoop:
             self.pause_run(run)
 
     def read_due(self, run: Run, heard: bool) -> None:
-        """Read, publish and record what is due; `heard`: a reading has arrived that is computed
-        elsewhere."""
+        """Read, publish and record what is due; `heard`: a reading that was computed elsewhere has
+        arrived."""
         state = self._state
         self._publish_and_record(run, state.running, heard)
         began = run.budget.busy()

@@ -100,6 +100,6 @@ def time_left(seconds: float) -> str:
 
 
 def format_rate(steps_per_second: float) -> str:
-    """Format a step rate: '812 steps/s', '3.4 steps/s'; one decimal below 10, so that it does not
-    jump."""
+    """Format a step rate: '812 steps/s', '3.4 steps/s'; one decimal below 10, to keep it
+    steady."""
     return f"{format_decimals(steps_per_second, 1 if steps_per_second < 9.95 else 0)} steps/s"

@@ -144,7 +144,9 @@ def thin_oldest(arguments: argparse.Namespace) -> int:
         return 0
     for folder in plan.folders:
         print_line(f"  {folder.name}")
-    print_line("Each keeps one in eight of its frames and of its checkpoints before changes.")
+    print_line(
+        "Each run keeps one in eight of its frames, and of its checkpoints from before changes."
+    )
     if not arguments.yes:
         if not sys.stdin.isatty():
             raise UserError("pass --yes to thin them out.", kind="not-confirmed")

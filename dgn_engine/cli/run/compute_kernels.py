@@ -91,7 +91,7 @@ def _print_kernels(
         lists = {name: [float(v) for v in array] for name, array in eigenvalues.items()}
         print_json({"settings": settings, "notes": notes, "kernels": figures, **nu, **lists})
         return
-    table = Table("kernel", "trace", "Frobenius norm", "smallest", "largest")
+    table = Table("kernel", "trace", "Frobenius norm", "smallest entry", "largest entry")
     for name, row in figures.items():
         cells = (row[key] for key in ("trace", "norm", "min", "max"))
         table.add_row(name, *("–" if cell is None else format_number(cell, 6) for cell in cells))

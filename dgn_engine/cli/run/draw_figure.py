@@ -110,7 +110,7 @@ def _parse_figure_steps(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and part.isascii() and len(part) < 16 for part in parts):
         raise UserError(
-            Where("--step") + f" '{text}' is not a step; use a recorded one, 900, or two, 0,900.",
+            Where("--step") + f" '{text}' is not a step; use a recorded step (900) or two (0,900).",
             kind="wrong-form",
             value=text,
         )

@@ -89,7 +89,7 @@ def _read_session(file: Path, step: int | None) -> CheckpointContents:
     """Unpack a session into a private folder and read its run."""
     if not is_session(file):
         fault = "is neither a run nor a session" if file.exists() else "does not exist"
-        raise UserError(f"{file} {fault}; @STEP needs one.", kind="no-run", value=step)
+        raise UserError(f"{file} {fault}; @STEP needs a run or session.", kind="no-run", value=step)
     try:
         temp_dir = PrivateTempDir()
     except OSError as error:

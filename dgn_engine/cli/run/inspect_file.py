@@ -62,7 +62,7 @@ def print_confinement(arguments: argparse.Namespace) -> int:
             print_line(
                 f"  {name:10}  {'active' if layer['holds'] else 'missing':7}  {layer['about']}"
             )
-        print_line("attempts made there in C")
+        print_line("forbidden operations attempted there, in C")
         for name, attempt in report["attempts"].items():
             refused = f"blocked ({attempt['error']})" if attempt["refused"] else "NOT blocked"
             print_line(f"  {name:23}  {refused}")

@@ -156,7 +156,7 @@ def _load_given_network(
     if arguments.model is not None:
         model = follow_model(arguments, torch.from_numpy(examples.train_x[:2]))
         words: tuple[str, ...] = ("--model", arguments.model)
-        made_from = f"{model.listing.file_name} (--model {arguments.model}), as it was made"
+        made_from = f"{model.listing.file_name} (--model {arguments.model}), initial weights"
         if arguments.weights is not None:
             weights = arguments.weights.absolute()
             words += ("--weights", str(weights))

@@ -240,7 +240,7 @@ def print_inspection(inspection: dict[str, Any]) -> None:
         means = [*_format_pair(layer["overlap"]), *_format_pair(layer["sensitive"])]
         table.add_row(layer["name"], shape, format_percent(layer["open"]), *units, *means)
     out.print(table)
-    out.print("τ, D: means over pairs of the same and of different classes, unit diagonal.")
+    out.print("τ, D (unit diagonal): means over pairs of the same class and of different classes.")
     out.print(_format_overlaps(kernels, assuming))
     out.print(_format_spectrum(kernels, assuming))
     for sentence in contradiction_in_words(kernels):

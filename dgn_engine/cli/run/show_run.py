@@ -52,11 +52,12 @@ def describe_run(folder: Path, name: str) -> list[str]:
     versions = ", ".join(f"{name} {word}" for name, word in info.get("versions", {}).items())
     options = ", ".join(f"{name} {value}" for name, value in config.net.options)
     net = f"{config.net.display_name} ({options})" if options else config.net.display_name
+    threads = info.get("threads", "?")
     return [
         f"{name}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
         f"  {config.gating.regime} · {net} · {_format_data(config.data)} · seed {config.seed}",
         f"  started {info.get('created', 'at an unknown time')} on "
-        f"{info.get('device', 'an unknown device')}, {info.get('threads', '?')} threads",
+        f"{info.get('device', 'an unknown device')}, {threads} thread{'' if threads == 1 else 's'}",
         f"  {versions}",
         *([f"  {reader.log.lost_in_words}"] if reader.log.lost_in_words else []),
         *_score_lines(reader),

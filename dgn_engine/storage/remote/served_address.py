@@ -33,7 +33,7 @@ def address_of(text: str) -> int:
     if port is None or f"{parts.scheme}://" != SCHEME or parts.hostname not in (LOCAL, "localhost"):
         raise UserError(
             f"{text} is not the address of a served run: use {SCHEME}{LOCAL}:PORT; for a run on "
-            f"another machine, first run ssh -L PORT:{LOCAL}:PORT.",
+            f"another machine, first run ssh -L PORT:{LOCAL}:PORT THAT_MACHINE.",
             kind="no-address",
             value=text,
         )
