@@ -54,7 +54,7 @@ class BranchChanges:
 
     def name_from(self, step: int) -> str:
         """Return a short name of a branch: 'FR-II from step 300'."""
-        words = self.regime or next(iter(self.in_words()), "no changes")
+        words = self.regime or next(iter(self.in_words()), "unchanged")
         return f"{words} from step {step:,}"
 
     def command_options(self) -> tuple[str, ...]:

@@ -308,7 +308,7 @@ class Rewire(Command):
     """Make value layer l use gate layer `order[l]` from the next step on (0-based)."""
 
     title = "permute the gate layers"
-    undo = UndoPolicy("order of the gate layers", setting="the order of the gate layers")
+    undo = UndoPolicy("gate order", setting="the gate order")
 
     order: tuple[int, ...]
 
@@ -322,7 +322,7 @@ class Rotate(Command):
     """
 
     title = "rotate the gates"
-    undo = UndoPolicy("rotation of the gates", setting="the rotation of the gates")
+    undo = UndoPolicy("gate rotation", setting="the gate rotation")
 
     rotation: tuple[int, ...]
     shift: tuple[int, ...] = ()

@@ -48,7 +48,7 @@ USES = (
     FileUse(
         "network",
         "Open on its own",
-        "ends the current run",
+        "(ends the current run)",
         "Every panel shows the file's network. Nothing is trained, and the current run ends.",
         "Open on its own",
         "search",

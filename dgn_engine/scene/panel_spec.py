@@ -170,7 +170,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class About:
-    """The text of 'What am I seeing': a paragraph, formulas in TeX (mathtext), their source.
+    """The text of 'About this panel': a paragraph, formulas in TeX (mathtext), their source.
 
     `symbols`: the meaning of each letter in the formulas. `computed`: how the numbers are obtained,
     exactly or by an estimate.

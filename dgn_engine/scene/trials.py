@@ -1,4 +1,4 @@
-"""Things to try next on the live run, offered in 'What am I seeing'; each can be undone."""
+"""Things to try next on the live run, offered in 'About this panel'; each can be undone."""
 
 from __future__ import annotations
 

@@ -445,14 +445,17 @@ def _checkpoints_listed(number: int, recording: Recording | None) -> Checkpoints
 
 
 def describe_sharing(threads: int, cores: float | None, pace: float = 0.0) -> str:
-    """Describe how a branch shares the processor: 'low priority, 1 thread on the same 2 cores as
-    the run, at most 20 steps/s; using 0.9 cores now'."""
+    """Describe how a branch shares the processor.
+
+    For example: 'low priority, 1 thread on the run's 2 cores, at most 20 steps/s; now using 0.9
+    cores'.
+    """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     own = f"{threads} thread{'s' if threads > 1 else ''}"
-    where = f"the same {count} cores" if count and count > 1 else "the same core"
+    where = f"the run's {count} cores" if count and count > 1 else "the run's core"
     share = (
         "less than 0.1" if cores is not None and cores < 0.095 else format_decimals(cores or 0.0, 1)
     )
-    now = "" if cores is None else f"; using {share} cores now"
+    now = "" if cores is None else f"; now using {share} cores"
     at = f", at most {format_rate(pace)}" if pace else ""
-    return f"low priority, {own} on {where} as the run{at}{now}"
+    return f"low priority, {own} on {where}{at}{now}"

@@ -36,7 +36,7 @@ def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:
     """Return regime, order and settings of `before` that are no longer in effect, in words."""
     undone = [f"regime {before.regime}"] if before.regime != now.regime else []
     if before.wiring != now.wiring:
-        undone.append("order of the gate layers")
+        undone.append("gate order")
     if before.probe_examples not in (0, now.probe_examples):
         undone.append(f"{before.probe_examples:,} probe examples")
     if before.settings is not None and now.settings is not None:

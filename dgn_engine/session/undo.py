@@ -251,9 +251,9 @@ def _change_detail(change: _Change, run: Run) -> str:
     before, now_set = change.settings, _settings_of(run)
     words: list[str] = []
     for name, was_set, is_set in (
-        ("order of the gate layers", _one_based(before.order), _one_based(now_set.order)),
-        ("rotation of the gates", _format_turns(before.rotation), _format_turns(now_set.rotation)),
-        ("shift of the gates", _format_turns(before.shift), _format_turns(now_set.shift)),
+        ("gate order", _one_based(before.order), _one_based(now_set.order)),
+        ("gate rotation", _format_turns(before.rotation), _format_turns(now_set.rotation)),
+        ("gate shift", _format_turns(before.shift), _format_turns(now_set.shift)),
         (
             "learning rate",
             format_number(before.learning_rate),

@@ -142,7 +142,7 @@ class StripState:
             return "Random gates"
         if self.source:
             return f"Gates of {self.source}"
-        return "Frozen gates" if self.has_frozen_gates else "Gates in training"
+        return "Frozen gates" if self.has_frozen_gates else "Trainable gates"
 
     def describe_actions(self) -> str:
         """Return what can be done, or why nothing can."""
@@ -164,7 +164,7 @@ class StripState:
             return self._describe_wiring()
         if self.past is not None:
             return BACK_TO_LIVE
-        return "Drag a gate onto another layer, or press Ctrl+← or Ctrl+→; right-click to turn it."
+        return "Drag a gate onto another layer, or press Ctrl+← or Ctrl+→; right-click rotates it."
 
     def describe_gates(self, feature: int, column: int) -> str:
         """Return what the gates of a feature layer are, and what can be done with them."""
@@ -175,10 +175,10 @@ class StripState:
         if self.source:
             parts.append(f"From {self.source}.")
         if turn := self.describe_turn(feature):
-            parts.append(f"Turned {turn}.")
+            parts.append(f"Rotated {turn}.")
         if self.can_rewire:
             parts.append("Drag it onto another layer, or press Ctrl+← or Ctrl+→; Home resets.")
-            parts.append("Turn it with Ctrl+↑, Ctrl+↓, Ctrl+wheel or a right-click.")
+            parts.append("Rotate it with Ctrl+↑, Ctrl+↓, Ctrl+wheel or a right-click.")
         elif self.past is not None:
             parts.append(BACK_TO_LIVE)
         return " ".join(parts)
@@ -189,7 +189,7 @@ class StripState:
             parts.append("Gate order: " + " ".join(str(i + 1) for i in self.order))
         turns = [(feature, self.describe_turn(feature)) for feature in range(len(self.layers))]
         if words := [f"G{feature + 1}\N{NO-BREAK SPACE}{turn}" for feature, turn in turns if turn]:
-            parts.append("Turned: " + ", ".join(words))
+            parts.append("Rotated: " + ", ".join(words))
         return ". ".join(parts)
 
 

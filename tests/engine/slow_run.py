@@ -310,7 +310,7 @@ class SlowRun(SlowNetwork):
     def rewire(self, order: tuple[int, ...]) -> None:
         if self.row.own:
             raise Refusal("own gates")
-        change = self._change("order of the gate layers", "order")
+        change = self._change("gate order", "order")
         self._rewire(order)
         self._remember(change)
 
@@ -327,7 +327,7 @@ class SlowRun(SlowNetwork):
             raise Refusal("own gates")
         if any(shift) and not self.convolves:
             raise Refusal("no maps")
-        change = self._change("rotation of the gates", "rotation")
+        change = self._change("gate rotation", "rotation")
         self.state.rotation = rotation or (0,) * self.layers
         self.state.shift = shift or (0,) * self.layers
         self._rewired()

@@ -56,7 +56,7 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                 title="Undo layout",
                 callback=layouts.undo,
                 keys=("Ctrl+Alt+Z",),
-                tip="Restore the panels and the shared zoom of the time axes to before the last "
+                tip="Restore the panels and the shared zoom of the step axes to before the last "
                 "change",
                 enabled=lambda _: layouts.can_undo,
             ),

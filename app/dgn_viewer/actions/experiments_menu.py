@@ -39,7 +39,7 @@ def experiments_menu(experiments: ExperimentRunner) -> Menu:
                 title="Stop experiment",
                 callback=experiments.stop,
                 icon="stop",
-                tip="Pause; you can resume later",
+                tip="Stop now; you can resume later",
                 enabled=lambda _: experiments.is_running,
             ),
         ),

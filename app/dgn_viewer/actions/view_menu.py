@@ -84,7 +84,7 @@ def view_menu(
                 title="Previous event",
                 callback=partial(events.go_to_event, -1),
                 keys=("Alt+PgUp",),
-                tip="Zoom every time axis to the previous event",
+                tip="Zoom every step axis to the previous event",
                 enabled=shows_run,
             ),
             ActionRow(
@@ -92,7 +92,7 @@ def view_menu(
                 title="Next event",
                 callback=partial(events.go_to_event, 1),
                 keys=("Alt+PgDown",),
-                tip="Zoom every time axis to the next event: swap, permutation, drop or setting "
+                tip="Zoom every step axis to the next event: swap, permutation, drop or setting "
                 "change",
                 enabled=shows_run,
             ),
@@ -101,7 +101,7 @@ def view_menu(
                 title="Show all steps",
                 callback=events.show_all_steps,
                 keys=("Alt+End",),
-                tip="Show all steps on every time axis, and follow the run",
+                tip="Show all steps on every step axis, and follow the run",
                 enabled=shows_run,
             ),
             ActionRow(
@@ -125,7 +125,7 @@ def view_menu(
                 id="view.link_steps",
                 title="Link step axes",
                 callback=docks.steps.toggle_link,
-                tip="Zoom all time axes together; double-click to show all steps",
+                tip="Zoom all step axes together; 'reset' on a chart shows all steps again",
                 checked=lambda _: docks.steps.is_linked,
             ),
             SEPARATOR,
@@ -134,14 +134,14 @@ def view_menu(
                 title="Next panel",
                 callback=partial(parts.move_focus, 1),
                 keys=("F6", "Ctrl+Tab"),
-                tip="Move the focus to the next part: layer strip, panels, inspector",
+                tip="Move the focus to the next panel, the inspector or the layer strip",
             ),
             ActionRow(
                 id="view.previous_part",
                 title="Previous panel",
                 callback=partial(parts.move_focus, -1),
                 keys=("Shift+F6", "Ctrl+Shift+Tab"),
-                tip="Move the focus to the previous part",
+                tip="Move the focus to the previous panel, the inspector or the layer strip",
             ),
             SEPARATOR,
             ActionRow(

@@ -48,7 +48,7 @@ class ChartControls(QObject):
 
     The view is created on first use, because importing pyqtgraph is slow. `changed` asks for a
     redraw with new settings. `save`, `animate` and `about` are the callbacks of the menu entries
-    'Save as…', 'Save animation…' and 'What am I seeing?'; an entry without a callback is omitted.
+    'Save as…', 'Save animation…' and 'About this panel'; an entry without a callback is omitted.
     """
 
     changed = Signal()
@@ -83,7 +83,7 @@ class ChartControls(QObject):
                 2, "Reset to defaults", self._reset_settings, lambda key: key in self.settings
             ),
             _MenuEntry(
-                3, "What am I seeing?", lambda _: about and about(), lambda _: about is not None
+                3, "About this panel", lambda _: about and about(), lambda _: about is not None
             ),
         )
 

@@ -67,7 +67,7 @@ class PanelHeader:
         self.facts = FactsLine(theme)
         self.dial = ProbeExamplesDial(drawn.spec)
         self._combos = {option.id: self._make_combo(option) for option in drawn.spec.options}
-        self.about = self._make_button("What am I seeing?")
+        self.about = self._make_button("About this panel")
         self.export = self._make_button("Export this panel")
 
     def make_layout(self) -> QHBoxLayout:
@@ -215,7 +215,7 @@ class PanelDock(QWidget):
         self._every = 0.0
         self.age = PictureAge(ages or ReadingAges(), clock, self)
         self.age.changed.connect(
-            lambda age: self.setAccessibleDescription("" if age is None else age.words)
+            lambda age: self.setAccessibleDescription("" if age is None else age.long_text)
         )
         self._theme = theme
         self._header = PanelHeader(self.drawn, theme, self.set_choice)

@@ -30,7 +30,7 @@ from dgn_viewer.widgets.layouts import (
 
 State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "past", "failed"]
 
-_BEGIN = "Start one with File > New run… (Ctrl+N)."
+_BEGIN = "Start one with File ▸ New run… (Ctrl+N)."
 _AT_ONCE = 0.1  # seconds; shorter drawing intervals are not mentioned
 
 

@@ -41,8 +41,8 @@ _LEAST = 360  # minimum width, pixels
 _WIDTH = 560  # initial width of the dock, pixels
 COMING = "Rows, claims and figures appear here once all runs are done."
 EMPTY = (
-    "No result is open. Reproduce a table or figure from the Experiments menu, or open an "
-    "existing result with File ▸ Open result…."
+    "No result is open. Reproduce a table or figure from the Experiments menu, or choose "
+    "File ▸ Open result… to open an existing one."
 )
 
 
@@ -68,7 +68,7 @@ class ResultsPanel(QFrame):
         self.bar.setAccessibleName("Experiment progress")
         self.words = plain_label(role="muted", selectable=True)
         self.trouble = plain_label(role="refused", selectable=True)
-        about = "Pause; you can resume later"
+        about = "Stop now; you can resume later"
         self.stop = push_button("Stop", self.stop_wanted, about=about)
         about = "Resume where it stopped"
         self.go_on = push_button("Continue", self.go_on_wanted, about=about)

@@ -1,1 +1,1 @@
-"""The layers strip: gate layers above value layers, reordered by dragging."""
+"""The layer strip: gate layers above value layers, reordered by dragging."""

@@ -1,4 +1,4 @@
-"""The canvas of the layers strip: two networks, the links between them, and draggable chips."""
+"""The canvas of the layer strip: two networks, the links between them, and draggable chips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Geometry of the layers strip: a column per layer, rows for features, gates and values."""
+"""Geometry of the layer strip: a column per layer, rows for features, gates and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stateless painting of the layers strip: rows, arrows, links, slots."""
+"""Stateless painting of the layer strip: rows, arrows, links, slots."""
 
 from __future__ import annotations
 

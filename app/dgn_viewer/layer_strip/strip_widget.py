@@ -1,4 +1,4 @@
-"""The layers strip: an editor for the assignment of gate layers to value layers."""
+"""The layer strip: an editor for the assignment of gate layers to value layers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LayersStrip(QFrame):
     def __init__(self, send: Callable[[Command], None]) -> None:
         super().__init__()
         self.setObjectName("layers_strip")
-        self.setAccessibleName("Layers strip")
+        self.setAccessibleName("Layer strip")
         self._send = send
         self.state = RunState()
         self._state = StripState()
@@ -93,7 +93,7 @@ class LayersStrip(QFrame):
 
     def _update_background(self) -> None:
         past, theme = self._state.past, self._theme
-        self.setAccessibleName("Layers strip" if past is None else f"Layers strip at step {past:,}")
+        self.setAccessibleName("Layer strip" if past is None else f"Layer strip at step {past:,}")
         self.setStyleSheet(
             f"#layers_strip {{ background: {background_colour(theme, past)}; border: none; "
             f"border-bottom: 1px solid {theme.line}; }}"
@@ -184,7 +184,7 @@ class StripBar(FixedBar):
     """The fixed toolbar that contains the strip."""
 
     def __init__(self, strip: LayersStrip, window: QWidget) -> None:
-        super().__init__("bar.strip", "Layers strip", window)
+        super().__init__("bar.strip", "Layer strip", window)
         self.setStyleSheet("QToolBar { padding: 0; border: none; }")
         self.addWidget(strip)
 

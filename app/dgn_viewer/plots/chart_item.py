@@ -262,7 +262,7 @@ class ChartItem(QGraphicsObject):
             paint_follow(painter, self.style, plot_area)
 
     def is_over_follow(self, point: QPointF) -> bool:
-        """Return whether a point is on the visible 'follow' button."""
+        """Return whether a point is on the visible 'reset' button."""
         return not self.following and follow_box(self.plot_area(), self.style.label).contains(point)
 
     # Event lane

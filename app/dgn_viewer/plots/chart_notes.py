@@ -13,7 +13,7 @@ from dgn_engine.scene.elements import Chart, Curve
 from dgn_viewer.plots.chart_frame import PAD, ChartStyle, PlotArea, drawn_at
 from dgn_viewer.plots.rich_text import TextStyle
 
-FOLLOW = "follow"
+FOLLOW = "reset"
 _FOOT = ((0.0, -5.0), (4.0, 0.0), (-4.0, 0.0))  # pixels; triangle below the line of a past step
 CORNER = 16.0  # pixels; the hatched corner of an estimate
 
@@ -53,7 +53,7 @@ def follow_box(plot_area: PlotArea, type_: TextStyle) -> QRectF:
 
 
 def paint_follow(painter: QPainter, style: ChartStyle, plot_area: PlotArea) -> None:
-    """Paint the 'follow' button, shown while the chart is zoomed or panned."""
+    """Paint the 'reset' button, shown while the chart is zoomed or panned."""
     box = follow_box(plot_area, style.label)
     painter.setPen(QPen(style.colour("accent"), 1))
     painter.setBrush(style.colour("panel"))

@@ -105,7 +105,7 @@ def _run_of_a(now: RunState) -> str:
         return f"{now.inspected_file}, not training"
     if now.recorded is not None:
         return f"{now.recorded.name}, {now.regime}, not training"
-    return f"current run, {now.regime}"
+    return f"this run, {now.regime}"
 
 
 def recording_message(now: RunState) -> Message | None:

@@ -108,8 +108,8 @@ class ClaimActs(QObject):
                 "From 'Neural Path Features and Neural Path Kernel' [NPF], Figure 2: during "
                 "training, the gates learn to separate the classes. ν, which measures how hard the "
                 "labels are for the neural path kernel, falls. 'Show me' starts a run of 64 units "
-                "in DL, where gates and values learn together; your current run stays in Recorded "
-                "runs.",
+                "in DL, where gates and values learn together. If your current run is recorded, it "
+                "stays in Recorded runs.",
                 lambda: self._find_panel("spectrum"),
                 lambda: self._start_run("learnt gates (DL)", tour_run()),
             ),
@@ -161,8 +161,7 @@ class ClaimActs(QObject):
                 "From 'Deep Learning Is Composite Kernel Learning' [COMP], Lemma 4.2: in a "
                 "residual network a path takes or skips each of b blocks, so its neural path "
                 "kernel is a sum over 2ᵇ sub-networks. 'Show me' opens the experiment that "
-                "measures "
-                "this. Press Start there: it takes a minute in the background.",
+                "measures this. Press Start there: it takes a minute in the background.",
                 self._opened_page,
                 lambda: self._open_experiment("composite-resnet-kernel"),
             ),

@@ -56,7 +56,7 @@ class EventWalk:
         for name in self._docks.visible_panels():
             self._docks.hosts[name].charts.view.steps.show_all_steps()
         self._docks.steps.show_all_steps()
-        self._notify_user("The time axes show all steps and follow the run.")
+        self._notify_user("The step axes show all steps and follow the run.")
 
     def _notify_user(self, words: str) -> None:
         self._context.notify(Notice("info", words, listed=False))

@@ -20,6 +20,7 @@ from dgn_viewer.shell.window_context import WindowContext
 CONFIGURATION = "Drop to start a new run with this configuration"
 CONFIGURED = ".toml"
 SESSION = "Drop to open this session"
+_CURRENT = "If your current run is recorded, it stays in Recorded runs."
 _GRACE_MS = 120  # time for the drag to pass from the window to the overlay
 _DRAGS = (QEvent.Type.DragEnter, QEvent.Type.DragMove, QEvent.Type.Drop)
 _EVERY: tuple[Purpose, ...] = tuple(zone.purpose for zone in USES)
@@ -130,7 +131,7 @@ def _overlay_texts(data: QMimeData) -> tuple[str, str, tuple[Purpose, ...]]:
     if path.is_dir():
         return f"{path.name} (recorded run)", "Drop to compare with this recorded run.", _OF_RUNS
     if path.suffix == CONFIGURED:
-        return CONFIGURATION, f"{path.name}. Your current run stays in Recorded runs.", ()
+        return CONFIGURATION, f"{path.name}. {_CURRENT}", ()
     if path.suffix == ENDING:
-        return SESSION, f"{path.name}. Your current run stays in Recorded runs.", ()
+        return SESSION, f"{path.name}. {_CURRENT}", ()
     return path.name, PROMISE, _EVERY

@@ -69,7 +69,7 @@ class NoticeRow(QFrame):
         self._names = names
         buttons = make_answer_buttons(self._notices, self.entry)
         if step is not None:
-            tip = "Zoom the time axes to this step"
+            tip = "Zoom the step axes to this step"
             buttons.append(push_button("Go to step", self._go_to_step, "small", tip))
         if details:
             buttons.append(push_button("Details", self.show_details, "small"))

@@ -152,7 +152,7 @@ class RecordedRuns(QObject):
         if not lost:
             return
         run, other_count = lost[0], len(lost) - 1
-        others = f" {other_count} more under File ▸ Open run…." if other_count else ""
+        others = f" File ▸ Open run… lists {other_count} more." if other_count else ""
         self._context.notify(
             Notice(
                 "info",

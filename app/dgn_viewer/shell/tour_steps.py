@@ -46,8 +46,7 @@ class TourActs(QObject):
             TourStep(
                 "Gates",
                 "Each row is an image, each column a unit; colour bar: 1 is open, 0 closed. Rows "
-                "of "
-                "one class become similar during training. 'Show me' enlarges the next layer.",
+                "of one class become similar during training. 'Show me' enlarges the next layer.",
                 lambda: self._find_panel("gate_maps"),
                 lambda: self._choose_next("gate_maps", "layer"),
                 self._restore_choices,
@@ -56,8 +55,7 @@ class TourActs(QObject):
             TourStep(
                 "Overlap",
                 "A bright entry means that two images open the same paths, so the network sees "
-                "them "
-                "as similar. Diagonal blocks are classes. 'Show me' changes the colour scale.",
+                "them as similar. Diagonal blocks are classes. 'Show me' changes the colour scale.",
                 lambda: self._find_panel("overlap"),
                 lambda: self._choose_next("overlap", "scale"),
                 self._restore_choices,
@@ -73,15 +71,14 @@ class TourActs(QObject):
             TourStep(
                 "Drag G2",
                 "Drag the chip G2 onto layer 3 to exchange the gates of two layers. The weights "
-                "were "
-                "trained with other gates, so the accuracy drops, then recovers.",
+                "were trained with other gates, so the accuracy drops, then recovers.",
                 lambda: self._strip,
                 self._exchange_layers,
             ),
             TourStep(
                 "Undo",
                 "Ctrl+Z restores regime, gate order, weights and optimiser; the step counter keeps "
-                "running. 'Show me' undoes the changes of this tour.",
+                "running. 'Show me' undoes the changes of this tour, or else the last change.",
                 lambda: self._strip,
                 self._undo_changes,
             ),

@@ -115,7 +115,10 @@ class TimeBar(FixedBar):
     def _label_text(self) -> str:
         cursor = self._cursor
         if cursor.reason_not_available:
-            return "no history yet"
+            return "no history"
+        shown = self._history.state.recorded
+        if cursor.step is None and shown is not None and not shown.is_live:
+            return "last step"
         if cursor.step is None:
             return "live · history in memory" if cursor.keeper.memory_text else "live"
         then, now = self._history.shown_state.regime, self._history.state.regime

@@ -35,7 +35,7 @@ NET = Net(
     title="4 convolutions + pooling",
     build=build,
     options=(
-        PluginOption("channels", "Channels", 32, least=1, most=4096),  # 128 in the paper
-        PluginOption("stride", "Stride", 1, least=1, most=4),
+        PluginOption("channels", "channels", 32, least=1, most=4096),  # 128 in the paper
+        PluginOption("stride", "stride", 1, least=1, most=4),
     ),
 )

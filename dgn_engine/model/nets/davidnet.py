@@ -56,5 +56,5 @@ def _residual(channels: int) -> tuple[arch.Node, ...]:
 NET = Net(
     title="DavidNet (ResNet-9, batch normalisation)",
     build=build,
-    options=(PluginOption("width", "Width (published: 64)", 64, least=1, most=1024),),
+    options=(PluginOption("width", "width (published: 64)", 64, least=1, most=1024),),
 )

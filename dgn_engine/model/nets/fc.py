@@ -32,8 +32,8 @@ NET = Net(
     title="Fully connected",
     build=build,
     options=(
-        PluginOption("width", "Width", 128, least=1, most=65536),
-        PluginOption("depth", "Depth (weight layers)", 6, least=2, most=200),
+        PluginOption("width", "width", 128, least=1, most=65536),
+        PluginOption("depth", "depth (weight layers)", 6, least=2, most=200),
     ),
     stackable=True,
 )

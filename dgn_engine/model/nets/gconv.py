@@ -31,5 +31,5 @@ def build(
 NET = Net(
     title="GCONV (pooling, 2 × dense 256)",
     build=build,
-    options=(PluginOption("stride", "Stride", 1, least=1, most=4),),
+    options=(PluginOption("stride", "stride", 1, least=1, most=4),),
 )

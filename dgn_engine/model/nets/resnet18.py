@@ -55,8 +55,8 @@ NET = Net(
     title="ResNet-18 for small images",
     build=build,
     options=(
-        PluginOption("width", "Width of first stage (published: 64)", 16, least=1, most=1024),
-        PluginOption("stages", "Stages of two blocks (published: 4)", 4, least=1, most=4),
+        PluginOption("width", "width of first stage (published: 64)", 16, least=1, most=1024),
+        PluginOption("stages", "stages of two blocks (published: 4)", 4, least=1, most=4),
         PluginOption("post", "γ_post (1/√2 preserves variance)", 0.5**0.5, least=0.001, most=10.0),
     ),
 )

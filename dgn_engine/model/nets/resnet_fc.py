@@ -45,9 +45,9 @@ NET = Net(
     title="ResNet of dense blocks",
     build=build,
     options=(
-        PluginOption("blocks", "Residual blocks", 4, least=1, most=64),
-        PluginOption("depth", "Layers per block", 2, least=1, most=32),
-        PluginOption("width", "Width", 128, least=1, most=65536),
+        PluginOption("blocks", "residual blocks", 4, least=1, most=64),
+        PluginOption("depth", "layers per block", 2, least=1, most=32),
+        PluginOption("width", "width", 128, least=1, most=65536),
         PluginOption("pre", "γ_pre (before the addition)", 1.0, least=0.0, most=1000.0),
         PluginOption("post", "γ_post (after the addition)", 1.0, least=0.001, most=1000.0),
     ),

@@ -531,7 +531,7 @@ def test_a_command_takes_steps_at_the_pace_that_its_window_writes(
 def test_the_share_of_the_processor_is_said_in_words() -> None:
     assert " 1 thread on " in describe_sharing(1, None)
     assert " 2 threads on " in describe_sharing(2, 0.94)
-    assert " 0.9 cores " in describe_sharing(2, 0.94)
+    assert " 0.9 cores" in describe_sharing(2, 0.94)
     assert " less than 0.1 " in describe_sharing(1, 0.0)
 
 

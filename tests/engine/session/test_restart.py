@@ -139,7 +139,7 @@ def test_each_change_that_is_not_in_force_any_more_is_named() -> None:
     before = RunState().after(STARTED).after(DIALS)
     changes: list[tuple[Event, tuple[str, ...]]] = [
         (RegimeSwapped(5, "DL", "FL", (), (), (), ()), ("regime DL",)),
-        (Rewired(5, (1, 0)), ("order of the gate layers",)),
+        (Rewired(5, (1, 0)), ("gate order",)),
         (replace(DIALS, learning_rate=0.5), ("learning rate 0.001",)),
         (replace(DIALS, beta=2.0), ("β 8",)),
         (replace(DIALS, value_input="ones"), ("value input image",)),

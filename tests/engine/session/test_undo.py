@@ -204,7 +204,7 @@ def test_a_setting_is_put_back_alone_and_both_ways_are_done_again(begun: Desk) -
     assert listed.last_setting == "the learning rate"
     begun.handle(UndoSetting())
     assert run.trainer.optimizer.learning_rate == 1e-3
-    assert begun.last_event(UndoChanged) == UndoChanged("order of the gate layers", "learning rate")
+    assert begun.last_event(UndoChanged) == UndoChanged("gate order", "learning rate")
     begun.handle(UndoSetting())
     assert begun.last_event(Rewired) == Rewired(15, (0, 1, 2))
     assert same(whole(begun), learnt)
@@ -304,7 +304,7 @@ def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_i
     ]
     told = [event for event in changes if isinstance(event, RegimeSwapped)]
     assert [(event.undone, event.step, event.of_step) for event in told] == [
-        ("Undo order of the gate layers", 12, 7),
+        ("Undo gate order", 12, 7),
         ("Undo learning rate", 12, 7),
     ]
     assert changes[-3] == Rewired(12, (0, 1, 2))

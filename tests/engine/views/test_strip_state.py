@@ -1,9 +1,10 @@
-"""What the layers strip says of the state of a run, word by word."""
+"""What the layer strip says of the state of a run, word by word."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
+from operator import attrgetter
 
 import pytest
 
@@ -138,15 +139,15 @@ def test_shapes_in_words() -> None:
 
 def test_what_a_regime_means_for_the_strip(recorded: Recorded) -> None:
     states = [strip(entry) for entry in (*REGIMES, NO_VALUE)]
-    kinds = (
-        "own_gates",
-        "open_gates",
-        "drawn_gates",
-        "has_frozen_gates",
-        "value_frozen",
-        "can_rewire",
-    )
-    recorded({one.regime: [kind for kind in kinds if getattr(one, kind)] for one in states})
+    kinds = {
+        "own_gates": attrgetter("own_gates"),
+        "open_gates": attrgetter("open_gates"),
+        "drawn_gates": attrgetter("drawn_gates"),
+        "frozen": attrgetter("has_frozen_gates"),
+        "value_frozen": attrgetter("value_frozen"),
+        "movable": attrgetter("can_rewire"),
+    }
+    recorded({one.regime: [kind for kind, is_so in kinds.items() if is_so(one)] for one in states})
 
 
 def test_one_layer_has_nothing_to_exchange() -> None:
@@ -160,7 +161,7 @@ def test_one_layer_has_nothing_to_exchange() -> None:
 @pytest.mark.parametrize(
     ("entry", "source", "headline"),
     [
-        (DL, "", "Gates in training"),
+        (DL, "", "Trainable gates"),
         (FL, "", "Frozen gates"),
         (FL, "x.pt", "Gates of x.pt"),
         (RELU, "", "ReLU: own gates"),

@@ -270,7 +270,7 @@ def test_the_picture_that_is_copied_is_the_chart(make_host: MakeHost) -> None:
 def test_entries_ask_the_window_for_more(make_host: MakeHost, qtbot: QtBot) -> None:
     host = make_host("overlap")
     with qtbot.waitSignal(host.about_requested) as about:
-        _choose(_on(host, "active"), "What am I seeing?")
+        _choose(_on(host, "active"), "About this panel")
     with qtbot.waitSignal(host.export_requested) as export:
         _choose(_on(host, "active"), "Save as…")
     assert about.args == export.args == ["overlap"]

@@ -1,4 +1,4 @@
-"""A layers strip by itself: what it is told of a run, and the strip on the screen."""
+"""A layer strip by itself: what it is told of a run, and the strip on the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers strip under real mouse and key events: what it asks for and what it shows."""
+"""The layer strip under real mouse and key events: what it asks for and what it shows."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -180,7 +180,7 @@ def test_gates_from_a_file_carry_its_name(strip: Strip) -> None:
     assert widget.headline == "Gates of resnet18.pth"
     assert "From resnet18.pth." in widget.canvas.chips[0].accessibleDescription()
     send_event(widget, RegimeSwapped(9, "FL", "DL", (), (), (), ()))
-    assert widget.headline == "Gates in training"
+    assert widget.headline == "Trainable gates"
 
 
 def test_a_swap_to_own_gates_ends_a_drag(strip: Strip, sent: list[Command]) -> None:
@@ -298,8 +298,8 @@ def test_keys_turn_the_gates_of_the_chip_with_the_focus(
 
 def test_a_turn_is_shown_on_its_chip_and_in_words(dense_strip: LayersStrip) -> None:
     send_event(dense_strip, Rewired(7, (0, 1, 2, 3), (0, 3, 0, -2)))
-    assert "Turned ↻3." in dense_strip.canvas.chips[1].toolTip()
-    assert dense_strip.sentence == "Turned: G2\N{NO-BREAK SPACE}↻3, G4\N{NO-BREAK SPACE}↺2"
+    assert "Rotated ↻3." in dense_strip.canvas.chips[1].toolTip()
+    assert dense_strip.sentence == "Rotated: G2\N{NO-BREAK SPACE}↻3, G4\N{NO-BREAK SPACE}↺2"
     assert dense_strip.reset.isVisible()
 
 
@@ -347,7 +347,7 @@ def test_a_map_can_be_shifted_in_space_as_well(qtbot: QtBot, sent: list[Command]
     menu.shift.setValue(-2)
     assert sent == [Rotate((0, 0), (-2, 0))]
     send_event(dense_strip, Rewired(1, (0, 1), (), (-2, 0)))
-    assert dense_strip.sentence == "Turned: G1\N{NO-BREAK SPACE}↖2"
+    assert dense_strip.sentence == "Rotated: G1\N{NO-BREAK SPACE}↖2"
     menu.close()
 
 
@@ -355,10 +355,8 @@ def test_home_puts_order_and_turns_back(dense_strip: LayersStrip, sent: list[Com
     send_event(dense_strip, Rewired(1, (1, 0, 2, 3), (3, 0, 0, 0)))
     QTest.keyClick(dense_strip.canvas.chips[1], Qt.Key.Key_Home)
     assert sent == [Rewire((0, 1, 2, 3)), Rotate((0, 0, 0, 0))]
-    send_event(
-        dense_strip, replace(make_run_started(), rotation=(0, 0, 2, 0))
-    )  # a run that begins so
-    assert dense_strip.sentence == "Turned: G3\N{NO-BREAK SPACE}↻2"
+    send_event(dense_strip, replace(started(), rotation=(0, 0, 2, 0)))  # a run that begins so
+    assert dense_strip.sentence == "Rotated: G3\N{NO-BREAK SPACE}↻2"
 
 
 def test_a_network_with_its_own_gates_turns_nothing(

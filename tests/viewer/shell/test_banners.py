@@ -49,17 +49,17 @@ def test_only_the_branch_that_is_compared_with_can_be_stopped_there() -> None:
         (
             COMPARED,
             ShownSteps(),
-            ("current run, FR-II", "second at step 40 · DL · 3 gate layers · step 40"),
+            ("this run, FR-II", "second at step 40 · DL · 3 gate layers · step 40"),
         ),
         (
             COMPARED,
             ShownSteps(1200, 30, "second"),
-            ("current run, FR-II · step 1,200", "second · step 30"),
+            ("this run, FR-II · step 1,200", "second · step 30"),
         ),
         (
             COMPARED,
             ShownSteps(None, 0, "this run"),
-            ("current run, FR-II", "this run · step 0"),
+            ("this run, FR-II", "this run · step 0"),
         ),
         (
             SHOWN,

@@ -47,7 +47,7 @@ def pages(window: Window) -> Iterator[View]:
 
 
 def explanations(window: Window) -> Iterator[View]:
-    """'What am I seeing?' of every panel."""
+    """'About this panel' of every panel."""
     for name in window.docks.hosts:
         show = partial(window.pages.open_about_panel, name)
         yield f"page about {name}", partial(_opened, show, window.columns.page)

@@ -1,4 +1,4 @@
-"""The page 'What am I seeing?': explanation, formulas and sources of a panel, and things to try."""
+"""The page 'About this panel': explanation, formulas and sources of a panel, and things to try."""
 
 from __future__ import annotations
 

@@ -75,20 +75,22 @@ class ComparePage(QFrame):
         self.origin_words = MessageLine()
         self._held: tuple[int, int | None] | None = None  # (run, step) of the held checkpoint
         self.regime = PickBox([("", "unchanged")])
-        self.order = ListField("the order of the gate layers", "unchanged, or 2 1 3 …")
+        self.order = ListField("the gate order", "unchanged, or 2 1 3 …")
         self.value_input = PickBox(_INPUTS)
         self.rate = _make_text_field("learning rate", "unchanged")
         self.seed = _make_text_field("seed", "unchanged")
         self.pace = PickBox(_PACES)
         self.start = push_button("Train a branch", self._start_branch, "primary")
-        about = "Stop the branch; it stays recorded and can be continued with File > Open run…"
+        about = "Stop the branch; it stays recorded and can be continued with File ▸ Open run…"
         self.stop = push_button("Stop", lambda: send(StopBranch()), about=about)
         about = "Show the branch as B, on the same examples"
         self.compare = push_button("Compare with branch", self._compare_branch, about=about)
         about = "Show the step chosen under 'from' as B, replacing the current B"
         self.compare_step = push_button(_A_STEP, self._compare_step, about=about)
         self.copy = push_button(
-            "Copy command", self._copy_command, about="Runs the branch without the window"
+            "Copy command",
+            self._copy_command,
+            about="A command that trains this branch without the window",
         )
         self.message = MessageLine()
         self.status = plain_label()

@@ -80,7 +80,7 @@ class ExperimentAdvanced(Collapsible):
         rows.add_field(
             "execution", self.executor, "Packed: train dense networks together in one stack"
         )
-        rows.add_field("processes on", self.devices, "Devices, such as cuda:0,cuda:1 or cpu")
+        rows.add_field("devices", self.devices, "Devices, such as cuda:0,cuda:1 or cpu")
         rows.show_row(self.devices, "cuda" in self._offered)
         rows.show_row(self.steps, "steps" in entry.asks)
         rows.show_row(self.augmentation, "augmentation" in entry.asks)
@@ -95,7 +95,7 @@ class ExperimentAdvanced(Collapsible):
             "test examples": self.test_limit.value() != 0,
             "device": self.device.value() != "auto",
             "execution": self.executor.value() != "auto",
-            "processes on": bool(self.devices.text().strip()),
+            "devices": bool(self.devices.text().strip()),
         }
         names = [name for name, is_changed in changed.items() if is_changed]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -1,4 +1,4 @@
-"""The settings page: run at start, theme, viewer overhead, storage, shortcuts."""
+"""The settings page: run at startup, theme, viewer overhead, storage, shortcuts."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class SettingsPage(QWidget):
     def _lay_out(self) -> None:
         window = Section("Window")
         window.add_field(
-            "run at start", self.start, "Unless a configuration is given on the command line"
+            "at startup", self.start, "Unless a configuration is given on the command line"
         )
         window.add_field("theme", self.theme)
         window.add_field("numbers", self.numbers, "In all text of the window")
