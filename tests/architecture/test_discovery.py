@@ -142,7 +142,9 @@ def discoveries() -> set[str]:
     """Names of the functions that return all plug-ins of a kind, or what forms show of them."""
     sources = (*(ROOT / "dgn_engine").rglob("*.py"), *(ROOT / "app").rglob("*.py"))
     texts = (path.read_text("utf-8") for path in sources)
-    trees = (ast.parse(text) for text in texts if "discover_plugins(" in text or "Entry, ...]" in text)
+    trees = (
+        ast.parse(text) for text in texts if "discover_plugins(" in text or "Entry, ...]" in text
+    )
     return {
         node.name
         for tree in trees
