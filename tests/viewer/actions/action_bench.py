@@ -112,16 +112,16 @@ class Desk:
         self.front = "ntk"
         whole: Any = Recorder("", self.log)
         experiments: Any = whole.experiments
-        experiments.running = False
+        experiments.is_running = False
         cursor: Any = whole.cursor
-        cursor.why_not, cursor.step, cursor.player.playing = "", 5, False
+        cursor.reason_not_available, cursor.step, cursor.player.is_playing = "", 5, False
         docks: Any = whole.docks
-        docks.front = lambda: self.front
+        docks.front_panel = lambda: self.front
         docks.arrangement = Recorder("docks.arrangement", self.log)
-        docks.arrangement.maximised = docks.arrangement.preset = ""
-        docks.arrangement.stands_as = docks.arrangement.is_open = lambda _: False
+        docks.arrangement.maximised_name = docks.arrangement.preset = ""
+        docks.arrangement.is_showing_preset = docks.arrangement.is_open = lambda _: False
         docks.steps = Recorder("docks.steps", self.log)
-        docks.steps.linked, docks.steps.marks = False, (5,)
+        docks.steps.is_linked, docks.steps.marks = False, (5,)
         docks.hosts = {"ntk": Recorder("ntk", self.log)}
         docks.hosts["ntk"].spec = "the spec of ntk"
         layouts: Any = whole.layouts
@@ -133,7 +133,7 @@ class Desk:
         files.recent = SimpleNamespace(
             items=(), check_missing=whole.look, open_item=whole.open_recent
         )
-        files.recent.is_there, files.recent.text = lambda _: False, lambda _: ""
+        files.recent.is_on_disk, files.recent.menu_text = lambda _: False, lambda _: ""
         self.theme = theme
         window: Any = whole.window
         settings: Any = whole.settings

@@ -80,7 +80,7 @@ def test_a_network_that_cannot_be_trained_on_says_why(desk: Desk) -> None:
 
 
 def test_an_experiment_that_runs_can_be_stopped_and_no_second_one_begun(desk: Desk) -> None:
-    desk.experiments.running = True
+    desk.experiments.is_running = True
     running = STATES["running"]
     assert desk.rows["experiments.stop"].enabled(running)
     assert not desk.rows["experiments.gate_information"].enabled(running)
@@ -201,14 +201,14 @@ def test_each_panel_and_each_experiment_has_a_row() -> None:
     ]
     rows[2].callback()
     runner: Any = Recorder("runner", log)
-    runner.made = lambda _id: "2026-11-02"
+    runner.latest_result_day = lambda _id: "2026-11-02"
     (row,) = experiment_rows(CATALOGUE, runner)
     assert (row.id, row.title) == ("experiment.duality", "Duality…")
     assert (row.tip, row.group) == ("NPF. What it is.", "Other papers")
     assert row.text_now is not None
     assert row.text_now(RunState()) == "NPF: Duality… · ✓ result from 2026-11-02"
     row.callback()
-    assert log == [("docks.toggle", "p2"), ("runner.open_page", EXPERIMENTS[0])]
+    assert log == [("docks.toggle_panel", "p2"), ("runner.open_page", EXPERIMENTS[0])]
 
 
 def test_each_set_of_the_plane_has_a_row_that_arranges_the_panels_and_begins() -> None:
@@ -223,5 +223,5 @@ def test_each_set_of_the_plane_has_a_row_that_arranges_the_panels_and_begins() -
     assert not row.enabled(RunState())
     row.callback()
     begun = StartRun(playground_run("xor"))
-    assert log == [("docks.arrangement.arrange", "teach"), begun]
+    assert log == [("docks.arrangement.arrange_preset", "teach"), begun]
     assert not begun.paused

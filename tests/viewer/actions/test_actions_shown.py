@@ -147,7 +147,7 @@ def test_a_menu_looks_at_the_disk_before_it_shows(bench: Bench) -> None:
     bench.desk.log.clear()
     for action in bar.actions():
         action.menu().aboutToShow.emit()  # type: ignore[attr-defined]  # stub: QObject
-    assert bench.desk.log == ["look", "experiments.look"]
+    assert bench.desk.log == ["look", "experiments.refresh_results"]
     assert isinstance(menus, QObject)
 
 

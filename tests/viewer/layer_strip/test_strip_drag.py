@@ -355,7 +355,9 @@ def test_home_puts_order_and_turns_back(dense_strip: LayersStrip, sent: list[Com
     send_event(dense_strip, Rewired(1, (1, 0, 2, 3), (3, 0, 0, 0)))
     QTest.keyClick(dense_strip.canvas.chips[1], Qt.Key.Key_Home)
     assert sent == [Rewire((0, 1, 2, 3)), Rotate((0, 0, 0, 0))]
-    send_event(dense_strip, replace(make_run_started(), rotation=(0, 0, 2, 0)))  # a run that begins so
+    send_event(
+        dense_strip, replace(make_run_started(), rotation=(0, 0, 2, 0))
+    )  # a run that begins so
     assert dense_strip.sentence == "Rotated: G3\N{NO-BREAK SPACE}↻2"
 
 
