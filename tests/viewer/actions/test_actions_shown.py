@@ -413,7 +413,7 @@ def test_keys_and_the_palette_act_on_the_run_a_second_time_too_and_refusals_are_
 
     palette.open()
     QTest.keyClicks(palette.query, "one step")  # the space is a letter there
-    assert palette.shown_action_ids() == ("run.step",)
+    assert palette.shown_action_ids()[0] == "run.step"  # titles come before tips
     QTest.keyClick(palette.query, Qt.Key.Key_Escape)
     assert not palette.isVisible()
     assert window.run_state.is_running
