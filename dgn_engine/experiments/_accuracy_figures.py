@@ -96,7 +96,7 @@ def model_curves(name: str, label: str, models: Mapping[str, Sequence[TrainedCel
         lines.append(mean_line(regime, longest.x, [curve.y for curve in curves]))
     note = (
         "Lines: means over the models of a regime and its seeds; bands: 95 % intervals over the "
-        "seeds. Runs that stopped early count as far as they go."
+        "seeds. Runs that stopped early are included up to their end."
     )
     return Figure(name, f"{label}: learning", "epoch", ACCURACY, tuple(lines), note=note)
 

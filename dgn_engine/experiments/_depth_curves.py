@@ -9,7 +9,7 @@ from dgn_engine.experiments._claims import Sample, above, judge
 from dgn_engine.experiments._power import Design
 
 ABOUT = (
-    "the best depth in between is chosen by the even draws and tested on the odd ones, so that a "
+    "the best depth in between is chosen on the even draws and tested on the odd ones, so that a "
     "minimum due to noise does not support the claim"
 )
 

@@ -72,7 +72,7 @@ def plan(request: Request) -> Plan:
             "for each seed; the training set of M3's first stage has only such labels",
             f"a printed drop is confirmed within ±{MARGIN:g} points, M4 equals M5 within "
             f"±{MARGIN:g}, and M3(0) is as good as M2(0) if it is less than {MARGIN:g} below",
-            "the peak of a curve is chosen for each seed by the mean curve of the other seeds; "
+            "the peak of a curve is chosen for each seed from the mean curve of the other seeds; "
             f"there, the accuracy of this seed must be {TURN:g} point above its first and its "
             "last epoch",
             "M2 is nearer to M4 than M1's end is if M2 is above M1's end, and above M4 by less "

@@ -62,7 +62,7 @@ def plan(request: Request) -> Plan:
             f"that from K^(d) falls as w^{THEORY:g}, and a slope within ±{MARGIN:g} of that counts "
             "as agreement; 'not to βH' means that, at the largest width, the distance from it is "
             "at least half of the distance between the two limits",
-            "'falls' and 'goes to ½' mean: in the last layer less than half of the first",
+            "'falls' and 'goes to ½' mean less than half as much in the last layer as in the first",
             f"angles: a ReLU network of {LAYERS} layers at initialisation",
         ),
     )

@@ -105,7 +105,7 @@ def archives() -> dict[str, tuple[bytes, str]]:
         ),
         "one name twice in a zip": (
             zipped([("a/data.pkl", make_pickle({})), ("a/data.pkl", make_pickle(tree))]),
-            "two members of one name",
+            "two members with the same name",
         ),
         "a path that leads up": (_named("../../etc/passwd"), "leads outside"),
         "a path that leads up within": (_named("archive/../../x"), "leads outside"),

@@ -226,14 +226,14 @@ def _tensors() -> dict[str, tuple[Any, str]]:
         "a shape that is a list": (tensor([2, 2], (2, 1)), "without a shape"),
         "a shape that is a call": (tensor(Call("os", "x"), (1,)), "without a shape"),
         "strides that are missing": (tensor((2, 2), (2,)), "impossible shape"),
-        "a tensor of no storage": (tensor(store=Call("os", "x")), "without numbers"),
+        "a tensor of no storage": (tensor(store=Call("os", "x")), "without data"),
         "a tensor on the device meta": (
             tensor(store=storage("1", 4, "FloatStorage", "meta")),
-            "without numbers",
+            "without data",
         ),
         "a tensor without a storage": (
             utils("_rebuild_meta_tensor_no_storage", Name("torch", "float32"), (2,), (1,), False),
-            "without numbers",
+            "without data",
         ),
         "a sparse tensor": (
             utils("_rebuild_sparse_tensor", Name("torch", "sparse_coo"), (tensor(), tensor())),
@@ -504,7 +504,7 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
         "a memo that is empty": (torch_zip(b"\x80\2h\7."), "damaged pickle"),
         "no end": (torch_zip(b"\x80\2N"), "cut off within its pickle"),
         "text that is no UTF-8": (torch_zip(b"\x80\2X\2\0\0\0\xff\xff."), "damaged pickle"),
-        "a legacy file cut off": (legacy({"w": tensor()})[:-1], "cut off within its numbers"),
+        "a legacy file cut off": (legacy({"w": tensor()})[:-1], "cut off within its tensor data"),
         "a legacy file with more behind": (legacy({"w": tensor()}) + b"PK", "after its end"),
         "a legacy file without keys": (legacy({"w": tensor()}, {}), "incomplete"),
         "a legacy file with foreign keys": (

@@ -166,7 +166,7 @@ class _GuessedResults(UnitResults):
         ]
         if not done:
             raise UserError(
-                f"No calculation like '{unit_id}' is done.", kind="not-done", value=unit_id
+                f"No calculation like '{unit_id}' has finished.", kind="not-done", value=unit_id
             )
         return self._known.calculation_result(
             min(done, key=lambda name: _SEED.sub("", name) != cell)

@@ -67,7 +67,7 @@ def _read_pixels(node: Any) -> Array:
 
 
 def _nothing_outside(_reference: Any) -> Any:
-    raise UnreadableFile("refers to numbers that it does not have", kind="no-numbers")
+    raise UnreadableFile("refers to data that it does not contain", kind="no-numbers")
 
 
 if __name__ == "__main__":

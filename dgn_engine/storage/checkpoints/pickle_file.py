@@ -410,7 +410,7 @@ class InertUnpickler(pickle._Unpickler):
             self.text += length
             if self.text > self.most_text:
                 raise UnreadableFile(
-                    "has more text in its pickle than any checkpoint", kind="too-long"
+                    "has more text in its pickle than any checkpoint needs", kind="too-long"
                 )
         begin, self.at = self.at, self.at + length
         if self.at > len(self.content):

@@ -321,7 +321,7 @@ def _strided_tensor(
     store: Any, offset: Any, shape: Any, strides: Any, dtype: str, notes: Any = None
 ) -> StridedTensor | Unsupported:
     if not isinstance(store, TensorStorage) or store.where == "meta":
-        return Unsupported("a tensor without numbers")
+        return Unsupported("a tensor without data")
     if _pairs_of(notes):
         return Unsupported("a conjugated or negated view")
     return StridedTensor(store, offset, shape, strides, dtype)
@@ -501,8 +501,8 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "torch._utils._rebuild_sparse_tensor": _build_unsupported("a sparse tensor"),
     "torch._utils._rebuild_sparse_csr_tensor": _build_unsupported("a sparse tensor"),
     "torch._utils._rebuild_nested_tensor": _build_unsupported("a nested tensor"),
-    "torch._utils._rebuild_meta_tensor_no_storage": _build_unsupported("a tensor without numbers"),
-    "torch._utils._rebuild_wrapper_subclass": _build_unsupported("a tensor without numbers"),
+    "torch._utils._rebuild_meta_tensor_no_storage": _build_unsupported("a tensor without data"),
+    "torch._utils._rebuild_wrapper_subclass": _build_unsupported("a tensor without data"),
     "torch.Size": _build_size,
     "collections.OrderedDict": partial(_build_dictionary, "collections.OrderedDict"),
     "collections.Counter": partial(_build_dictionary, "collections.Counter"),

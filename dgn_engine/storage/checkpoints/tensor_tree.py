@@ -258,7 +258,7 @@ class _TensorCollector:
         ]
         self.letters += sum(len(name) for name, _, _ in inner)
         if self.letters > limits.PICKLE:
-            raise UnreadableFile("has more text in its names than any checkpoint")
+            raise UnreadableFile("has more text in its names than any checkpoint needs")
         deep = len(self.entered) > limits.DEPTH or len(path) > 4 * limits.NAME
         if deep or len(self.stack) + len(inner) > limits.NODES:
             raise UnreadableFile(_TOO_DEEP, kind="too-deep")

@@ -91,7 +91,7 @@ def check_torch_zip(archive: ZipArchive) -> str:
     single = sum(name.endswith(".pkl") for name in names) == 1
     if not folder or not single or pickle is None or pickle.file_size > limits.PICKLE:
         raise UnreadableFile(
-            "does not have a single small list of tensors, as torch writes it", kind="no-torch"
+            "does not have a single small data.pkl, as torch writes it", kind="no-torch"
         )
     for name in archive.members:
         if not name.startswith(folder):
@@ -145,7 +145,7 @@ def read_torch_zip(
         name = f"{folder}data/{store.key}"
         if name not in archive.members:
             raise UnreadableFile(
-                f"is incomplete: the numbers {plain_text(name)} are missing",
+                f"is incomplete: {plain_text(name)} is missing",
                 kind="cut-off",
                 value=name,
             )
@@ -227,7 +227,7 @@ def _read_legacy(content: Content, place: int, calls: NoCalls | None = None) -> 
             raise UnreadableFile("declares the wrong size for a storage")
         end = place + count * dtype_width(known.dtype)
         if end > len(content):
-            raise UnreadableFile(f"is cut off within its numbers; {AGAIN}", kind="cut-off")
+            raise UnreadableFile(f"is cut off within its tensor data; {AGAIN}", kind="cut-off")
         records[key] = view[place:end]
         place = end
     if len(records) != len(declared.by_key):
@@ -270,5 +270,5 @@ class _Embedded:
 
 def _inner_record(store: TensorStorage) -> tuple[memoryview, str]:
     if store.inner is None:
-        raise UnreadableFile("refers to numbers that it does not have", kind="no-numbers")
+        raise UnreadableFile("refers to tensor data that it does not contain", kind="no-numbers")
     return store.inner, store.order

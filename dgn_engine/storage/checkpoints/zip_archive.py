@@ -117,8 +117,7 @@ def checked_zip(content: Content) -> ZipArchive:
         if key in names:
             raise UnreadableFile(
                 f"has {plain_text(names[key])} and {plain_text(member.filename)}, two "
-                "members of one name: "
-                "torch and some disks ignore case"
+                "members with the same name: torch and some disks ignore case"
             )
         names[key] = member.filename
         _check_member(member)
@@ -237,7 +236,7 @@ def _member_offsets(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str
         coding = "utf-8" if member.flag_bits & _UTF_8 else "cp437"
         if own != member.orig_filename.encode(coding, "replace"):
             raise UnreadableFile(
-                f"has another name for {plain_text(member.filename)} in its directory"
+                f"has a different name for {plain_text(member.filename)} in its directory"
             )
         later = flags & _DESCRIBED_BEHIND and not (crc or packed or size)
         same = (

@@ -27,7 +27,7 @@ def address_of(text: str) -> int:
     if "@" in text:
         raise UserError(
             "Leave the token out of the address, as other users of this machine can read it; you "
-            "are asked for it, or set DGN_TOKEN or --token-file.",
+            "will be asked for it, or can set DGN_TOKEN or --token-file.",
             kind="token-in-address",
         )
     if port is None or f"{parts.scheme}://" != SCHEME or parts.hostname not in (LOCAL, "localhost"):

@@ -158,7 +158,7 @@ class ServedRun:
                     self.hang_up()
         except TooManyBytesError:
             raise UserError(
-                f"The server sends more than {self._limits.head >> 10} KiB before a reply, so it "
+                f"The server sends more than {self._limits.head >> 10} KiB of reply headers, so it "
                 "cannot be mirrored.",
                 kind="too-long",
             ) from None

@@ -84,7 +84,7 @@ def check_frame(frame: StoredFrame) -> str:
 def _reason_misplaced(frame: StoredFrame, origin: FrameOrigin) -> str:
     """Return why it is not the frame of its name and folder; '' if it is."""
     if origin.step != frame.step:
-        return f"is of step {origin.step:,}, not {frame.step:,} as its name says"
+        return f"is from step {origin.step:,}, not {frame.step:,} as its name says"
     if origin.serial not in (None, frame.serial):
         return f"is frame {origin.serial:,} of its run, not {frame.serial:,} as its name says"
     ours = run_identity.belongs_to_run(origin.run, frame.ids, frame.serial)

@@ -68,7 +68,7 @@ _COUNT = 1 << 53
 _WEIGHTS = re.compile(
     rf"{folder_layout.WEIGHTS}|{folder_layout.KEPT}/[A-Za-z0-9_-][A-Za-z0-9_.-]*\.safetensors"
 )
-_CHANGED = "has changed since it was written: the inventory has another digest"
+_CHANGED = "has changed since it was written: the inventory has a different digest"
 _EXTRA = "was added by someone else: it is not in the inventory"
 _SMALL = {
     folder_layout.LOCK: 1 << 12,
@@ -367,7 +367,7 @@ def _verify_folder(folder: InnerPath) -> list[Damage]:
     except ValueError:
         damages.append(Damage(folder_layout.RUN, "has an invalid inventory"))
     if is_foreign_info(folder):
-        return [Damage(folder_layout.RUN, f"{run_identity.OF_ANOTHER} than the files beside it")]
+        return [Damage(folder_layout.RUN, f"{run_identity.OF_ANOTHER}, unlike the other files")]
     log = LogScan(
         folder / folder_layout.LOG, marked=_marked_line_numbers(folder, manifest or NOTHING)
     )
@@ -423,7 +423,7 @@ def find_unsound(
         elif not is_foreign and is_refuted(marks, _expected_marks(checkpoint)):
             yield (
                 checkpoint.path,
-                Damage(checkpoint.path.relative_name, f"{run_identity.OF_ANOTHER} than the log"),
+                Damage(checkpoint.path.relative_name, f"{run_identity.OF_ANOTHER}, unlike the log"),
             )
         elif checkpoint.order in orders:
             yield (

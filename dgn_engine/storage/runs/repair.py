@@ -350,7 +350,7 @@ def _describe_restored(gaps: GapReading) -> list[str]:
     if gaps.doubtful:
         sentences.append(
             f"{folder_layout.LOG}: the lost lines may include a change of regime, so no best score "
-            "is given for the time before."
+            "is given for the time before them."
         )
     return sentences
 

@@ -91,7 +91,7 @@ def parse_answers(folder: FilePath) -> RunAnswers:
     path = inner_folder(folder) / folder_layout.ANSWERS
     tree = parse_json(read_regular(path, _MOST))
     if tree.keys() - {_DIGEST} - _KEYS or tree.get(_DIGEST, _digest_of(tree)) != _digest_of(tree):
-        raise ValueError("another digest")
+        raise ValueError("a different digest")
     examples = tree["examples"]
     if type(examples) is not int or not 0 <= examples <= _EXAMPLES:
         raise ValueError("a number of examples")

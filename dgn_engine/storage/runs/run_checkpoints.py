@@ -217,7 +217,7 @@ def _check_checkpoint(
 def _reason_misplaced(one: StoredCheckpoint, step: int, state: Mapping[str, Any]) -> str:
     """Return why it is not the checkpoint of its name and folder; '' if it is."""
     if one.step != step:
-        return f"is of step {one.step:,}, not {step:,} as its folder's name says"
+        return f"is from step {one.step:,}, not {step:,} as its folder's name says"
     stated = state.get(run_identity.RUN, "")
     ours = run_identity.belongs_to_run(stated, run_identity.ids_of(one.info), one.order)
     if not stated and one.info:

@@ -84,7 +84,7 @@ class LoadedRun:
             return reading
         words = [reading.remark] if reading.remark else []
         if reading.step != self.step:
-            words.append(f"last recorded by step {self.step:,}")
+            words.append(f"latest up to step {self.step:,}")
         return replace(reading, interval=0.0, remark=" · ".join(words))
 
 

@@ -178,7 +178,7 @@ def _open_unpacked(name: str, folder: Path) -> UnpackedSession:
         write_file(run / folder_layout.CONFIG, reader.config.to_toml().encode())
     except UserError as refusal:
         why = plain_text(str(refusal).replace(str(run), "").strip("/").rstrip("."), _WHY)
-        why = f"{name} contains a run that is refused: {why}."
+        why = f"{name} contains a run that was refused: {why}."
         raise UserError(why, kind="refused-run") from None
     except OSError as error:
         raise UserError(f"{name} cannot be unpacked: {error.strerror}.") from None

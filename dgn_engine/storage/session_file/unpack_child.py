@@ -93,7 +93,7 @@ def _check_member(archive: ZipArchive, name: str) -> None:
             try:
                 read_safetensors(bytes(content))
             except UnreadableFile as verdict:
-                raise UnreadableFile(f"is refused: {name} {verdict}") from None
+                raise UnreadableFile(f"was refused: {name} {verdict}") from None
         case "log":
             _check_log(content, name)
         case "text":

@@ -202,9 +202,9 @@ class DaskWorkers:
         refusal = cluster.job_cls.refusal
         if self._lost >= (MOST_REFUSED if refusal else MOST_LOST):
             why = (
-                f"sbatch rejects them: {refusal.rstrip('.')}"
+                f"sbatch rejects the jobs: {refusal.rstrip('.')}"
                 if refusal
-                else (f"they end before their worker starts; see the logs in {self._root / LOGS}")
+                else f"the jobs end before a worker starts; see the logs in {self._root / LOGS}"
             )
             raise UserError(f"No Slurm job is running: {why}.", kind="no-workers", value=why)
 

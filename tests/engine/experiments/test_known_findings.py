@@ -189,7 +189,7 @@ def test_what_rests_on_a_missing_calculation_is_left_out() -> None:
     nothing = known_findings(
         made, Request(), Plan(units), MadeUpResults({}, {}), [unit.id for unit in units]
     )
-    assert nothing == KnownFindings(Findings(), why="No calculation like 'w8-s0' is done.")
+    assert nothing == KnownFindings(Findings(), why="No calculation like 'w8-s0' has finished.")
 
 
 def test_a_missing_calculation_is_guessed_to_have_the_shape_of_its_own_cell() -> None:

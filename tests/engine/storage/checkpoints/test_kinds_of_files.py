@@ -451,13 +451,13 @@ def test_a_view_that_turns_its_numbers_is_not_read(name: str, notes: str) -> Non
 def test_tensors_without_numbers_are_named() -> None:
     meta = TensorStorage("0", "float32", 12, "meta")
     rest = (0, (1,), (1,), False, InertDict())
-    assert reason_not_read(rebuilt(V2, meta, *rest)) == "a tensor without numbers"
-    assert reason_not_read(rebuilt(V2, "nothing", *rest)) == "a tensor without numbers"
+    assert reason_not_read(rebuilt(V2, meta, *rest)) == "a tensor without data"
+    assert reason_not_read(rebuilt(V2, "nothing", *rest)) == "a tensor without data"
     words = {
         "_rebuild_qtensor": "a quantised tensor",
         "_rebuild_sparse_tensor": "a sparse tensor",
         "_rebuild_nested_tensor": "a nested tensor",
-        "_rebuild_meta_tensor_no_storage": "a tensor without numbers",
+        "_rebuild_meta_tensor_no_storage": "a tensor without data",
     }
     for name, word in words.items():
         assert reason_not_read(rebuilt(name, 1, 2)) == word

@@ -312,7 +312,7 @@ def test_a_checkpoint_under_a_later_number_is_refused_with_the_newest_that_is_so
 ) -> None:
     run = Path(shutil.copytree(honest["closed"], tmp_path / "run"))
     copied(run, honest["other"], "a checkpoint under a later number")
-    with pytest.raises(UserError, match="is of step 20, not 900"):
+    with pytest.raises(UserError, match="is from step 20, not 900"):
         RunReader(run).find_checkpoint()
     with pytest.raises(UserError, match="no checkpoint at step 900"):
         RunReader(run).find_checkpoint(900)
