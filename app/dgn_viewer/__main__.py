@@ -68,7 +68,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="F",
         help="file with the token for dgn://…; default: DGN_TOKEN, otherwise the window asks",
     )
-    result.add_argument("--config", type=Path, metavar="RUN.toml", help="start with this run")
+    result.add_argument(
+        "--config", type=Path, metavar="RUN.toml", help="start a run with these settings"
+    )
     result.add_argument("--data-root", default="", metavar="DIR", help="folder of the data sets")
     result.add_argument(
         "--process", action="store_true", help="run the engine in a separate process"

@@ -199,7 +199,7 @@ def _encode_mp4(
             (Path(folder) / "pages.txt").write_text("\n".join(listed), "utf-8")
         except OSError as error:
             raise UserError(
-                f"Cannot write the animation's pages to {folder}: {error.strerror}; nothing was "
+                f"Cannot write the animation's frames to {folder}: {error.strerror}; nothing was "
                 "exported."
             ) from None
         command = [

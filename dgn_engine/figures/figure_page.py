@@ -257,9 +257,8 @@ def _has_room(
 def _too_small(what: str, style: FigureStyle) -> UserError:
     high = f" × {format_number(style.height)}" if style.height else ""
     return UserError(
-        f"{format_number(style.width)}{high} in has no room for {what}; make the figure "
-        "larger, or its "
-        f"text smaller than {format_number(style.text_size)} pt.",
+        f"A figure of {format_number(style.width)}{high} in has no room for {what}; make it "
+        f"larger, or its text smaller than {format_number(style.text_size)} pt.",
         kind="no-room",
         value=what,
     )

@@ -21,7 +21,7 @@ from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.paper import print_style
 from dgn_engine.figures.provenance import FigurePanel
 
-_HEADER = r"""%% A figure of dgn-viewer. In the preamble: \usepackage{pgf}
+_HEADER = r"""%% Created by dgn-viewer. In the preamble: \usepackage{pgf}
 %% In the text: \input{NAME.pgf}; from another folder, with \usepackage{import}:
 %% \import{FOLDER/}{NAME.pgf}
 \begingroup%

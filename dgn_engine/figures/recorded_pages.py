@@ -59,7 +59,7 @@ class RecordedPages:
         if self.thinned:
             words += f"; {self.thinned:,} recorded steps in between were skipped"
         if self.left_out:
-            words += f"; at {self.left_out:,} others a panel had nothing to show"
+            words += f"; omitted because a panel had nothing to show: {self.left_out:,}"
         return words
 
 

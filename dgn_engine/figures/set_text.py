@@ -58,7 +58,7 @@ def check_legend(legend: tuple[tuple[str, str], ...]) -> None:
     """Raise `UserError` if a name cannot be set."""
     for name, text in legend:
         if why := math_error(text):
-            message = f"The name {text!r} for the curve {name} cannot be set: {why}."
+            message = f"The name {text!r} for the curve {name} cannot be typeset: {why}."
             raise UserError(message, kind="no-formula", value=text)
 
 

@@ -58,7 +58,7 @@ def draw(view: View) -> Shown:
     if view.compared is None:
         return Empty(
             "Drop a checkpoint or a recorded run on 'Compare', or look back at a step and choose "
-            "View, Look back, Compare with this step.",
+            "View ▸ Look back ▸ Compare with this step.",
             "not-compared",
         )
     if not view.compared.layers:

@@ -112,9 +112,9 @@ PANEL = PanelSpec(
             "features through the gates, values through the weights of all paths. With fixed "
             "gates (FR-II, FL) the features stay put and only the values learn; in a wide network "
             "both barely move; in ReLU and DL they move together. Neither vector is ever built: "
-            "squares and products of features at two times are path kernels of an example with "
-            "itself, those of values are products of the layers' weights. Try the same run in "
-            "FR-II and DL."
+            "norms and inner products of the features come from path kernels of an example with "
+            "itself, those of the values from products of the layers' weights. Try the same run "
+            "in FR-II and DL."
         ),
         formulas=(
             r"$\hat{y}(x) = \langle \varphi_x, v \rangle$",

@@ -133,11 +133,11 @@ PANEL = PanelSpec(
         text=(
             "How open each layer's gates are on the probe examples, and how that changes during "
             "training. A dead unit is closed for every probe example: no path through it is "
-            "active. A unit open for all of them is linear there. The units in between are what "
-            "tells examples apart. Churn is the share of (example, unit) gates that switched "
-            "since the previous reading: once it reaches zero the path features are fixed and "
-            "only the values learn. Soft gates can exceed 1 where ε is set. To compare, swap to "
-            "FR-II, whose gates are fixed, and watch the churn."
+            "active. A unit open for all of them is linear there. The units in between are the "
+            "ones that tell examples apart. Churn is the share of (example, unit) gates that "
+            "switched since the previous reading: once it reaches zero the path features are "
+            "fixed and only the values learn. Soft gates can exceed 1 where ε is set. To "
+            "compare, swap to FR-II, whose gates are fixed, and watch the churn."
         ),
         formulas=(
             r"open $\frac{1}{nw}\sum_{s,u} G_l(s,u)$",

@@ -335,8 +335,8 @@ PANEL = PanelSpec(
             "Composite Kernel Learning, Lemma 4.2"
         ),
         computed=(
-            "Exact, by forward and backward sums over the layers; paths are listed one by one up "
-            "to 4,096, and the largest of them up to 200,000."
+            "Exact, by forward and backward sums over the layers. In networks of up to 4,096 "
+            "paths all are listed, in networks of up to 200,000 only the largest."
         ),
         trials=(
             freeze_random_gates(

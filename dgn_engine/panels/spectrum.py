@@ -289,10 +289,11 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "The neural path kernel compares two examples by the paths active for both. If few "
-            "eigenvalues hold most of the energy, the gates tell apart few kinds of examples. ν "
-            "measures how hard the labels are to fit with this kernel: it falls as the gates "
-            "learn. The dashed line is the share of label energy in the first i eigenvectors."
+            "The neural path kernel compares two examples by the paths active for both. If a few "
+            "eigenvalues hold most of the energy, the gates distinguish only a few kinds of "
+            "examples. ν measures how hard the labels are to fit with this kernel: it falls as "
+            "the gates learn. The dashed line is the share of label energy in the first i "
+            "eigenvectors."
         ),
         formulas=(
             r"$H = \Sigma \odot \Lambda, \quad \hat{H} = H / \mathrm{tr}\,H$",

@@ -190,9 +190,9 @@ PANEL = PanelSpec(
             "The train score is the mean over the batches since the last point, each taken before "
             "its update; the test score covers all test examples, as often as the allowed viewer "
             "overhead permits, and at the end of every epoch. The loss axis is logarithmic while "
-            "the losses in view span more than three decades, or end far above the rest; your own "
-            "choice of axis takes precedence. A few losses far above all others fall beyond the "
-            "axis and are counted below the charts."
+            "the losses in view span more than three decades, or a curve ends far above the rest; "
+            "your own choice of axis takes precedence. A few losses far above all others fall "
+            "beyond the axis and are counted below the charts."
         ),
         trials=(
             keep_gates(

@@ -75,7 +75,7 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                 callback=pages.open_examples,
                 keys=("Ctrl+Shift+D",),
                 tip="Choose the examples that every kernel panel uses: by class, one by one, "
-                "misclassified ones, or a digit that you draw",
+                "misclassified ones, or an image that you draw",
                 enabled=shows_run,
             ),
             ActionRow(

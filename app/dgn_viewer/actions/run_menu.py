@@ -105,7 +105,8 @@ def run_menu(
                 id="run.train_on_gates",
                 title="Train with gates fixed",
                 callback=partial(control.train_on, 1),
-                tip="Start a run from its weights with its gates frozen (FL)",
+                tip="Start a run from the weights of the inspected network, with its "
+                "gates frozen (FL)",
                 enabled=partial(_can_train_on, 1),
                 why_not=partial(_why_not_train_on, 1),
             ),

@@ -82,7 +82,7 @@ class ExportForm(QWidget):
         size.add_field("Inches", self.inches, "Width of the whole figure on the page")
         size.add_field("Height", self.height_box, "'as needed': tall enough for charts and text")
         size.add_field(
-            "Font", self.font_size, "Titles and labels; Default: 8 pt in a column, 9 pt on a page"
+            "Font", self.font_size, "Titles and labels. Default: 8 pt in a column, 9 pt on a page"
         )
         text.add_field("", self.caption, "Panel, step, data, network and seed; facts; notes")
         text.add_field(

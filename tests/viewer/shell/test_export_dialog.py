@@ -267,7 +267,7 @@ def test_what_makes_no_figure_is_said_in_the_dialog(desk: Desk, tmp_path: Path) 
     desk.qtbot.waitUntil(lambda: dialog.caption.property("role") == "muted")
     dialog.form.names["train"].setText("$^{$")
     dialog.form.names["train"].textEdited.emit("$^{$")
-    desk.qtbot.waitUntil(lambda: "for the curve train cannot be set" in dialog.caption.text())
+    desk.qtbot.waitUntil(lambda: "for the curve train cannot be typeset" in dialog.caption.text())
     dialog.form.panel_boxes["training"].setChecked(False)
     desk.qtbot.waitUntil(lambda: "train" not in dialog.caption.text())
     assert dialog.caption.property("role") == "refused"
