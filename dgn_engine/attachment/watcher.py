@@ -539,7 +539,7 @@ class WatchRecord:
         self._noted = time.monotonic()
         diverged_before, train = self.scores.diverged, self.scores.take_means()
         if diverged_before is None and (diverged := self.scores.diverged) is not None:
-            warn_user(f"The loss of step {diverged:,} is not finite. Watching continues.")
+            warn_user(f"The loss at step {diverged:,} is not finite. Watching continues.")
         if train is None and loss is None and accuracy is None:
             return
         means = train or (float("nan"), float("nan"))

@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="draw only this chart of the panel (the files that -o x.csv writes have their names); "
-        "with several panels: spectrum.kernel; may be repeated",
+        help="draw only this chart of the panel (-o x.csv names its files after the charts); with "
+        "several panels: spectrum.kernel; may be repeated",
     )
     parser.add_argument(
         "-o",

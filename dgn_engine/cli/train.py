@@ -67,13 +67,13 @@ def _add_branch_options(parser: argparse.ArgumentParser) -> None:
         "--at-step",
         type=int,
         metavar="K",
-        help="step to branch from, before any changes made there (default: the newest "
-        "checkpoint); steps since the previous checkpoint are repeated",
+        help="step to branch from, as it was before any changes made there (default: the "
+        "newest checkpoint); steps since the previous checkpoint are repeated",
     )
     group.add_argument(
         "--after-changes",
         action="store_true",
-        help="include the changes made at --at-step before its newest checkpoint",
+        help="start from the newest checkpoint of --at-step, after the changes made there",
     )
     group.add_argument(
         "--steps",

@@ -40,10 +40,9 @@ class Normalisation:
     def __call__(self, x: Array) -> Array:
         """Normalise (n, C, …) or (n, d); raises `UserError` if the channels do not match."""
         if len(self.mean) > 1 and (x.ndim <= 2 or x.shape[1] != len(self.mean)):
-            have = f"have {x.shape[1]}" if x.ndim > 2 else "are vectors"
+            have = f"images have {x.shape[1]}" if x.ndim > 2 else "examples are vectors"
             raise UserError(
-                f"The normalisation {self.text} has {len(self.mean)} channels, but these images "
-                f"{have}.",
+                f"The normalisation {self.text} has {len(self.mean)} channels, but these {have}.",
                 kind="other-inputs",
             )
         if self.name and len(x):

@@ -165,7 +165,7 @@ def two_networks_in(names: Iterable[str]) -> str:
     sampled = next((name for name in known if _SAMPLED.search(name)), "")
     if not sampled:
         return ""
-    return f"'{plain_text(sampled, 80)}', by its name a layer that sets the width of random numbers"
+    return f"'{plain_text(sampled, 80)}', by its name a layer for the spread of random numbers"
 
 
 def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -> None:

@@ -118,7 +118,9 @@ class ImportedNetwork:
         if not self.assuming:
             return ""
         if not self.said:
-            return f"The file does not say what it computes: {self.assuming} is the user's choice."
+            return (
+                f"The file does not say what it computes: {self.assuming} was chosen by the user."
+            )
         how = f"The file does not say what it computes: it is read with your options ({self.said})"
         plain_chain = "--net" not in self.said and not any(
             word in self.said for word in (TORCHVISION, RESNET)

@@ -191,9 +191,7 @@ def state_of(listing: CheckpointContents) -> NetworkState:
         ) from None
     sound = 0 < state.beta < math.inf and 0 <= state.epsilon < math.inf
     if not sound or state.value_input not in get_args(ValueInput):
-        raise UserError(
-            f"{file} names gates or a value input that do not exist.", kind="out-of-bounds"
-        )
+        raise UserError(f"{file} has an invalid β, ε or value input.", kind="out-of-bounds")
     return state
 
 

@@ -120,8 +120,8 @@ class StepsNotCaptured(Event):
     @property
     def sentence(self) -> str:
         return (
-            f"From step {self.step:,} on, steps run one operation at a time, not as CUDA graphs. "
-            f"This is slower, but gives the same numbers: {self.reason}."
+            f"From step {self.step:,} on, steps run one operation at a time, not as CUDA "
+            f"graphs: {self.reason}. This is slower, but gives the same numbers."
         )
 
 

@@ -145,7 +145,7 @@ def thin_oldest(arguments: argparse.Namespace) -> int:
     for folder in plan.folders:
         print_line(f"  {folder.name}")
     print_line(
-        "Each run keeps one in eight of its frames, and of its checkpoints from before changes."
+        "Each run keeps one in eight of its frames and of the checkpoints saved before changes."
     )
     if not arguments.yes:
         if not sys.stdin.isatty():

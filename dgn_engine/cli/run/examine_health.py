@@ -261,4 +261,4 @@ def _check_data_sets() -> Iterator[HealthFinding]:
                 "data sets", name, "ok", "found" if available else f"not found. {entry.hint}"
             )
     more = ", ".join(name for name, entry in data_sets().items() if not entry.rooted)
-    yield HealthFinding("data sets", "without files", "ok", more)
+    yield HealthFinding("data sets", "always available", "ok", more)

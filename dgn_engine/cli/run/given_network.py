@@ -34,7 +34,7 @@ from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir
 from dgn_engine.text.written_numbers import format_number, format_percent
 from dgn_engine.training.own_examples import OwnExamples, own_examples
 
-IF_NOT = "If you know a different accuracy, the file was read incorrectly."
+IF_NOT = "If the accuracy should be different, the file was read incorrectly."
 TOLERANCE = 0.005  # allowed difference from the expected accuracy
 
 
@@ -235,7 +235,7 @@ def add_fitting_readings(
     note = more if y is None else ""
     if examples := readings[0].examples:
         note = f", with their accuracy on {examples:,} examples"
-    lines = [f"Readings that fit {sides}, among others{note}:"]
+    lines = [f"Some readings that fit {sides}{note}:"]
     for fitting in readings:
         right = "" if fitting.accuracy is None else f"{format_percent(fitting.accuracy):>7} "
         lines.append(f" {right} {fitting.reading.command_options}")

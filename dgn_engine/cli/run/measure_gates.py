@@ -256,7 +256,7 @@ def _checked_accuracy(
     scored = test_accuracy(found.network, examples, Preprocessing(), len(examples.test_y))
     share = None if scored is None else scored.share
     on = f"{len(examples.test_y):,} test examples of {examples.name}"
-    check_expected(name, share, expected, on, "it has other outputs")
+    check_expected(name, share, expected, on, "its outputs do not match the classes")
     if not found.assuming:
         return []
     right = "" if share is None else f" Its accuracy is {format_percent(share)} on {on}. {IF_NOT}"

@@ -502,7 +502,7 @@ def _compute_model_kernels(
     """Compute all kernels if `adapt` can trace the module, else only K."""
     try:
         if not x.is_floating_point():
-            raise UserError("Its inputs are integers, such as tokens, where no path starts.")
+            raise UserError("Its inputs are integers, such as tokens, but paths need real inputs.")
         followed = adapt_module(made.module, tuple(x.shape[1:]))
         network = followed.network
         if not network.architecture.gated_nodes:

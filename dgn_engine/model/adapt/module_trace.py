@@ -322,7 +322,8 @@ class _Tracer(TorchFunctionMode):
         if trains and operation is not None and not torch.is_grad_enabled():
             site.refuse(
                 f"calls {name} under no_grad, in a custom function or in a backward hook although "
-                "its parameters train; set their requires_grad to False, or remove that."
+                "its parameters train; set their requires_grad to False, or call it with "
+                "gradients enabled."
             )
         result = func(*args, **kwargs)
         self._check_result(site, before, result)

@@ -359,7 +359,10 @@ class GraphSteps:
         for share, *pair in zip(shares, eager, rounded, strict=True):
             if share > max(TOLERANCE, min(AT_MOST, ROUNDINGS * _relative_deviation(*pair))):
                 deviation = format_percent(off, 0)
-                return f"two captured steps deviate from eager steps by {deviation} of the distance"
+                return (
+                    f"two captured steps deviate from eager steps by {deviation} of the distance "
+                    "that the weights move"
+                )
         return ""
 
     def _two_steps(
