@@ -42,13 +42,13 @@ def of_regimes(expected: float, network: str, *regimes: str) -> Design:
         regimes: the regimes in the contrast.
     """
     terms = [(1.0, number_in(TABLE2, network, COLUMNS_OF[regime])) for regime in regimes]
-    return _contrast_design(expected, terms, f"± of [NPF] Table 2, {network}")
+    return _contrast_design(expected, terms, f"the ± of [NPF] Table 2, {network}")
 
 
 def of_printed(*terms: tuple[float, Printed]) -> Design:
     """Return the design of Σ coefficient · accuracy, for cells printed with a ±."""
     expected = sum(factor * cell.value for factor, cell in terms)
-    return _contrast_design(expected, terms, "printed ± of these cells")
+    return _contrast_design(expected, terms, "the printed ± of these cells")
 
 
 def _contrast_design(

@@ -46,7 +46,7 @@ from dgn_engine.sweep.unit_results import UnitResults
 BLOCKS, BLOCK_DEPTH = 4, 2
 SEEDS = (5, 10)
 EXACT = 1e-10
-SLOPE = Design(THEORY, 0.06, "pilot of 12 draws, widths 32 to 512, 2026-11")
+SLOPE = Design(THEORY, 0.06, "a pilot of 12 draws, widths 32 to 512, 2026-11")
 KINDS = {"": "γ = 1", "gamma-": "γ drawn"}  # prefix of unit ids → label
 
 

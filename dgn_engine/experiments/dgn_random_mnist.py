@@ -32,7 +32,7 @@ VARIANTS = {
     "random pixels": {"pixels": "random"},
 }
 SEEDS = (3, 5)
-_PILOT = "as fast as on random labels in a pilot of 4 other seeds at the quick scale, 2026-11"
+_PILOT = "the speed on random labels in a pilot of 4 other seeds at the quick scale, 2026-11"
 FASTER = {
     "true labels": Design(0.05, 0.07, _PILOT),
     "random labels": Design(0.05, 0.015, _PILOT),

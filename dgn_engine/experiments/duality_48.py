@@ -118,7 +118,7 @@ def plan(request: Request) -> Plan:
             f"the printed difference, within ±{NEAR:g}; "
             "'far above chance' means more than half of the printed distance",
             "the mean over orders is compared with identity, and so is the worst order, which is "
-            "chosen for each seed by the other seeds",
+            "chosen for each seed on the other seeds",
         ),
     )
 
@@ -274,7 +274,7 @@ def _judge_claims(request: Request, name: str, cells: Cells, relu: TrainedCell) 
             design=designs.of_regimes(0.0, DESIGNS[name], regime, regime),
         )
     for regime in REGIMES:
-        statistic = f"{label}: {regime}, worst order (chosen by the other seeds) − identity"
+        statistic = f"{label}: {regime}, worst order (chosen on the other seeds) − identity"
         if request.quick:
             yield judge("dual-5", statistic, UNMEASURED, UNSEEN)
         else:

@@ -32,7 +32,7 @@ from dgn_engine.sweep.unit_results import UnitResults
 
 PER_CLASS = 100
 SEEDS = (3, 5)
-EXPECTED = Design(-0.18, 0.02, "pilot of 5 other seeds, d = 5, 2026-11; the paper shows a curve")
+EXPECTED = Design(-0.18, 0.02, "a pilot of 5 other seeds, d = 5, 2026-11; the paper shows a curve")
 KERAS_RHO = 0.9  # ρ of RMSprop: Keras' default, used in the notebooks
 
 

@@ -51,7 +51,7 @@ def require_replaceable(path: FilePath) -> None:
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "")
     if kind:
         code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EEXIST
-        raise NotReplaced(code, f"it is {kind}, which is not replaced")
+        raise NotReplaced(code, f"it is {kind}, which is never overwritten")
 
 
 def check_output(path: Path) -> None:

@@ -149,7 +149,7 @@ def claim_cells(claim: Claim, scale: str = "") -> tuple[str, ...]:
 
 def _power_from(claim: Claim) -> str:
     known = math.isfinite(claim.power) and claim.power_from
-    return f"power based on the spread of {claim.power_from}" if known else ""
+    return f"power based on {claim.power_from}" if known else ""
 
 
 def format_replicates(n: int, of: str) -> str:

@@ -46,7 +46,7 @@ def _read_batch(content: bytes, key: str) -> ParsedFile:
     )
     if strange := (*calls.would_call, *calls.would_look_up):
         raise UnreadableFile(
-            f"is not a batch of images; it names {plain_text(strange[0])}; nothing was run"
+            f"is not a batch of images; it refers to {plain_text(strange[0])}; nothing was run"
         )
     listed = tree.get(key) if isinstance(tree, InertDict) else None
     if not isinstance(listed, list):

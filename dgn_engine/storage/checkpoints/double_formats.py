@@ -29,7 +29,7 @@ from dgn_engine.storage.checkpoints.pickle_file import (
 from dgn_engine.storage.checkpoints.torch_files import MAGIC
 
 _AT_ONCE = "is both safetensors and a pickle, and was refused"
-_WITHOUT_END = "is both safetensors and an endless pickle, and was refused"
+_WITHOUT_END = "is both safetensors and an unterminated pickle, and was refused"
 _LONGEST_NAME = 4096  # bytes; no file system has longer ones
 _MAGIC = MAGIC.to_bytes(10, "little")
 # Characters of a number in any notation. Readers differ in these, and C's stops at a NUL.

@@ -173,7 +173,7 @@ class InertObject:
         if self.state is not None or self.callee.startswith(_NOT_FILLED):
             raise UnreadableFile(
                 f"changes an object after creating it ({plain_text(self.callee, 80)}), "
-                "as no program does when saving"
+                "which no program does when saving"
             )
 
     def set_state(self, state: Any) -> None:
@@ -205,7 +205,7 @@ def _add_pair(thing: InertDict | InertObject, key: Any, value: Any) -> None:
         thing.marks = {key_mark(known) for known, _ in thing.pairs}
     mark = key_mark(key)
     if mark in thing.marks and mark != ():
-        raise UnreadableFile("has a dictionary that sets one key twice, as no program does")
+        raise UnreadableFile("has a dictionary that sets one key twice, which no program does")
     thing.marks.add(mark)
     thing.pairs.append((key, value))
 
@@ -225,7 +225,7 @@ class Opaque(InertObject):
     def check_filling(self) -> None:
         raise UnreadableFile(
             f"changes a value after creating it ({plain_text(self.callee, 80)}), which no "
-            "program saves"
+            "program does when saving"
         )
 
 
@@ -528,7 +528,7 @@ class InertUnpickler(pickle._Unpickler):
             self.calls.note_state_refused(target)
             return
         if not hasattr(target, "set_state"):
-            raise UnreadableFile(f"gives a {type_name(target)} a state, as no program does")
+            raise UnreadableFile(f"gives a {type_name(target)} a state, which no program does")
         try:
             target.set_state(state)
         except UnreadableFile:

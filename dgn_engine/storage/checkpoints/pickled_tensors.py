@@ -118,7 +118,7 @@ class PickledQueue(InertObject):
     def check_filling(self) -> None:
         InertObject.check_filling(self)
         if self.pairs or len(self.items) in self.arguments[1:]:
-            raise UnreadableFile("puts more into a deque than it can hold, as no program does")
+            raise UnreadableFile("puts more into a deque than it can hold, which no program does")
 
     def extend(self, items: list[Any]) -> None:
         for item in items:
@@ -250,7 +250,7 @@ class DeclaredStorages:
             raise UnreadableFile("has an invalid persistent reference to a view")
         view = store.key, store.dtype, first, size
         if self._views.setdefault(key, view) != view:
-            raise UnreadableFile("describes one view on a storage in two ways")
+            raise UnreadableFile("describes one view of a storage in two ways")
 
 
 def _tensor_1(arguments: tuple[Any, ...]) -> StridedTensor | Unsupported:

@@ -167,7 +167,9 @@ def _check_sizes(paths: Mapping[str, InnerPath], index: str) -> None:
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
             why = (
-                "is missing in its folder; download it" if missing else f"cannot be read ({error})"
+                "is missing from its folder; download it"
+                if missing
+                else f"cannot be read ({error})"
             )
             raise UserError(f"{index}: {plain_text(file)} {why}.") from None
     if total > limits.LARGE:

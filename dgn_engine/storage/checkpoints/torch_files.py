@@ -91,7 +91,7 @@ def check_torch_zip(archive: ZipArchive) -> str:
     single = sum(name.endswith(".pkl") for name in names) == 1
     if not folder or not single or pickle is None or pickle.file_size > limits.PICKLE:
         raise UnreadableFile(
-            "does not have a single small data.pkl, as torch writes it", kind="no-torch"
+            "does not have exactly one small data.pkl, as torch files do", kind="no-torch"
         )
     for name in archive.members:
         if not name.startswith(folder):

@@ -201,7 +201,7 @@ def _check_member(member: zipfile.ZipInfo) -> None:
     if kind not in (0, 0x8000, 0x4000):
         raise UnreadableFile(f"has a device or pipe as a member ({plain_text(name)})")
     if member.external_attr & _DOS_FOLDER and not name.endswith("/"):
-        raise UnreadableFile(f"marks {plain_text(name)} as a folder although its name is a file's")
+        raise UnreadableFile(f"marks {plain_text(name)} as a folder, but it is named like a file")
     if member.volume:
         raise UnreadableFile(f"has {plain_text(name)} on another disk")
     _check_extra_fields(member)

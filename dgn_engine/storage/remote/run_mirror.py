@@ -247,7 +247,7 @@ class RunMirror:
             if len(self._replaced) == REPLACED and now - self._replaced[0] < REPLACED_IN:
                 raise UserError(
                     f"The served log was replaced {REPLACED} times in "
-                    f"{format_duration(REPLACED_IN)}, which no run does; mirroring stopped.",
+                    f"{format_duration(REPLACED_IN)}; no run does this, so mirroring stopped.",
                     kind="replaced",
                     value=REPLACED,
                 )

@@ -227,7 +227,7 @@ def _content_length(reply: http.client.HTTPResponse, most: int) -> int:
     coded = "Transfer-Encoding" in reply.headers or "Content-Encoding" in reply.headers
     if coded or len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
         raise UserError(
-            "The server sends chunked or compressed replies, or without a length, which "
+            "The server sends replies that are chunked, compressed or without a length, which "
             "'dgn serve' never does; it cannot be mirrored.",
             kind="no-length",
         )

@@ -39,8 +39,8 @@ class StorageLimits:
             )
         if not self.run <= self.all <= LARGEST:
             raise UserError(
-                f"the limit of all runs is {binary_size_in_words(self.all)}; it must be that of "
-                f"one run, {binary_size_in_words(self.run)}, or more.",
+                f"the limit of all runs is {binary_size_in_words(self.all)}; it must be at least "
+                f"that of one run, {binary_size_in_words(self.run)}.",
                 kind="out-of-bounds",
                 value=self.all,
             )

@@ -227,7 +227,7 @@ def test_another_file_is_damaged_before_it_is_looked_at() -> None:
 
 
 def test_a_batch_that_would_call_is_refused_and_calls_nothing() -> None:
-    with pytest.raises(UnreadableFile, match=r"it names posix\.system|it names nt\.system"):
+    with pytest.raises(UnreadableFile, match=r"it refers to (posix|nt)\.system"):
         read_batch(batch(data=PIXELS, labels=[_Calls()]))
 
 
