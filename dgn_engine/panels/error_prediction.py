@@ -113,9 +113,9 @@ PANEL = PanelSpec(
             "current kernel held fixed. Left: the loss along both. Middle: each logit's change in "
             "the first step, on the dashed line where the prediction is right. With cross entropy "
             "the errors are p − y. This holds for plain gradient descent: Adam, momentum and "
-            "mini-batches take different steps, as the line below notes. Raise the rate in the "
-            "header to see where the prediction breaks down; then try a wider network, whose "
-            "kernel moves less."
+            "mini-batches take different steps, as the line below the charts notes. Raise the "
+            "rate in the header to see where the prediction breaks down; then try a wider "
+            "network, whose kernel moves less."
         ),
         formulas=(
             r"$e_{t+1} = e_t - \alpha K_t e_t + O(\alpha^2)$",

@@ -245,9 +245,9 @@ PANEL = PanelSpec(
             "One part goes through the weights of the paths with the gates held fixed (value), "
             "another through the gates themselves (feature); a soft-ReLU network, which makes its "
             "own gates, has a cross part as well. With hard or frozen gates the feature part is "
-            "zero. K covers what the regime trains, as the line below notes: where the value "
-            "network is frozen (gates-only), there is no value part. Matrices: mean over the "
-            "logits."
+            "zero. K covers what the regime trains, as the line below the charts notes: where "
+            "the value network is frozen (gates-only), there is no value part. Matrices: mean over "
+            "the logits."
         ),
         formulas=(
             r"$K = K^V + K^F + K^X$",
@@ -256,8 +256,9 @@ PANEL = PanelSpec(
             r"$K^X = \Psi_V^\top \Psi_F + \Psi_F^\top \Psi_V$",
         ),
         symbols=(
-            "$φ$: path features of an example; $v$: path values of the weights; ∂: derivative by "
-            "the weights; $ψ$: gradient for one example, $Ψ$: one column per example."
+            "$φ$: path features of an example; $v$: path values of the weights; ∂: derivative "
+            "with respect to the weights; $ψ$: gradient for one example, $Ψ$: one column per "
+            "example."
         ),
         source=(
             "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "

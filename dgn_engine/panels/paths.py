@@ -315,9 +315,9 @@ PANEL = PanelSpec(
             "their gates, weights by sign and size, in colour where active paths run. Choose a "
             "second example: colour and map then show the paths active for both, which Λ counts. "
             "In very small networks every path can be shown by its feature and value. A residual "
-            "network is a sum of 2^b sub-networks, one per choice of blocks: shown are their "
-            "shares of the path kernel and what each adds to the output. Choose another example "
-            "to see which units its paths avoid."
+            "network is a sum of 2^b sub-networks, one per choice of blocks: the panel shows "
+            "their shares of the path kernel and what each adds to the output. Choose another "
+            "example to see which units its paths avoid."
         ),
         formulas=(
             r"$\hat{y}(x) = \sum_p x(p_0) A(x,p) v(p) = \langle \varphi_x, v \rangle$",

@@ -157,7 +157,7 @@ class StripState:
             reason = "All gates are open" if self.open_gates else "Each unit gates itself"
             if self.past is not None:
                 return f"{reason}."
-            return f"{reason}: nothing to wire. {_list_names(wirable)} can be wired."
+            return f"{reason}: no gate order. {_list_names(wirable)} have one."
         if not self.has_wiring:
             return "One gate layer: nothing to swap."
         if self.is_permuted or self.is_turned:
@@ -169,7 +169,7 @@ class StripState:
     def describe_gates(self, feature: int, column: int) -> str:
         """Return what the gates of a feature layer are, and what can be done with them."""
         if self.own_gates:
-            return f"{self.regime}: layer {column + 1} makes its own gates; nothing to wire."
+            return f"{self.regime}: layer {column + 1} makes its own gates; no gate order."
         name, layer = f"G{feature + 1}", feature + 1
         parts = [f"{name}, the gates of feature layer {layer}, used by layer {column + 1}."]
         if self.source:

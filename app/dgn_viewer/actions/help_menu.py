@@ -73,7 +73,7 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
                 id="help.log",
                 title="Show log",
                 callback=guides.log.open,
-                tip="Program starts, notices and errors",
+                tip="Startups, notices and errors",
             ),
             ActionRow(
                 id="help.about",

@@ -124,8 +124,8 @@ class ClaimActs(QObject):
             TourStep(
                 "Random gates are not enough",
                 "[NPF], Table 2, columns FRNPF. 'Show me' starts a run whose gates come from a "
-                "random network and stay fixed. Only the values learn, and end below learnt "
-                "gates.",
+                "random network and stay fixed. Only the values learn, and the "
+                "accuracy stays below that of learnt gates.",
                 lambda: self._find_panel("training"),
                 lambda: self._start_run_in(
                     "random gates (FR-II)", lambda entry: entry.frozen_noise
@@ -150,7 +150,7 @@ class ClaimActs(QObject):
             ),
             TourStep(
                 "The value network need not see the image",
-                "[DUAL] 'Show me' starts a run whose value network gets all ones as input, for "
+                "[DUAL]. 'Show me' starts a run whose value network gets all ones as input, for "
                 "every image. It sees the image only through the gates, and still learns about "
                 "as well.",
                 lambda: self._find_panel("overlap"),

@@ -43,7 +43,7 @@ class LogWindow(QWidget):
         )
         make_column(
             plain_label(
-                "Program starts, notices, and errors with tracebacks, newest last. "
+                "Startups, notices, and errors with tracebacks, newest last. "
                 "The log stays on this machine; attach it to bug reports."
             ),
             self.place,

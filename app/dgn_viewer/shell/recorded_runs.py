@@ -189,8 +189,9 @@ class RecordedRuns(QObject):
                     "refused",
                     f"Recorded runs use {used}, more than the limit of {limit}.",
                     "Nothing has been deleted. Thinning out deletes seven eighths of the frames of "
-                    "the oldest runs, and of their checkpoints before changes. Runs with a name or "
-                    "notes are kept complete, as are logs, scores, last checkpoints and weights.",
+                    "the oldest runs, and of their checkpoints saved before changes. Runs with a "
+                    "name or notes are kept complete, as are logs, scores, last checkpoints and "
+                    "weights.",
                     offers=offers,
                     about="too-large",
                 )

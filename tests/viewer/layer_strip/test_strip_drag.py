@@ -170,7 +170,7 @@ def test_a_network_with_its_own_gates_has_nothing_to_drag(
     assert sent == []
     assert widget.canvas.chips[0].focusPolicy() == Qt.FocusPolicy.NoFocus
     assert "own gates" in widget.headline
-    assert "DL and FL can be wired" in widget.sentence
+    assert "DL and FL have one" in widget.sentence
 
 
 def test_gates_from_a_file_carry_its_name(strip: Strip) -> None:

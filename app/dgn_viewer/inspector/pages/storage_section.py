@@ -77,7 +77,8 @@ class StorageSection(Section):
             "one run, at most",
             self.run,
             f"Maximum size of a run's folder, by default {run}. Beyond it, old frames and "
-            "checkpoints before changes are thinned out: a notice tells you, the log has details",
+            "checkpoints saved before changes are thinned out: a notice tells you, the log has "
+            "details",
         )
         self.add_field(
             "all runs, at most",
