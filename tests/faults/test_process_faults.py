@@ -237,8 +237,8 @@ if __name__ == "__main__":
     session.start()
     session.send(Watch(tuple(map(ProbeRequest, ("gates", "npk", "ntk")))))
     session.send(StartRun(HEAVY))
-    while (frame := session.latest()) is None or frame.step < 50:
-        session.drain()
+    while (frame := session.take_latest_frame()) is None or frame.step < 50:
+        session.drain_events()
         time.sleep(0.01)
     print("trains", flush=True)
     time.sleep(3600)

@@ -284,4 +284,4 @@ class ProcessReadings(ReadingExecutor):
         self._jobs = {t: job for t, job in self._jobs.items() if job.stopped is None}
         if self._jobs and self.start() and self._process is not None:
             for job in self._jobs.values():
-                self._process.put(BeginJobs(job.network, (job.order,)))
+                self._process.send_order(BeginJobs(job.network, (job.order,)))

@@ -93,7 +93,7 @@ def test_a_file_that_states_its_layers_assumes_nothing(
 ) -> None:
     for words in (["inspect", str(stated), *SHOWN], ["kernels", str(stated), *inputs]):
         assert main(words) == 0
-        assert "ssum" not in capsys.readouterr().out
+        assert "ssumed" not in capsys.readouterr().out
 
 
 def test_another_accuracy_than_expected_is_refused_and_nothing_is_written(

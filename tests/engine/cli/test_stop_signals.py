@@ -152,7 +152,7 @@ from dgn_engine.session import stop_signals
 stop_signals.SAME = float(sys.argv[1])
 with stop_signals.StopSignals() as stop:
     print("ready", flush=True)
-    while not stop.requested():
+    while not stop.stop_requested():
         time.sleep(0.01)
     print("asked", flush=True)
     if len(sys.argv) > 2:

@@ -263,7 +263,7 @@ def test_a_kernel_without_landlock_goes_on_and_says_so() -> None:
         "def old(libc, number, *_):\n"
         "    ctypes.set_errno(errno.ENOSYS)\n"
         "    return -1\n"
-        "landlock._call = old\n"
+        "landlock._call_kernel = old\n"
         "held = process.confine_c_code(20, 512 << 20)\n"
         "say([held['Landlock'].holds, held['Landlock'].about != '', held['limits'].holds])"
     )

@@ -118,7 +118,7 @@ while branch.exit_code is None:
     time.sleep(0.01)
 reading, answers = ReadingProcess(), []
 while not answers and not reading.ended:
-    answers = reading.take()
+    answers = reading.take_answers()
     time.sleep(0.01)
 reading.kill()
 save_file({"fc1.weight": np.zeros((3, 2), np.float32)}, safe / "net.safetensors")

@@ -91,7 +91,7 @@ def test_a_resnet_is_a_network_of_coloured_images_of_any_size(
     for size, sides in ((0, "3×20×24"), (32, "3×32×32 ")):
         event = checked(paused_desk, ticket, folder(images, image_size=size))
         assert event.network.fits
-        for part in ("9 gate layers", sides, "5 outputs", "3×20×24 and 5 classes"):
+        for part in ("9 gate layers", sides, "5 outputs", "3×20×24 inputs and 5 classes"):
             assert part in event.network.verdict
         assert event.fitted == event.data
     assert any(isinstance(one, CheckProgress) for one in paused_desk.events)
@@ -105,7 +105,7 @@ def test_grey_images_go_to_all_channels_and_other_classes_have_no_accuracy(
     assert event.network == listed.network
     assert event.network.fits
     assert event.fitted == replace(event.data, image_channels=3)
-    for part in ("3×8×8", "5 outputs", "1×8×8 and 10 classes"):
+    for part in ("3×8×8", "5 outputs", "1×8×8 inputs and 10 classes"):
         assert part in event.network.verdict
 
 

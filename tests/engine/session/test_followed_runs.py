@@ -90,7 +90,7 @@ def test_what_is_written_is_told_once_and_the_end_too(written: RunFolder) -> Non
         newest = told.frames[-1]
         assert (newest.step, newest.readings["gates"].step) == (9, 9)
         assert newest.readings["gates"].remark == ""
-        assert "not recorded" in newest.readings["npk"].absent
+        assert "Not recorded" in newest.readings["npk"].absent
 
         note(written, Finished(9))
         written.close()

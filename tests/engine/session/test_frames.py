@@ -67,7 +67,7 @@ class Schedule:
 
 class MadeUpRun:
     number, step_count, total_steps, diverged = 3, 10, 30, False
-    frame: Any = Run.make_frame
+    make_frame: Any = Run.make_frame
 
     def __init__(self) -> None:
         network = SimpleNamespace(wiring=(1, 0))
@@ -77,7 +77,7 @@ class MadeUpRun:
         self.budget = WatchBudget()
         self.probed = SimpleNamespace(
             probe_set=SimpleNamespace(digest="abc"),
-            context=lambda gates: ("context with", gates),
+            probe_context=lambda gates: ("context with", gates),
         )
 
 

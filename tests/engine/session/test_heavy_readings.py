@@ -175,7 +175,7 @@ def test_a_reading_process_does_not_outlive_a_parent_that_is_killed() -> None:
         "import time\n"
         "from dgn_engine.training.readings.process_readings import ReadingProcess\n"
         "child = ReadingProcess()\n"
-        "while not child.take(): time.sleep(0.01)\n"  # it is ready
+        "while not child.take_answers(): time.sleep(0.01)\n"  # it is ready
         "print(child.pid, flush=True)\n"
         "time.sleep(600)\n"
     )

@@ -62,7 +62,7 @@ def recording(lines: int = 12, paused: str = "", done: bool = True) -> Any:
     mark = WriteMarker(lines)
     if done:
         mark.done.set()
-    return SimpleNamespace(path=Path("/runs/a"), pause_reason=paused, mark=lambda: mark)
+    return SimpleNamespace(path=Path("/runs/a"), pause_reason=paused, mark_checkpoint=lambda: mark)
 
 
 def loaded(folder: Path, session: Any = None) -> LoadedRun:

@@ -19,7 +19,7 @@ from tests.engine.session.conftest import PROBES, Desk, small_config
 THREAD = """
 import ctypes, threading
 from pathlib import Path
-from dgn_engine.session.unused_memory import give_back, use_one_heap
+from dgn_engine.session.unused_memory import release_free_memory, use_one_heap
 
 libc = ctypes.CDLL(None)
 libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
@@ -42,7 +42,7 @@ allocate_and_free(1, 30 << 20)  # from now on glibc keeps up to 60 MiB at the en
 thread = threading.Thread(target=allocate_and_free, args=(400, 64 << 10))
 thread.start()
 thread.join()
-give_back()
+release_free_memory()
 print(resident() - before)
 """
 

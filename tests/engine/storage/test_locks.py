@@ -258,7 +258,7 @@ import os, sys, time
 from pathlib import Path
 from dgn_engine.storage.lock import Lock
 mine = Lock(Path(sys.argv[1]))
-mine.take()
+mine.acquire()
 child = os.fork()
 if not child:
     os.close(1)
@@ -267,7 +267,7 @@ if not child:
 print(child, flush=True)
 if sys.argv[2] == "released":
     mine.release()
-    Lock(Path(sys.argv[1])).take()
+    Lock(Path(sys.argv[1])).acquire()
     print("taken again", flush=True)
 os._exit(0)
 """

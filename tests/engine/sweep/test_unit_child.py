@@ -184,10 +184,10 @@ def test_what_is_not_a_stop_does_not_stop_and_a_parent_that_is_gone_does(clock: 
 PRINTS = """
 import os, sys
 from pathlib import Path
-from dgn_engine.sweep.workers.unit_child import _redirect
+from dgn_engine.sweep.workers.unit_child import _redirect_output
 print("before", flush=False)
 print("wrong before", file=sys.stderr)
-_redirect(Path(sys.argv[1]))
+_redirect_output(Path(sys.argv[1]))
 print("out")
 print("err", file=sys.stderr)
 sys.stdout.flush()
@@ -221,13 +221,13 @@ from dgn_engine.sweep.unit import UnitUpdate
 from dgn_engine.sweep.workers import unit_child
 
 def calculate(tasks, parent):  # it asks nobody whether it should stop
-    parent.send(UnitUpdate("task", "running"))
+    parent.send_update(UnitUpdate("task", "running"))
     time.sleep(3600)
 
 def serve(pipe, log):
     parent_watch.LEAVE = 0.1
     unit_child._carry_out = calculate
-    unit_child.serve(pipe, {}, log)
+    unit_child.serve_units(pipe, {}, log)
 
 if __name__ == "__main__":
     ours, theirs = Pipe()

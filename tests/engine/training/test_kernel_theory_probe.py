@@ -56,10 +56,7 @@ def test_the_numbers_are_those_of_both_matrices(make_run: Callable[..., Run]) ->
 
 
 def test_where_the_statement_does_not_hold_that_is_said(make_run: Callable[..., Run]) -> None:
-    assert (
-        "makes its own gates"
-        in PROBE.read(make_run("ReLU").probed.probe_context(), {}, None).absent
-    )
+    assert "makes its own" in PROBE.read(make_run("ReLU").probed.probe_context(), {}, None).absent
     assert "frozen" in PROBE.read(make_run("gates-only").probed.probe_context(), {}, None).absent
     assert (
         "start as copies"

@@ -197,10 +197,10 @@ def peak():  # of this process alone: what getrusage says, a child inherits
 
 state = {"step": 1, "lines": 0, "frames": 0, "kept": "", "finished": False}
 small = run_checkpoints.Snapshot({"a": torch.ones(10)}, state)
-run_checkpoints.write(Path(sys.argv[1]), small, 0, {})
+run_checkpoints.write_step_folder(Path(sys.argv[1]), small, 0, {})
 before = peak()
 tensors = {name: torch.ones(int(sys.argv[2]) // 8) for name in "ab"}
-run_checkpoints.write(Path(sys.argv[1]), run_checkpoints.Snapshot(tensors, state), 1, {})
+run_checkpoints.write_step_folder(Path(sys.argv[1]), run_checkpoints.Snapshot(tensors, state), 1, {})
 print(peak() - before)
 """
 

@@ -69,19 +69,19 @@ class DrawnHost(QObject):
         self.views.append((view, every))
         self._clock.busy += self.cost
 
-    def shown(self) -> None:
+    def shown_content(self) -> None:
         """It has no picture."""
 
-    def reach(self, step: int) -> None:
+    def update_staleness(self, step: int) -> None:
         self.reached.append(step)
 
     @property
     def drawn(self) -> SimpleNamespace:
-        return SimpleNamespace(choices=dict(self.chosen), requests=lambda: self.asks)
+        return SimpleNamespace(choices=dict(self.chosen), probe_requests=lambda: self.asks)
 
     @property
     def charts(self) -> SimpleNamespace:
-        return SimpleNamespace(painting=lambda: self.painted)
+        return SimpleNamespace(painting_seconds=lambda: self.painted)
 
 
 class ScriptedDocks(QObject):

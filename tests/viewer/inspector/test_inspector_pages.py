@@ -68,28 +68,28 @@ def test_what_is_filled_in_comes_back_unchanged_and_a_net_asks_its_own_questions
 
 def test_rows_that_do_not_matter_are_hidden(form: RunPage) -> None:
     fields = form.form.fields
-    fields["gating.regime"].pick("ReLU")
+    fields["gating.regime"].pick_value("ReLU")
     assert not fields["gating.beta"].isVisibleTo(form)
     assert not fields["gating.value_input"].isVisibleTo(form)
-    fields["gating.regime"].pick("FL")
+    fields["gating.regime"].pick_value("FL")
     assert fields["gating.gates_from"].isVisibleTo(form)
     assert fields["gating.pretrain_epochs"].isVisibleTo(form)
     fields["gating.gates_from"].show_value("a.pt")
     assert not fields["gating.pretrain_epochs"].isVisibleTo(form)
     assert not fields["training.momentum"].isVisibleTo(form)
-    fields["training.optimiser"].pick("sgd")
+    fields["training.optimiser"].pick_value("sgd")
     assert fields["training.momentum"].isVisibleTo(form)
 
 
 def test_a_download_is_offered_only_where_the_data_are_missing(form: RunPage) -> None:
     name, download = form.form.fields["data.name"], form.form.fields["data.download"]
     assert not download.isVisibleTo(form)
-    name.pick("mnist")
+    name.pick_value("mnist")
     assert download.isVisibleTo(form)
     assert form.form.data.hint.text() == "Not here; tick download."
     download.setChecked(True)
     assert form.form.read_run_config().data.download
-    name.pick("digits")
+    name.pick_value("digits")
     assert not form.form.read_run_config().data.download
 
 
@@ -247,7 +247,7 @@ def test_the_advanced_fields_stay_folded_until_one_of_them_is_unusual(fields: Ru
 def test_gates_are_neither_tiled_nor_turned_where_a_network_makes_its_own(fields: RunForm) -> None:
     fields.show_config(ADVANCED)
     assert fields.fields["gating.gate_probability"].isVisibleTo(fields)
-    fields.fields["gating.regime"].pick("ReLU")
+    fields.fields["gating.regime"].pick_value("ReLU")
     assert not fields.fields["gating.gate_probability"].isVisibleTo(fields)
     assert not fields.fields["gating.tiling"].isVisibleTo(fields)
     gating = fields.read_run_config().gating
@@ -255,7 +255,7 @@ def test_gates_are_neither_tiled_nor_turned_where_a_network_makes_its_own(fields
 
 
 def test_a_list_that_is_none_is_refused_in_a_sentence(fields: RunForm) -> None:
-    fields.fields["gating.regime"].pick("DL")
+    fields.fields["gating.regime"].pick_value("DL")
     fields.fields["gating.tiling"].setText("2, x")
     with refused("not-a-number", value="2, x"):
         fields.read_run_config()

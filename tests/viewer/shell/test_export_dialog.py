@@ -55,7 +55,7 @@ class Desk:
             self.hosts[name] = host
         self.told: list[Notice] = []
         self.settings = Settings(folder / "settings.ini")
-        docks = SimpleNamespace(hosts=self.hosts, visible=lambda: tuple(self.hosts))
+        docks = SimpleNamespace(hosts=self.hosts, visible_panels=lambda: tuple(self.hosts))
         context = make_context(self.window, notify=self.told.append, settings=self.settings)
         history = History(time_of_day)
         cursor = StepCursor(history, (), lambda _: None, lambda: True, self.window)

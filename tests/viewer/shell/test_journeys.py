@@ -86,7 +86,7 @@ def test_a_new_run_begins_from_the_form_and_a_second_one_after_it(
         before = window.run_state.run
         QTest.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
         assert window.inspector.page is page
-        page.form.fields["gating.regime"].pick(regime)  # type: ignore[attr-defined]
+        page.form.fields["gating.regime"].pick_value(regime)  # type: ignore[attr-defined]
         page.form.fields["seed"].setValue(seed)  # type: ignore[attr-defined]
         QTest.mouseClick(page.start, LEFT)
         qtbot.waitUntil(lambda before=before: window.run_state.run is not before)  # type: ignore[misc]

@@ -146,5 +146,5 @@ def test_only_the_readers_that_are_meant_are_loaded() -> None:
     assert plugins(code) == wanted
     images = hostile_pixels.images().values()
     foreign = [content for _, content, refused in images if "none of" in refused]
-    calls = [f"decoder_child.answer(b'M', (3, 4, 6), [{one!r}])" for one in foreign]
+    calls = [f"decoder_child.answer_images(b'M', (3, 4, 6), [{one!r}])" for one in foreign]
     assert plugins(code + "\n".join(calls)) == wanted

@@ -22,7 +22,7 @@ SHAPE = (3, 4, 6)
 ODD = """
 import os, signal, sys, time
 from dgn_engine.storage.images import decoder_child
-real = decoder_child.answer
+real = decoder_child.answer_images
 def answer(task, shape, contents):
     if b"die" in contents:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -31,8 +31,8 @@ def answer(task, shape, contents):
     if b"babble" in contents:
         return memoryview(b"\\xff" * 4096)
     return real(task, shape, contents)
-decoder_child.answer = answer
-decoder_child.confine = lambda seconds, memory: None
+decoder_child.answer_images = answer
+decoder_child.confine_process = lambda seconds, memory: None
 decoder_child.main(int(sys.argv[1]), int(sys.argv[2]))
 """
 

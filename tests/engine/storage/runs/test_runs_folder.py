@@ -354,7 +354,7 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         "import sys, os, signal\n"
         "from pathlib import Path\n"
         "from dgn_engine.storage.lock import Lock\n"
-        "held = Lock(Path(sys.argv[1])); held.take()\n"
+        "held = Lock(Path(sys.argv[1])); held.acquire()\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     path = tmp_path / "lock"
