@@ -218,7 +218,7 @@ class Notices(QObject):
 
     @property
     def has_ageing_notices(self) -> bool:
-        """Whether any open notice will expire."""
+        """Check whether any open notice will expire."""
         return self._timer.isActive()
 
     def count_hidden(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dgn_engine.figures.figure_style import FigureStyle
-from dgn_engine.figures.set_text import FAMILY, escape_dollars
+from dgn_engine.figures.set_text import FAMILY, escape_dollars, matplotlib_lock
 from dgn_engine.scene.chart_layout import Box
 from dgn_engine.scene.theme import LIGHT
 
@@ -30,13 +29,12 @@ SETTINGS: dict[str, Any] = {
     "pgf.rcfonts": False,  # use the document's fonts
     "text.usetex": False,  # never start LaTeX, whatever the user's settings
 }
-_one_at_a_time = threading.RLock()  # matplotlib's settings are global to the process
 
 
 @contextmanager
 def print_style() -> Iterator[None]:
     """Apply the settings in which figures are drawn and saved; one thread at a time."""
-    with _one_at_a_time, rc_context(SETTINGS):  # type: ignore[arg-type]  # a literal type of 300 names
+    with matplotlib_lock, rc_context(SETTINGS):  # type: ignore[arg-type]  # a literal type of 300 names
         yield
 
 

@@ -6,6 +6,7 @@ Call these inside `print_style`, which sets the fonts.
 from __future__ import annotations
 
 import re
+import threading
 from functools import lru_cache
 
 from matplotlib.font_manager import FontProperties
@@ -15,6 +16,7 @@ from matplotlib.textpath import TextToPath
 from dgn_engine.errors import UserError
 from dgn_engine.text.printable import printable
 
+matplotlib_lock = threading.RLock()  # its settings and its mathtext parser are global
 FAMILY = "DejaVu Sans"
 LINE = 1.3  # distance of base lines as a multiple of the size
 _ROOM = 1.02  # letters are aligned to pixels, which may widen a line a little
@@ -47,7 +49,8 @@ def math_error(words: str) -> str:
     if not _has_math(words):
         return ""
     try:
-        MathTextParser("path").parse(words)
+        with matplotlib_lock:
+            MathTextParser("path").parse(words)
     except ValueError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return lines[-1] if lines else "it cannot be parsed"

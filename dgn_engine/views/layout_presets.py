@@ -13,7 +13,7 @@ ROOMY = 300  # … above which a panel may leave height to its neighbours
 OVERVIEW = "overview"
 
 Groups = tuple[tuple[str, ...], ...]  # panels of a column from the top; tabs in one place together
-Node = dict[str, Any]  # as returned by `dock_layout.described`
+Node = dict[str, Any]  # as returned by `dock_layout.describe_layout`
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ _AREAS = {"left": 56, "right": 44}  # percent of the width
 def preset_tree(
     preset: LayoutPreset, specs: Mapping[str, PanelSpec], shown: Collection[str], height: float
 ) -> Node | None:
-    """Return the layout of a preset for docks of this height, for `dock_layout.arranged`.
+    """Return the layout of a preset for docks of this height, for `dock_layout.apply_layout`.
 
     Args:
         preset: The layout.

@@ -157,7 +157,8 @@ class StripState:
             reason = "All gates are open" if self.open_gates else "Each unit gates itself"
             if self.past is not None:
                 return f"{reason}."
-            return f"{reason}: no gate order. {_list_names(wirable)} have one."
+            verb = "has" if len(wirable) == 1 else "have"
+            return f"{reason}: no gate order. {_list_names(wirable)} {verb} one."
         if not self.has_wiring:
             return "One gate layer: nothing to swap."
         if self.is_permuted or self.is_turned:

@@ -69,9 +69,12 @@ def render_coverage(tex: str, scale: float) -> np.ndarray[tuple[int, int], np.dt
     from matplotlib.font_manager import FontProperties
     from matplotlib.mathtext import MathTextParser
 
+    from dgn_engine.figures.set_text import matplotlib_lock
+
     dpi = 72.0 * _PIXELS / _POINTS * scale
     prop = FontProperties(size=_POINTS, math_fontfamily="stix")
-    parsed = MathTextParser("agg").parse(tex, dpi, prop)
+    with matplotlib_lock:  # figures are drawn in another thread
+        parsed = MathTextParser("agg").parse(tex, dpi, prop)
     return np.asarray(parsed.image, dtype=np.uint8)
 
 

@@ -76,7 +76,7 @@ class ComparedCursor(QObject):
 
     @property
     def has_steps(self) -> bool:
-        """Whether B has recorded steps."""
+        """Check whether B has recorded steps."""
         return self._frames is not None
 
     @property
@@ -99,7 +99,7 @@ class ComparedCursor(QObject):
 
     @property
     def has_network(self) -> bool:
-        """Whether the engine can evaluate the current network of B."""
+        """Check whether the engine can evaluate the current network of B."""
         return self._frames is not None and self._frames.step is None
 
     # Moves

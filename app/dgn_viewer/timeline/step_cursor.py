@@ -150,7 +150,7 @@ class StepCursor(QObject):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the step is still being read."""
+        """Check whether the step is still being read."""
         return self._wanted.request is not None
 
     @property

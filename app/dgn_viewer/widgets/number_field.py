@@ -93,7 +93,7 @@ class NumberField(NumberEntry):
 def number_text(value: float) -> str:
     """Return a short text, exact to six digits: '3e-4', '0.05', '1000'.
 
-    Powers of ten are used for the same numbers as in sentences (`written_numbers.number`).
+    Powers of ten are used for the same numbers as in sentences (`written_numbers.format_number`).
     """
     if value == 0 or 1e-3 <= abs(value) < 1e6:
         return f"{value:.6g}"

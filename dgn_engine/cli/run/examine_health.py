@@ -248,6 +248,8 @@ def _check_display(checks: Sequence[EntryPoint] | None) -> Iterator[HealthFindin
             trouble = entry.load()(os.environ)
         except ImportError as error:
             trouble = f"a required package is not installed ({error})"
+        except AttributeError:
+            trouble = "installed by another version; run 'pip install' again"
         yield HealthFinding(
             "window", entry.name, "note" if trouble else "ok", trouble or "can open a window"
         )

@@ -22,7 +22,7 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 from dgn_engine.training.probes._trained_layers import pass_cost, trained_layers
 from dgn_engine.training.steps.losses import compute_loss
 
-UNTRAINED = "Nothing in this network is trained, so there is no loss gradient."
+UNTRAINED = "dgn-viewer does not train this network, so its loss gradient is not known."
 FROZEN = "This regime trains no weights."
 
 

@@ -200,7 +200,8 @@ small = run_checkpoints.Snapshot({"a": torch.ones(10)}, state)
 run_checkpoints.write_step_folder(Path(sys.argv[1]), small, 0, {})
 before = peak()
 tensors = {name: torch.ones(int(sys.argv[2]) // 8) for name in "ab"}
-run_checkpoints.write_step_folder(Path(sys.argv[1]), run_checkpoints.Snapshot(tensors, state), 1, {})
+large = run_checkpoints.Snapshot(tensors, state)
+run_checkpoints.write_step_folder(Path(sys.argv[1]), large, 1, {})
 print(peak() - before)
 """
 

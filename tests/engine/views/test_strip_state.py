@@ -180,10 +180,10 @@ def other_ids(letters: str) -> tuple[RegimeEntry, ...]:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        (strip(RELU), " DL, FL and bernoulli can "),
-        (strip(LINEAR, regimes=(DL, RELU)), " DL can "),
-        (strip(RELU, regimes=other_ids("abcd")), " a, b, c and d can "),
-        (strip(RELU, regimes=other_ids("abcde")), " a, b, c and others can "),
+        (strip(RELU), " DL, FL and bernoulli have one"),
+        (strip(LINEAR, regimes=(DL, RELU)), " DL has one"),
+        (strip(RELU, regimes=other_ids("abcd")), " a, b, c and d have one"),
+        (strip(RELU, regimes=other_ids("abcde")), " a, b, c and others have one"),
         (strip(order=(1, 0, 2, 3)), ": 2 1 3 4"),
         (strip(turns=((3, 0), (0, 0), (-2, 1), (0, -1))), ": G1\xa0↻3, G3\xa0↺2 ↘1, G4\xa0↖1"),
         (strip(order=(3, 1, 2, 0), turns=((0, 0), (1, 0), (0, 0), (0, 0))), ": 4 2 3 1. "),

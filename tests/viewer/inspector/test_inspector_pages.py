@@ -1,5 +1,6 @@
 """The inspector: one page at a time, driven by real clicks; what it sends and what it says."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from PySide6.QtWidgets import QLabel, QStyleOptionViewItem
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.figures.paper import print_style
 from dgn_engine.panels.overlap import PANEL as OVERLAP
 from dgn_engine.panels.spectrum import PANEL as SPECTRUM
 from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry, RegimeEntry, Setting
@@ -185,6 +187,22 @@ def test_every_formula_of_every_panel_can_be_set() -> None:
     for spec in all_panels().values():
         for tex in spec.about.formulas:
             assert render_coverage(tex, 1.0).max() > 0
+
+
+def test_a_formula_waits_while_another_thread_draws_a_figure() -> None:
+    """matplotlib's parser of formulas is one for the whole process."""
+    done = threading.Event()
+
+    def render() -> None:
+        render_coverage(r"$\rho_i$", 1.0)
+        done.set()
+
+    thread = threading.Thread(target=render)
+    with print_style():
+        thread.start()
+        assert not done.wait(0.2)
+    thread.join()
+    assert done.is_set()
 
 
 FIXED = "Fixed gates"
