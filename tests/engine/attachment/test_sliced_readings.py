@@ -42,9 +42,9 @@ class Bench:
         self.now, self._made, self._seconds = 0.0, made, seconds
         context: Any = SimpleNamespace(x=torch.zeros(16), architecture=None)
         context.subsample = lambda every: SimpleNamespace(
-            x=torch.zeros(16 // every), architecture=None, forget=lambda: None
+            x=torch.zeros(16 // every), architecture=None, drop_kernels=lambda: None
         )
-        context.forget = lambda: None
+        context.drop_kernels = lambda: None
         probes = {
             "sliced": Probe("sliced", lambda *_: ProbeResult(), refine=self._refine),
             "whole": Probe("whole", self._read, cost=lambda _, n: float(n**2)),

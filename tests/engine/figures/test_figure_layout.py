@@ -125,7 +125,7 @@ def test_a_size_without_room_for_the_charts_is_refused_by_name(make_view: MakeVi
     shown = panel("training", make_view("hard"))
     with refused("no-room", value="Loss") as refusal:
         page([shown], FigureStyle(COLUMN, 0.8))
-    assert str(refusal.error).startswith("3.25 × 0.8 in ")
+    assert str(refusal.error).startswith("A figure of 3.25 × 0.8 in ")
     with refused("no-room"):
         page([panel("overlap", make_view("hard"))], FigureStyle(1.5, font=24.0))
 

@@ -85,7 +85,9 @@ class Bench:
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.other = {"npk": Reading("npk", 5)}
-        self.comparison: Any = SimpleNamespace(gates="their gates", readings=self.other, number=0)
+        self.comparison: Any = SimpleNamespace(
+            other_gates="their gates", readings=self.other, number=0
+        )
         self.publisher = FramePublisher(self.frames.append, self.comparison)
         self.run: Any = MadeUpRun()
 

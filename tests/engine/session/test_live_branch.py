@@ -111,14 +111,14 @@ def status(desk: Desk) -> BranchStatus:
 
 
 class Trainer:
-    """In the place of the child: the test trains the branch. `code`: as of a process."""
+    """In the place of the child: the test trains the branch. `exit_code`: as of a process."""
 
-    busy = None
+    processor_seconds = None
 
     def __init__(self, arguments: list[str], words: str = "") -> None:
         self.folder = Path(arguments[arguments.index("--out") + 1])
         self.parent = Path(arguments[arguments.index("--branch-from") + 1])
-        self.code: int | None = None
+        self.exit_code: int | None = None
         self.paces: list[float] = []
         self.step = 0
         self._words = words
@@ -137,7 +137,7 @@ class Trainer:
         self.paces.append(pace)
 
     def close_input(self) -> None:
-        self.code = 128 + 10
+        self.exit_code = 128 + 10
 
     def last_error_line(self) -> str:
         return self._words
@@ -238,7 +238,7 @@ def test_a_second_branch_is_compared_in_the_place_of_the_first(
         assert opened.folder == status(desk).folder == str(children[-1].folder)
         desk.advance_until(lambda: "gates" in desk.frames[-1].compared, LIMIT)
         desk.advance_until(lambda n=number: desk.frames[-1].comparison == n, LIMIT)  # type: ignore[misc]
-        children[-1].code = 0
+        children[-1].exit_code = 0
         desk.advance_until(lambda: status(desk).phase == "finished", LIMIT)
         assert status(desk).step == 3 + 2 * number
         assert not is_followed()
@@ -347,7 +347,7 @@ def test_a_branch_whose_command_fails_says_why(
     assert status(desk).command.startswith("dgn train --branch-from ")
     assert status(desk).command.endswith("--at-step 2 --after-changes --beta=2.0 --steps 0")
     desk.advance_until(lambda: bool(children), LIMIT)
-    children[0].code = 2
+    children[0].exit_code = 2
     desk.advance_until(lambda: status(desk).phase == "failed", LIMIT)
     assert status(desk).remark == "no checkpoint 2"
     desk.handle(StartBranch(BranchChanges()))  # another one can begin
@@ -428,7 +428,7 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
     desk.handle(HoldCheckpoint(None))
     desk.advance_until(lambda: bool(children), LIMIT)
     assert kept_after(1) == {2, 9, 10}
-    children[0].code = 2
+    children[0].exit_code = 2
     desk.advance_until(lambda: status(desk).phase == "failed", LIMIT)
     assert kept_after(1) == {10, 11}
 
