@@ -119,7 +119,7 @@ def test_what_a_hand_did_is_undone_with_all_that_was_learnt_since(
         user.key("space")
         qtbot.waitUntil(lambda: window.run_state.is_paused)
     user.key("ctrl+z")
-    qtbot.waitUntil(lambda: window.run_state.undo.startswith("order"))
+    qtbot.waitUntil(lambda: window.run_state.undo.startswith("gate order"))
     user.key("ctrl+z")
     qtbot.waitUntil(lambda: window.run_state.undo == "")
     assert window.run_state.wiring == (0, 1, 2)
