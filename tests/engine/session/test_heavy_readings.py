@@ -142,7 +142,7 @@ def test_a_cancelled_reading_goes_on_and_one_whose_process_is_killed_is_a_senten
             desk.advance_until(lambda: exact(desk))
             desk.train(3)
     child._process.kill()
-    desk.advance_until(lambda: "no picture" in shown(desk).absent)
+    desk.advance_until(lambda: shown(desk).facts.get("fault") == "no picture")
     assert "memory" in shown(desk).absent
     assert shown(desk).cancelled
     desk.train(2)
