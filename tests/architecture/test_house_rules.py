@@ -51,6 +51,7 @@ LATE_IMPORTS = {
     "app/dgn_viewer/application.py": "the session in a process is for who asks for one",
     "app/dgn_viewer/docks/panel_dock.py": "the window is shown before pyqtgraph is loaded",
     "app/dgn_viewer/experiments/results_panel.py": "pyqtgraph is loaded by the first figure",
+    "app/dgn_viewer/inspector/formula.py": "matplotlib is loaded by the first formula",
     "app/dgn_viewer/shell/export": "matplotlib is loaded by the first export, in its thread",
     "app/dgn_viewer/shell/remote_run.py": "http is loaded by who follows a run of another machine",
     "dgn_engine/cli/_network_options.py": "numpy is loaded by who normalises pixels",
