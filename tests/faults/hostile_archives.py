@@ -116,7 +116,7 @@ def archives() -> dict[str, tuple[bytes, str]]:
         "members that overlap": (_overlapping(), "overlap|another name"),
         "another name in the list": (
             changed(SOUND, b"archive/version", b"archive/versiom", -1),
-            "another name",
+            "different name",
         ),
         "a member that is elsewhere": (
             in_list(SOUND, b"archive/version", 42, b"\xff\xff\0\0"),
@@ -135,13 +135,16 @@ def archives() -> dict[str, tuple[bytes, str]]:
         "TorchScript code": (torch_zip(tree, **{"code/__torch__.py": b"x"}), "TorchScript"),
         "a torch.package": (torch_zip(tree, **{".data/extern_modules": b""}), "torch.package"),
         "an exported program": (torch_zip(tree, archive_format=b"pt2"), "exported program"),
-        "two pickles": (torch_zip(tree, **{"other.pkl": make_pickle(1)}), "does not have a single"),
+        "two pickles": (
+            torch_zip(tree, **{"other.pkl": make_pickle(1)}),
+            "does not have exactly one",
+        ),
         "a pickle without a folder": (
             zipped({"data.pkl": make_pickle(tree)}),
-            "does not have a single",
+            "does not have exactly one",
         ),
         "two folders": (_named("elsewhere/0"), "more than one folder"),
-        "a pickle of 40 MB": (torch_zip(b"N" * (40 << 20)), "does not have a single small"),
+        "a pickle of 40 MB": (torch_zip(b"N" * (40 << 20)), "does not have exactly one small"),
         "a byte order of the moon": (torch_zip(tree, byteorder=b"middle"), "byte order"),
         "an npz of damaged arrays": (zipped({"a.npy": b"\x93NUMPY\1\0"}), "damaged header"),
         "an npz without arrays": (zipped({"a.npy": b"", "b": b""}), "damaged header"),

@@ -521,7 +521,7 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
             "in two ways",
         ),
         "a legacy file of the future": (legacy({"w": tensor()}, version=2001), "unknown version"),
-        "a plain pickle of references": (make_pickle({"w": tensor()}), "does not have"),
+        "a plain pickle of references": (make_pickle({"w": tensor()}), "does not contain"),
         "a pickle with more behind": (make_pickle({"w": 1}) + b"more", "after its end"),
         "a storage that is a pickle": (
             make_pickle(

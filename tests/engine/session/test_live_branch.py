@@ -452,7 +452,7 @@ def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(
     desk.handle(StartRun(small_config(), paused=True), SetPace(40.0))
     desk.handle(StartBranch(BranchChanges()))
     desk.advance_until(lambda: bool(children), LIMIT)
-    assert "its 40 steps/s" in status(desk).sharing
+    assert "at most 40 steps/s" in status(desk).sharing
     desk.handle(SetPace(7.0))
     desk.advance(2)
     assert children[0].paces == [40.0, 7.0]

@@ -85,8 +85,8 @@ class Child:
         self.made = SimpleNamespace(
             start=self.start,
             send=self.obey,
-            drain=self.drain,
-            latest=self.latest,
+            drain_events=self.drain,
+            take_latest_frame=self.latest,
             close=self.close_session,
             obeyed=0,
         )

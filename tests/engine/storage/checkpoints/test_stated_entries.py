@@ -388,7 +388,7 @@ def test_a_thousand_layers_are_listed_and_no_more() -> None:
     for count, listed in ((1000, 1000), (1001, 0)):
         many = sequence(*((str(n), relu) for n in range(count)))
         assert len(stated_layers(many)) == listed
-    with pytest.raises(ValueError, match="not layers"):
+    with pytest.raises(ValueError, match="layers are invalid"):
         check_stated_layers([{"name": "x", "kind": "ReLU", "numbers": {}}] * 1001)
     assert len(check_stated_layers([{"name": "x", "kind": "ReLU", "numbers": {}}] * 1000)) == 1000
 

@@ -29,9 +29,9 @@ def strictly(content):
 
 def test_every_json_file_of_a_run_is_json(tmp_path, make_run):
     run = make_run("DL")
-    run.evaluation.resume(WAITING, (0.0, 0))
+    run.evaluation.resume_test(WAITING, (0.0, 0))
     folder = RunFolder.create(tmp_path / "run", run.config)
-    folder.info.record_start(run.started(paused=False), "0", 1)
+    folder.info.record_start(run.started_event(paused=False), "0", 1)
     for value in (math.nan, math.inf, -math.inf):
         folder.write_note("Measured", to_plain(Measured(1, 0.0, value, value, value, value)))
     folder.add_checkpoint(capture_run(run), "final")
@@ -53,22 +53,22 @@ def test_every_json_file_of_a_run_is_json(tmp_path, make_run):
 
 def test_a_score_without_a_number_that_waits_for_its_test_comes_back(tmp_path, make_run):
     run, again = make_run("DL"), make_run("DL")
-    run.evaluation.resume(WAITING, (0.0, 0))
+    run.evaluation.resume_test(WAITING, (0.0, 0))
     written = run_checkpoints.write_step_folder(
         tmp_path, capture_run(run), 0, {"kept": "", "lines": 0, "frames": 0}
     )
     restore_run(again, run_checkpoints.load_checkpoint(written))
-    assert repr(again.evaluation.awaited) == repr(run.evaluation.awaited)
+    assert repr(again.evaluation.pending_scores) == repr(run.evaluation.pending_scores)
 
 
 def test_a_score_that_an_older_version_wrote_as_a_bare_word_is_read(make_run):
     run, again = make_run("DL"), make_run("DL")
-    run.evaluation.resume(WAITING, (0.0, 0))
+    run.evaluation.resume_test(WAITING, (0.0, 0))
     snapshot = capture_run(run)
     older = json.loads(json.dumps(dict(snapshot.state)))
     assert math.isnan(older["awaited"]["train_loss"])
     restore_run(again, replace(snapshot, state=older))
-    assert repr(again.evaluation.awaited) == repr(run.evaluation.awaited)
+    assert repr(again.evaluation.pending_scores) == repr(run.evaluation.pending_scores)
 
 
 def test_a_frame_without_numbers_has_a_head_that_is_json():

@@ -35,7 +35,7 @@ class Folder:
         self.closed = False
         self.may = threading.Event()
         self.may.set()
-        self.lines = 7
+        self.line_count = 7
         self.folder = self.log = self  # what a folder has of its own
 
     def _write(self, what: Any) -> None:
@@ -44,29 +44,29 @@ class Folder:
             raise self.trouble
         self.done.append(what)
 
-    def note(self, name: str, fields: Any) -> None:
+    def write_note(self, name: str, fields: Any) -> None:
         self._write((name, dict(fields).get("step")))
 
     def note_all(self, notes: list[tuple[str, Any]]) -> None:
         for name, fields in notes:
-            self.note(name, fields)
+            self.write_note(name, fields)
 
     def add_frame(self, frame: Frame) -> None:
         self._write(("frame", frame.step))
 
-    def checkpoint(self, snapshot: Snapshot, kept: str) -> None:
+    def add_checkpoint(self, snapshot: Snapshot, kept: str) -> None:
         self._write((kept, snapshot.step))
 
     def sync(self) -> None:
         self._write("sync")
 
-    def recover(self, last: bool = False) -> None:
+    def recover_folder(self, last: bool = False) -> None:
         self._write("recover")
 
     def take_remarks(self) -> list[str]:
         return []
 
-    def why(self, error: OSError) -> str:
+    def reason_unwritable(self, error: OSError) -> str:
         return error.strerror or str(error)
 
     def close(self) -> None:
