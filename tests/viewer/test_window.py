@@ -358,13 +358,13 @@ class Painted(QObject):
 
 class Engine:
     begun_after_paint = False
-    def notify(self, wake): pass
+    def set_wakeup(self, wake): pass
     def start(self):
         self.begun_after_paint = painted.said is not None
         QTimer.singleShot(0, viewer.window.close)
     def send(self, command): pass
-    def drain(self): return []
-    def latest(self): return None
+    def drain_events(self): return []
+    def take_latest_frame(self): return None
     def close(self, timeout): return True
 
 painted, engine = Painted(), Engine()

@@ -305,7 +305,7 @@ def test_workers_are_asked_for_once_a_second_at_most(begin: Callable[..., Bench]
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (introduction(9, version="0.0"), f"0.0, this is {__version__}"),
+        (introduction(9, version="0.0"), f"0.0, but this is {__version__}"),
         (introduction(9, sees=False), "ROOT"),
         (ImportError("no module named dgn_engine"), "no module named dgn_engine"),
     ],

@@ -375,8 +375,8 @@ def open_files() -> list[str]:
 @pytest.mark.parametrize(
     "part",
     [
-        "run_folder.run_checkpoints.scan",
-        "run_folder.frame_files.scan",
+        "run_folder.run_checkpoints.scan_checkpoints",
+        "run_folder.frame_files.scan_frames",
         "run_folder.ManifestWriter.__init__",
         "written_log.known_facts",
         "written_log.LogWriter.sync",

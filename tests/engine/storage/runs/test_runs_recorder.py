@@ -349,7 +349,7 @@ def test_dials_wiring_and_draws_come_back(make_run):
 
 def test_a_pending_test_pass_is_taken_again(make_run, events):
     run = make_run("DL")
-    while not run.evaluation.pending:
+    while not run.evaluation.has_pending_test:
         run.advance()
     snapshot = capture_run(run)
     other_events = []

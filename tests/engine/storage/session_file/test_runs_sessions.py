@@ -284,7 +284,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], bytes | Members], str]] = {
             redrawn=[],
             copied=[],
         ),
-        "no regime '<b>'",
+        "Unknown regime '<b>'",
     ),
     "gates out of nothing": (
         lambda m: other_frame(
