@@ -245,11 +245,13 @@ def _nearest_existing(path: Path) -> Path:
 def _check_display(checks: Sequence[EntryPoint] | None) -> Iterator[HealthFinding]:
     for entry in entry_points(group=CHECKS) if checks is None else checks:
         try:
-            trouble = entry.load()(os.environ)
+            check = entry.load()
         except ImportError as error:
             trouble = f"a required package is not installed ({error})"
-        except AttributeError:
+        except AttributeError:  # the name in the metadata of an older installation
             trouble = "installed by another version; run 'pip install' again"
+        else:
+            trouble = check(os.environ)
         yield HealthFinding(
             "window", entry.name, "note" if trouble else "ok", trouble or "can open a window"
         )

@@ -340,9 +340,11 @@ def no_display(_environment: object) -> str:
 def test_what_a_window_lacks_is_a_warning() -> None:
     checks = [EntryPoint("display", f"{__name__}:no_display", "dgn.checks")]
     checks.append(EntryPoint("gone", "no_such_package:check", "dgn.checks"))
-    display, gone = found("window", checks=checks).values()
+    checks.append(EntryPoint("stale", f"{__name__}:no_such_check", "dgn.checks"))
+    display, gone, stale = found("window", checks=checks).values()
     assert (display.state, display.about) == ("note", no_display({}))
     assert (gone.state, "no_such_package" in gone.about) == ("note", True)
+    assert (stale.state, "pip install" in stale.about) == ("note", True)
 
 
 # What they print.
