@@ -180,7 +180,7 @@ class NetConfig:
 
 @dataclass(frozen=True)
 class GatingConfig:
-    """The gates (THEORY §1): regime, softness, wiring, and the input of the value network."""
+    """The gates (theory §1): regime, softness, wiring, and the input of the value network."""
 
     regime: str = setting(
         "DL", "regime", order=-2, offered=True,

@@ -1,6 +1,6 @@
 """Points of the plane in two classes: shared code of the data sets for teaching.
 
-Each example is (x, y, 1): networks have no biases (THEORY §1), and without the constant every
+Each example is (x, y, 1): networks have no biases (theory §1), and without the constant every
 region would be a cone from the origin. It acts as a bias of the first layer.
 """
 

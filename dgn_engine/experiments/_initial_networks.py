@@ -34,7 +34,7 @@ def conv_architecture(channels: int, side: int) -> arch.Architecture:
 def residual_architecture(
     inputs: int, width: int, blocks: int, block_depth: int
 ) -> arch.Architecture:
-    """Return the dense ResNet of THEORY §3: b skips, d_blk layers in each of b + 2 blocks."""
+    """Return the dense ResNet of theory §3: b skips, d_blk layers in each of b + 2 blocks."""
     nodes: list[arch.Node] = [
         arch.Dense(inputs if not i else width, width) for i in range(block_depth)
     ]
@@ -118,7 +118,7 @@ def random_gate_kernel(n: int, width: int, depth: int, p: float, seed: int) -> T
 
 
 def eigenvalue_distribution(kernel: Tensor) -> list[float]:
-    """Return the cumulative distribution of the eigenvalues, divided by the trace (THEORY §7)."""
+    """Return the cumulative distribution of the eigenvalues, divided by the trace (theory §7)."""
     values = torch.linalg.eigvalsh(kernel)
     shares: list[float] = (values / values.sum()).cumsum(0).tolist()
     return shares

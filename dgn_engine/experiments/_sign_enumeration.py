@@ -1,4 +1,4 @@
-"""Exact expectations as means over all sign patterns of the value weights (THEORY §4)."""
+"""Exact expectations as means over all sign patterns of the value weights (theory §4)."""
 
 from __future__ import annotations
 

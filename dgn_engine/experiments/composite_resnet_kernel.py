@@ -129,7 +129,7 @@ def _with_factors(
 def _product_kernel(
     gates: Sequence[Tensor], x: Tensor, pre: Sequence[float], post: Sequence[float]
 ) -> Tensor:
-    """Return H = Σ ⊙ B_0 ⊙ Π_i γ^post_i² (1 + γ^pre_i² B_i) ⊙ B_{b+1} (THEORY §3).
+    """Return H = Σ ⊙ B_0 ⊙ Π_i γ^post_i² (1 + γ^pre_i² B_i) ⊙ B_{b+1} (theory §3).
 
     B_i is the product of the overlaps of block i; the last block has d_blk − 1 gate layers.
     """

@@ -1,4 +1,4 @@
-"""Ridge regression with the kernels H, K, K^(d) and the CNTK as predictors (THEORY §7)."""
+"""Ridge regression with the kernels H, K, K^(d) and the CNTK as predictors (theory §7)."""
 
 from __future__ import annotations
 

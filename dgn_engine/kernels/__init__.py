@@ -1,4 +1,4 @@
-"""Kernels of deep gated networks, as pure functions on tensors (THEORY §3–7).
+"""Kernels of deep gated networks, as pure functions on tensors (theory §3–7).
 
 `__init__.pyi` lists the public names; each is imported on first use.
 """

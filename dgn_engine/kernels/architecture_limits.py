@@ -1,4 +1,4 @@
-"""The infinite-width limit of any chain with residual blocks and average pooling (THEORY §6).
+"""The infinite-width limit of any chain with residual blocks and average pooling (theory §6).
 
 Legend: B pairs of examples; K is (B,) for vectors, (B, H, W, H', W') for maps over pairs of
 positions, or (B, H, W) where only p = p' matters because nothing pools before the flattening.

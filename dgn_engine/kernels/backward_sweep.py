@@ -1,4 +1,4 @@
-"""Backward sweeps of deltas through a network, per logit and without a Jacobian (THEORY §4).
+"""Backward sweeps of deltas through a network, per logit and without a Jacobian (theory §4).
 
 Legend: n examples, c logits per sweep; a delta is ∂(logit)/∂(layer output), `(n, c, ...)`. The
 first axis is 1 as long as the delta is the same for all examples.

@@ -1,4 +1,4 @@
-"""The convolutional tangent kernel in the limit of infinitely many channels (THEORY §6).
+"""The convolutional tangent kernel in the limit of infinitely many channels (theory §6).
 
 Follows Arora et al. 2019. Legend: B pairs of examples; kernels of maps K are (B, H, W, H', W')
 over pairs of positions. If the network flattens, only p = p' matters and they are (B, H, W).

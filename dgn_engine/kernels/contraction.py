@@ -1,4 +1,4 @@
-"""A weight layer's share of a tangent kernel, from its inputs and its deltas (THEORY §4).
+"""A weight layer's share of a tangent kernel, from its inputs and its deltas (theory §4).
 
 Legend: n and m examples, c logits, P positions. Logits are combined in one of three ways:
 'total' is Σ_k K[k, k], (n, m); 'perclass' is (c, n, m); 'full' is (n, c, m, c).

@@ -78,7 +78,7 @@ def empirical_ntk(
 
         K[s, k, s', k'] = ⟨∂ŷ_k(x_s)/∂θ, ∂ŷ_k'(x_s')/∂θ⟩
 
-    with θ all parameters that require gradients, a tied one counted once (THEORY §4). No gates are
+    with θ all parameters that require gradients, a tied one counted once (theory §4). No gates are
     needed, so it works for GELU, attention and LayerNorm. For a network that `adapt` supports,
     `tangent_kernels` computes the same kernel faster, together with its parts.
 

@@ -1,4 +1,4 @@
-"""Monte-Carlo estimates of H, Λ and S with error bars, linear in the examples (THEORY §3)."""
+"""Monte-Carlo estimates of H, Λ and S with error bars, linear in the examples (theory §3)."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _random_signs(shape: Sequence[int], generator: torch.Generator, like: Tensor
     return bits.flatten()[:count].to(like).mul_(2.0).sub_(1.0).reshape(tuple(shape))
 
 
-# A random value network under given gates, whose mean products count paths (THEORY §3).
+# A random value network under given gates, whose mean products count paths (theory §3).
 #
 # With independent symmetric signs as weights, E⟨h(s), h(s')⟩ over the last hidden layer h is the
 # path kernel. Each layer is divided by the number of outputs per input, pooling sums, and a block

@@ -28,7 +28,7 @@ def value_kernel_constant(architecture: Architecture, sigmas: Sequence[float]) -
 
         β = Σ_l Π_{l'≠l} σ_{l'}² / P²
 
-    with P the number of pooled positions (THEORY §4). For one σ and d dense layers,
+    with P the number of pooled positions (theory §4). For one σ and d dense layers,
     β = d·σ^{2(d-1)}; for d_cv convolutions, global average pooling and d_fc dense layers,
     β = (d_cv σ_cv^{2(d_cv-1)} σ_fc^{2d_fc} + d_fc σ_cv^{2d_cv} σ_fc^{2(d_fc-1)})/P².
 
@@ -138,7 +138,7 @@ def random_gating_kernel(n: int, p: float, depth: int) -> Tensor:
     """Return E[K_0]/d under fixed random gating.
 
     For gates that are open with probability p, identical unit-norm inputs and σ = √(1/(pw)),
-    E[K_0]/d is 1 on the diagonal and p^{d-1} off it (THEORY §7, [DGN]).
+    E[K_0]/d is 1 on the diagonal and p^{d-1} off it (theory §7, [DGN]).
 
     Args:
         n: Number of examples.

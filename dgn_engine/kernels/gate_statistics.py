@@ -124,7 +124,7 @@ def gate_statistics(
 ) -> GateStatistics:
     """Inspect the gates and path kernels of a network on examples.
 
-    Λ, S and H are exact if `settings` allow it. Otherwise Λ and H are estimated (THEORY §3) and S
+    Λ, S and H are exact if `settings` allow it. Otherwise Λ and H are estimated (theory §3) and S
     is omitted.
 
     Args:

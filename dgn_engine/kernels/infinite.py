@@ -1,4 +1,4 @@
-"""Tangent kernels of infinitely wide dense networks (THEORY §6)."""
+"""Tangent kernels of infinitely wide dense networks (theory §6)."""
 
 from __future__ import annotations
 

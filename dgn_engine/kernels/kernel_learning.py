@@ -1,6 +1,6 @@
 """Learning with a constant kernel: ridge regression, gradient flow and gradient descent.
 
-The loss is ½ Σ_s (f(s) − y(s))², summed over the training examples (THEORY §4), so with e = f − y
+The loss is ½ Σ_s (f(s) − y(s))², summed over the training examples (theory §4), so with e = f − y
 ė = −Ke and e_{t+1} = (I − αK)e_t. For the mean over n examples, divide time or rate by n.
 """
 
@@ -53,7 +53,7 @@ class KernelRegression(HtmlFields):
 def kernel_regression(
     kernel: Tensor, targets: Tensor, train: Tensor, test: Tensor, ridge: float = 1e-3
 ) -> KernelRegression:
-    """Fit kernel ridge regression to ±1 targets and score it on test examples (THEORY §7).
+    """Fit kernel ridge regression to ±1 targets and score it on test examples (theory §7).
 
         f(test) = K(test, train) (K(train, train) + λI)⁻¹ Y,
         λ = ridge · trace K(train, train)/n_train,

@@ -1,4 +1,4 @@
-"""Tangent kernels K^V, K^F and K^X by structured sweeps, without a Jacobian (THEORY §4)."""
+"""Tangent kernels K^V, K^F and K^X by structured sweeps, without a Jacobian (theory §4)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def tangent_kernels(
         ValueError: Nothing that trains affects the output, or an argument does not fit.
 
     References:
-        [NPF]; [DGN]. The sweeps are derived in THEORY §4.
+        [NPF]; [DGN]. The sweeps are derived in theory §4.
     """
     check_network_inputs(network, x)
     check_choice("logits", logits, Logits)

@@ -1,4 +1,4 @@
-"""Exact kernels that count paths: H, Λ and S, their normalisations and cost (THEORY §3, §5).
+"""Exact kernels that count paths: H, Λ and S, their normalisations and cost (theory §3, §5).
 
 It also has overlap and churn of single gate layers.
 """
@@ -192,7 +192,7 @@ def unit_diagonal(kernel: Tensor) -> Tensor:
 
     Returns:
         The scaled kernel, `(n, n)`. Rows and columns of examples with a zero diagonal are NaN, and
-        are shown empty (THEORY §5).
+        are shown empty (theory §5).
 
     Raises:
         ArgumentError: `kernel` is not a square float tensor.

@@ -1,4 +1,4 @@
-"""The path-kernel recursion behind Λ, S and the NPK (THEORY §3 and §5).
+"""The path-kernel recursion behind Λ, S and the NPK (theory §3 and §5).
 
 Legend: n examples, P = H·W positions of a map, C channels, B pairs handled at once. Every layer's
 τ is divided by its width, so that nothing overflows; `normalise_kernel` multiplies it back. A

@@ -36,7 +36,7 @@ from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.model.stack import Trace
 from dgn_engine.regimes import Trained
 
-KAPPA = 0.1  # κ of a hard gate's sensitivity (THEORY §5)
+KAPPA = 0.1  # κ of a hard gate's sensitivity (theory §5)
 
 
 class TraceBuilder:
@@ -274,7 +274,7 @@ class SharedKernels:
 
     @property
     def sensitivities(self) -> tuple[Tensor, ...]:
-        """Sensitivities D_l of the gates of `x` (THEORY §5).
+        """Sensitivities D_l of the gates of `x` (theory §5).
 
         Those of a hard gate are relative to `x` and `other` together.
 

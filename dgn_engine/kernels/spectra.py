@@ -1,4 +1,4 @@
-"""Spectra of kernels: eigenvalues, effective rank, ν and alignment with the targets (THEORY §7)."""
+"""Spectra of kernels: eigenvalues, effective rank, ν and alignment with the targets (theory §7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates of K^V, K^F and K^X from some of the logits, exact after all of them (THEORY §4).
+"""Estimates of K^V, K^F and K^X from some of the logits, exact after all of them (theory §4).
 
 K = Σ_k J_kJ_kᵀ/C over the C logits is a mean of C kernels, each of one backward sweep. For every
 orthonormal basis u_1 … u_C of the logits, Σ_j (JᵀU)_j(JᵀU)_jᵀ is the same sum, so m of C sketched

@@ -1,4 +1,4 @@
-"""The backward sweep in which tangent kernels are summed, layer by layer (THEORY §4)."""
+"""The backward sweep in which tangent kernels are summed, layer by layer (theory §4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dgn_engine.regimes import Trained
 
 @dataclass(frozen=True)
 class TangentKernels(HtmlFields):
-    """The tangent kernels K^V, K^F and K^X (THEORY §4).
+    """The tangent kernels K^V, K^F and K^X (theory §4).
 
     A part is `None` if it is identically zero, as it is over weights that do not train. For n
     examples and C logits the shapes are (n, n) for 'mean' and 'sumlogit', (C, n, n) for 'perclass'

@@ -54,7 +54,7 @@ class GateLayers:
         return self.sensitivities[place]
 
 
-# Path kernels channel by channel, until a weight layer mixes the channels (THEORY §3).
+# Path kernels channel by channel, until a weight layer mixes the channels (theory §3).
 #
 # After a weight layer every channel has the same kernel κ, and gates G turn it into G_c G'_c κ. An
 # addition keeps both summands, and a gate after it multiplies the gates of each. Only a weight

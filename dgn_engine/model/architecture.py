@@ -99,7 +99,7 @@ class AveragePool:
 class MaxPool:
     """Maximum over windows: (C, H, W) → (C, H', W'); padding is never the maximum.
 
-    The arg-max is one more hard gate, which the feature network makes if there is one (THEORY §1).
+    The arg-max is one more hard gate, which the feature network makes if there is one (theory §1).
     """
 
     kernel: int = 2
@@ -371,7 +371,7 @@ class Architecture:
     """A chain of nodes from the inputs to the logits.
 
     The last node is an ungated `Dense`. Gate layers are gated weight layers and `Gating` nodes; a
-    chain without blocks has one fewer than weight layers (THEORY §1). Missing `Skip` nodes are
+    chain without blocks has one fewer than weight layers (theory §1). Missing `Skip` nodes are
     inserted.
 
     Attributes:

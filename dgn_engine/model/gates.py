@@ -1,4 +1,4 @@
-"""Hard, soft and open gates (THEORY §1), with the derivatives that kernels need."""
+"""Hard, soft and open gates (theory §1), with the derivatives that kernels need."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Gate:
         return passed.mul_(self.beta * (1.0 + self.epsilon))
 
     def sensitivity(self, q: Tensor, kappa: float = 0.1) -> Tensor:
-        """Compute the sensitivity D of a gate (THEORY §5).
+        """Compute the sensitivity D of a gate (theory §5).
 
             soft:  D = ∂γ(q)
             hard:  D = 1{|q| < κ·rms(q)}, rms over the whole tensor

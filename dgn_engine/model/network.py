@@ -38,7 +38,7 @@ class NetworkTrace:
 
 
 class GatedNetwork(nn.Module):
-    """A feature network Θ^f and a value network Θ^v of one architecture (THEORY §1).
+    """A feature network Θ^f and a value network Θ^v of one architecture (theory §1).
 
         z^f_l = χ^f(q^f_l),   G_l = γ(q^f_l),   z^v_l = q^v_l ⊙ G_l,   ŷ = Θ^v(d) z^v_{d-1}
 
@@ -169,7 +169,7 @@ class GatedNetwork(nn.Module):
                 "other inputs have none.",
                 kind="drawn-gates",
             )
-        # χ^f stays a ReLU: in DL only the gate itself is soft (THEORY §1).
+        # χ^f stays a ReLU: in DL only the gate itself is soft (theory §1).
         linear = self.feature_activation == "linear"
         own_gate = _gates_of(self.feature, HARD)
         feature = self.feature.run(
@@ -193,7 +193,7 @@ class GatedNetwork(nn.Module):
         )
 
     def sensitivities(self, pre: Sequence[Tensor], kappa: float) -> tuple[Tensor, ...]:
-        """Compute the sensitivity D of each value layer's gates (THEORY §5).
+        """Compute the sensitivity D of each value layer's gates (theory §5).
 
         A gate with slope a changes by |1 − a| instead of 1, which multiplies D.
 

@@ -1,4 +1,4 @@
-"""Changing the regime of a network: which weights are redrawn, copied or frozen (THEORY §1)."""
+"""Changing the regime of a network: which weights are redrawn, copied or frozen (theory §1)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gatin
 def tile_architecture(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
     """Widen the gated layers of an architecture.
 
-    The papers mention 'arbitrary tiling' without defining it; this is our definition (THEORY §1).
+    The papers mention 'arbitrary tiling' without defining it; this is our definition (theory §1).
 
     Args:
         architecture: The feature network.

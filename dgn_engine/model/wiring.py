@@ -1,4 +1,4 @@
-"""Wiring of gate layers to value layers: permutation, rotation, shift and tiling (THEORY §1).
+"""Wiring of gate layers to value layers: permutation, rotation, shift and tiling (theory §1).
 
 The papers mention rotation and tiling without defining them; these are our definitions.
 """

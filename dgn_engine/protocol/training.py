@@ -247,7 +247,7 @@ class GoBack(Command):
 
 @dataclass(frozen=True)
 class SwapRegime(Command):
-    """Change the gating regime at the next step (THEORY §1, 'Swapping in mid-run').
+    """Change the gating regime at the next step (theory §1, 'Swapping in mid-run').
 
     `restart_value` also redraws the value network, as is usual for FL.
     """

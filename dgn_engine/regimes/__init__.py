@@ -1,4 +1,4 @@
-"""Gating regimes by name; one file each with the constant REGIME (THEORY §1)."""
+"""Gating regimes by name; one file each with the constant REGIME (theory §1)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dgn_engine.errors import ArgumentError, Where
 OnEntry = Literal["aside", "keep", "redraw", "share-redrawn", "redraw-both"]
 
 Trained = tuple[Literal["value", "feature"], ...]
-"""Which of the two networks are trained; K is the sum over these (THEORY §4)."""
+"""Which of the two networks are trained; K is the sum over these (theory §4)."""
 
 GROUPS = ("One network", "Fixed gates", "Learnt gates", "Linear features")
 
@@ -24,7 +24,7 @@ TRAINED: tuple[Trained, ...] = (("value",), ("feature",), ("value", "feature"))
 
 @dataclass(frozen=True)
 class Regime:
-    """One row of the table of regimes in THEORY §1.
+    """One row of the table of regimes in theory §1.
 
     Raises:
         ArgumentError: Fields contradict each other.

@@ -2,7 +2,7 @@
 
 Up to that step the log is its parent's. Its first checkpoint is the parent's state with the changes
 applied, so a branch continues from its own folder like any run and no longer needs its parent. It
-equals, bit for bit, a run that was changed in the same way between the same two steps (THEORY §1,
+equals, bit for bit, a run that was changed in the same way between the same two steps (theory §1,
 'Swapping in mid-run').
 """
 

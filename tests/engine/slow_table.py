@@ -15,7 +15,7 @@ from dgn_engine.regimes import find_regime
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table in THEORY §1. `entry`: what becomes of the weights when it begins."""
+    """One row of the table in theory §1. `entry`: what becomes of the weights when it begins."""
 
     entry: str
     own: bool = False

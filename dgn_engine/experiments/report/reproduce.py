@@ -259,5 +259,5 @@ def _describe_net(net: NetConfig) -> str:
 
 
 def _gate_formula(gating: GatingConfig) -> str:
-    """Return the formula of the soft gate χ(q) = (1 + ε)/(1 + exp(−βq)) (THEORY §1)."""
+    """Return the formula of the soft gate χ(q) = (1 + ε)/(1 + exp(−βq)) (theory §1)."""
     return f"{1 + gating.epsilon:g}/(1 + exp(−{gating.beta:g}q))"

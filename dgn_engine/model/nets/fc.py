@@ -1,4 +1,4 @@
-"""Fully connected: d weight layers, d − 1 gated hidden layers of w units (THEORY §1)."""
+"""Fully connected: d weight layers, d − 1 gated hidden layers of w units (theory §1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Residual blocks of dense layers, z ← γ_post·(γ_pre·block(z) + z), b times ([COMP], THEORY §3).
+"""Residual blocks of dense layers, z ← γ_post·(γ_pre·block(z) + z), b times ([COMP], theory §3).
 
 Each block has d_blk gated layers; one precedes the b blocks with a skip and one follows them, with
 d_blk − 1 gated layers and the output layer. H is then a sum over 2^b sub-networks.

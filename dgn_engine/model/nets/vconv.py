@@ -13,7 +13,7 @@ from dgn_engine.plugins import OptionValue, PluginOption
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> Architecture:
-    """Build GCONV with flattening instead of pooling; the stride is an option (THEORY §8).
+    """Build GCONV with flattening instead of pooling; the stride is an option (theory §8).
 
     Args:
         input_shape: Shape of the images, (C, H, W).

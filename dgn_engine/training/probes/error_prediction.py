@@ -1,7 +1,7 @@
 """Compare gradient descent on the probe examples with the prediction of a constant tangent kernel.
 
 For the loss ½ Σ e², gradient descent moves the errors by e_{t+1} = e_t - αK_t e_t to first order
-(THEORY §4). With the mean over n examples α becomes α/n, and for cross entropy p - y replaces e.
+(theory §4). With the mean over n examples α becomes α/n, and for cross entropy p - y replaces e.
 The probe takes `STEPS` full-batch steps on a copy of the network, at the run's learning rate times
 the option `times`, whatever the run's optimiser. The prediction keeps the current K: f_{k+1} = f_k
 - αJJᵀ ∂L/∂f, applying JJᵀ with one backward and one forward product, without forming it. Everything

@@ -6,7 +6,7 @@ Arrays, for L layers and C classes among the probe examples: `classes` (C,); `by
 `density` (L,), mean gate over units and positions; `dead` and `always` (L,), share of units open
 nowhere for any probe example, and everywhere for every one. Scalars: `density_{l}`, `dead_{l}`,
 `always_{l}`; `churn` and `churn_{l}`, share of gates that crossed ½ since the previous reading
-(THEORY §5), missing at the first.
+(theory §5), missing at the first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compare the value kernel K^V with its expectation at initialisation, E[K^V_0] = βH (THEORY §4).
+"""Compare the value kernel K^V with its expectation at initialisation, E[K^V_0] = βH (theory §4).
 
 βH is exact in expectation at any width if the gates do not depend on the value weights and these
 are drawn independently with mean zero; σ of each layer is the root mean square of its current

@@ -1,7 +1,7 @@
 """The overlap τ_l of each gate layer, their products, and the effect of the order of the layers.
 
 Overlaps have unit diagonal, NaN where an example has no open gate; τ_l is of the gates that value
-layer l uses. For a dense chain Λ = Π τ_l (THEORY §3), so no permutation changes Λ. For a
+layer l uses. For a dense chain Λ = Π τ_l (theory §3), so no permutation changes Λ. For a
 convolution τ_l is averaged over positions, for display, and Λ is not their product: there, and with
 residual blocks, Λ is computed in both orders.
 

@@ -1,4 +1,4 @@
-"""The neural path kernel H of the probe set and its spectrum (THEORY §3 and §7).
+"""The neural path kernel H of the probe set and its spectrum (theory §3 and §7).
 
 Arrays: `npk` (n, n) with trace 1; `eigenvalues` (n,), descending; `cumulative` (n,), their running
 share; `alignment` (n,), (u_iᵀy)² as a share of yᵀy. Scalars: `nu`, `rank`, `effective_rank`,

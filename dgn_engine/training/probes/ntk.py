@@ -1,4 +1,4 @@
-"""The tangent kernel in its parts: value, feature and, for one soft network, cross (THEORY §4).
+"""The tangent kernel in its parts: value, feature and, for one soft network, cross (theory §4).
 
 Arrays (n, n), averaged over logits: `value` K^V, `feature` K^F, `cross` K^X, where they exist; K is
 their sum, over what the regime trains. Scalars: `trace_*` and `norm_*` (Frobenius) of each. Facts:

@@ -1,4 +1,4 @@
-"""Overlap of active sub-networks, Λ, and of sensitive ones, S (THEORY §3 and §5).
+"""Overlap of active sub-networks, Λ, and of sensitive ones, S (theory §3 and §5).
 
 Arrays, all (n, n) with unit diagonal, NaN where the diagonal is zero: `active` (Λ), `sensitive`
 (S), `active_{l}` (τ_l), `sensitive_{l}` (D_l D_lᵀ). An estimate adds `active_error` and

@@ -1,6 +1,6 @@
 """Loss and gradients of gated dense chains, without autograd.
 
-The backward pass of a chain z_l = q_l ⊙ G_l has a closed form (THEORY §1). `DensePass` fixes all
+The backward pass of a chain z_l = q_l ⊙ G_l has a closed form (theory §1). `DensePass` fixes all
 buffers per batch size, so a step allocates almost nothing and never waits for the device. Work that
 needs no particular order (gates, gate gradients, weight gradients of layers of one shape) is done
 for all layers in one call. Every regime is tested against autograd in float64; `make bench` has the
@@ -388,7 +388,7 @@ class _FeatureGating:
         for index, pre in enumerate(feature.pre.layers):
             if index:
                 feature.layers.compute_pre(index, feature.given.layers[index - 1], pre)
-            if not self._linear:  # χ^f stays a ReLU when gates are soft (THEORY §1)
+            if not self._linear:  # χ^f stays a ReLU when gates are soft (theory §1)
                 torch.clamp_min(pre, 0.0, out=feature.given.layers[index])
         if not self._linear or not self._maker.soft:
             self._maker.compute_open(rectified=not self._linear)

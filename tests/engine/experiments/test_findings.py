@@ -501,7 +501,7 @@ def test_an_error_of_nothing_counts_as_a_millionth_to_the_fifth() -> None:
 def test_spectra_under_coins_are_compared_with_those_of_the_ideal(
     request_: Request, n: int
 ) -> None:
-    """It has n − 1 eigenvalues 1 − p^(d−1), and one of 1 + (n − 1)p^(d−1) (THEORY §7)."""
+    """It has n − 1 eigenvalues 1 − p^(d−1), and one of 1 + (n − 1)p^(d−1) (theory §7)."""
     _, values = drawn(find("dgn-frg-spectrum").plan(request_).units)
     found = read_findings("dgn-frg-spectrum", request_, None, values)
     far: dict[int, list[tuple[float, ...]]] = {}

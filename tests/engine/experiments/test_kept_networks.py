@@ -99,7 +99,7 @@ def target_columns(y: np.ndarray) -> np.ndarray:
 
 
 def nu_of(kernel: np.ndarray, y: np.ndarray) -> tuple[float, int, float]:
-    """ν, the rank and the share of the target's energy beyond it (THEORY §7)."""
+    """ν, the rank and the share of the target's energy beyond it (theory §7)."""
     values, vectors = np.linalg.eigh(kernel / np.trace(kernel))
     energies = ((vectors.T @ target_columns(y)) ** 2).mean(axis=1)
     kept = values > len(kernel) * np.finfo(float).eps * values[-1]

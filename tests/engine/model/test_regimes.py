@@ -1,4 +1,4 @@
-"""Each row of the table in THEORY §1, at the start of a run and when swapped to in mid-run."""
+"""Each row of the table in theory §1, at the start of a run and when swapped to in mid-run."""
 
 from __future__ import annotations
 

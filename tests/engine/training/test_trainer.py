@@ -112,7 +112,7 @@ def test_a_test_score_is_over_all_test_examples() -> None:
 
 
 def enters(left: Regime, entered: Regime, restart: bool) -> set[str]:
-    """By THEORY §1: the groups that are redrawn or overwritten."""
+    """By theory §1: the groups that are redrawn or overwritten."""
     changed = set()
     if entered.on_entry in ("redraw", "redraw-both", "share-redrawn"):
         changed.add("feature")
