@@ -18,10 +18,11 @@ from dgn_engine.scene.elements import Array, Chart, Curve, Empty, Matrix, Scene,
 from dgn_engine.scene.ticks import axis_label
 from dgn_engine.scene.typeset import strip_markup
 from dgn_engine.storage.atomic_write import write_file
-from dgn_engine.text.printable import csv_cell
+from dgn_engine.text.printable import csv_cell, printable
 from dgn_engine.text.written_numbers import format_number
 
 FORMATS = (".npz", ".csv")
+MOST_COPIED = 1 << 19  # numbers that are copied as text
 
 
 def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, ...]:
@@ -80,6 +81,25 @@ def scene_arrays(scene: Scene, context: Provenance) -> dict[str, Array]:
             arrays_by_name[f"{chart.key}.rows"] = np.array(rows)
             arrays_by_name[f"{chart.key}.columns"] = np.array(columns)
     return arrays_by_name
+
+
+def can_copy_code(chart: Chart) -> bool:
+    """Return whether the arrays of a chart are small enough for `numpy_code`."""
+    matrix = 0 if chart.matrix is None else chart.matrix.values.size
+    return matrix + sum(curve.x.size for curve in raw_curves(chart)) <= MOST_COPIED
+
+
+def numpy_code(scene: Scene, chart: str, context: Provenance) -> str:
+    """Return Python code that makes the arrays of a chart, bit for bit, named as in the NPZ."""
+    about = " ".join(context.caption.split())  # one line: it may name a stranger's run
+    lines = [f"# {printable(about)}", "import numpy as np", "from numpy import inf, nan", ""]
+    lines.append(f"{chart if chart.isidentifier() else 'chart'} = {{")
+    for name, array in scene_arrays(scene, context).items():
+        if name.startswith(f"{chart}."):
+            dtype = "str" if array.dtype.kind == "U" else repr(array.dtype.name)
+            key = name.removeprefix(f"{chart}.")
+            lines.append(f"    {key!r}: np.array({array.tolist()!r}, dtype={dtype}),")
+    return "\n".join([*lines, "}", ""])
 
 
 def raw_curves(chart: Chart) -> tuple[Curve, ...]:

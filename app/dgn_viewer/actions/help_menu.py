@@ -76,6 +76,12 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
                 tip="Startups, notices and errors",
             ),
             ActionRow(
+                id="help.console",
+                title="Python console",
+                callback=guides.open_console,
+                tip="Compute with frozen copies of what the panels show",
+            ),
+            ActionRow(
                 id="help.about",
                 title="About dgn-viewer",
                 callback=pages.open_program_page,

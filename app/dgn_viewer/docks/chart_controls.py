@@ -12,7 +12,8 @@ from PySide6.QtCore import QObject, QPoint, Signal
 from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QMenu, QWidget
 
-from dgn_engine.figures.export_values import csv_text
+from dgn_engine.figures.export_values import can_copy_code, csv_text, numpy_code
+from dgn_engine.figures.provenance import Provenance
 from dgn_engine.scene.axes import Range, chart_range
 from dgn_engine.scene.chart_choices import (
     ChartChoice,
@@ -48,7 +49,8 @@ class ChartControls(QObject):
 
     The view is created on first use, because importing pyqtgraph is slow. `changed` asks for a
     redraw with new settings. `save`, `animate` and `about` are the callbacks of the menu entries
-    'Save as…', 'Save animation…' and 'About this panel'; an entry without a callback is omitted.
+    'Save as…', 'Save animation…' and 'About this panel', `describe` returns the origin of a scene
+    for 'Copy as NumPy'; an entry without its callback is omitted.
     """
 
     changed = Signal()
@@ -60,9 +62,11 @@ class ChartControls(QObject):
         save: Callable[[], object] | None = None,
         about: Callable[[], object] | None = None,
         animate: Callable[[], object] | None = None,
+        describe: Callable[[Scene], Provenance] | None = None,
     ) -> None:
         super().__init__(parent)
         self._make_view = make_view
+        self._describe = describe
         self._made: SceneView | None = None
         # Keyed by chart, so that a chart that disappears and returns keeps its settings.
         self.settings: Mapping[str, ChartSettings] = {}
@@ -72,6 +76,7 @@ class ChartControls(QObject):
         self._rows = (
             _MenuEntry(0, "Copy image", self._copy_image, lambda _: True),
             _MenuEntry(0, "Copy values", self._copy_values, lambda _: True),
+            _MenuEntry(0, "Copy as NumPy", self._copy_code, self._can_copy_code),
             _MenuEntry(0, "Save as…", lambda _: save and save(), lambda _: save is not None),
             _MenuEntry(
                 0, "Save animation…", lambda _: animate and animate(), lambda _: animate is not None
@@ -245,3 +250,13 @@ class ChartControls(QObject):
         chart = self._find_chart(key)
         if chart is not None:
             QGuiApplication.clipboard().setText(csv_text(chart, between="\t"))
+
+    def _can_copy_code(self, key: str) -> bool:
+        chart = self._find_chart(key)
+        return self._describe is not None and chart is not None and can_copy_code(chart)
+
+    def _copy_code(self, key: str) -> None:
+        """Copy Python code that makes the chart's arrays, with their origin as a comment."""
+        if self._describe is not None:
+            code = numpy_code(self._shown, key, self._describe(self._shown))
+            QGuiApplication.clipboard().setText(code)

@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QToolButton, QWidget
 
+from dgn_engine.figures.provenance import make_provenance
 from dgn_engine.protocol.watching import CancelReading, GoOnReading, SetProbeExamples
 from dgn_engine.scene.axes import with_step_cursor
 from dgn_engine.scene.delta_cursor import with_delta
@@ -225,7 +226,12 @@ class PanelDock(QWidget):
         self._header.about.clicked.connect(lambda: ask_about())
         self._header.export.clicked.connect(lambda: ask_export())
         self.charts = ChartControls(
-            self, self._make_scene_view, ask_export, ask_about, ask_animation
+            self,
+            self._make_scene_view,
+            ask_export,
+            ask_about,
+            ask_animation,
+            lambda scene: make_provenance(self.drawn.view, spec, scene),
         )
         self.charts.changed.connect(lambda: self.show_view(self.drawn.view, self._every))
         go_on, cancel = GoOnReading(spec.probes), CancelReading(spec.probes)

@@ -1,9 +1,10 @@
-"""User guide, log, and the two tours."""
+"""User guide, log, console, and the two tours."""
 
 from __future__ import annotations
 
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.shell.claims_tour import ClaimActs
+from dgn_viewer.shell.console_window import ConsoleWindow
 from dgn_viewer.shell.experiment_runner import ExperimentRunner
 from dgn_viewer.shell.help_window import HelpWindow
 from dgn_viewer.shell.log_window import LogWindow
@@ -31,6 +32,7 @@ class Guides:
         self._due = False
         self.help = HelpWindow(context.window, context.theme.now)
         self.log = LogWindow(context.window)
+        self._console: ConsoleWindow | None = None
         leave_page = columns.inspector.close_page
         self.acts = TourActs(context, docks, views.strip, views.toolbar.regime, leave_page)
         self.tour = Tour(
@@ -53,7 +55,15 @@ class Guides:
             self._context.settings.tour_seen = True
             self.tour.start()
 
+    def open_console(self) -> None:
+        """Open the Python console, which does not exist before."""
+        if self._console is None:
+            self._console = ConsoleWindow(self._context.window, self._context.view)
+        self._console.open()
+
     def close(self) -> None:
+        if self._console is not None:
+            self._console.close()
         self.help.close()
         self.log.close()
         self.tour.skip_tour()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from PySide6.QtWidgets import QApplication, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.experiments.report.figure_scenes import scene_of
+from dgn_engine.figures.export_values import scene_arrays
+from dgn_engine.figures.provenance import make_provenance
 from dgn_engine.protocol.experiments import Figure, PlottedLine
 from dgn_engine.scene import ramps
 from dgn_engine.scene.chart_settings import PLAIN, ChartSettings
@@ -176,6 +179,30 @@ def test_smoothing_draws_one_more_line_over_a_pale_one_and_values_are_copied_in_
     series = host.drawn.view.series["training", "train_loss"]
     values = [line.split("\t") for line in lines if line.startswith("train\t")]
     assert [float(value[2]) for value in values] == series.values.tolist()
+
+
+@pytest.mark.parametrize("name", ["overlap", "spectrum", "training", "gate_maps"])
+def test_copied_code_makes_the_exported_arrays_bit_for_bit(make_host: MakeHost, name: str) -> None:
+    host = make_host(name)
+    shown = host.shown_content()
+    assert isinstance(shown, Scene)
+    view = host.drawn.view
+    exported = scene_arrays(shown, make_provenance(view, host.spec, shown))
+    for chart in shown.charts:
+        if chart.small:
+            continue
+        _choose(_on(host, chart.key), "Copy as NumPy")
+        code = QGuiApplication.clipboard().text()
+        assert code.splitlines()[0] == f"# {make_provenance(view, host.spec, shown).caption}"
+        names: dict[str, Any] = {}
+        exec(code, names)
+        arrays = names[chart.key]
+        wanted = {key: value for key, value in exported.items() if key.startswith(f"{chart.key}.")}
+        assert {f"{chart.key}.{key}" for key in arrays} == set(wanted)
+        for key, array in arrays.items():
+            expected = wanted[f"{chart.key}.{key}"]
+            assert array.dtype == expected.dtype
+            np.testing.assert_array_equal(array, expected)
 
 
 def test_a_map_recolours_every_matrix_under_the_bar(make_host: MakeHost) -> None:
