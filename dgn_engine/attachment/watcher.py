@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import nn
@@ -61,6 +61,10 @@ from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.readings.refined_readings import STOPPED
 from dgn_engine.training.readings.sliced_readings import SlicedReadings
 from dgn_engine.training.readings.watch_budget import SHARE, WatchBudget
+
+if TYPE_CHECKING:  # these load matplotlib
+    from dgn_engine.attachment.tensorboard_mirror import TensorBoardMirror
+    from dgn_engine.figures.tensorboard_log import SummaryWriter
 
 PROBES = ("gates", "overlap", "npk", "ntk")  # gates, Λ, H and K
 DEBT = 1800.0  # seconds of allowance: a slice of a large network costs more than a minute's
@@ -106,6 +110,7 @@ def watch(
     share: float = SHARE,
     steps_per_epoch: int = 0,
     class_names: Sequence[str] = (),
+    tensorboard: SummaryWriter | None = None,
 ) -> Watcher:
     """Watch a module while you train it: `with dgn.watch(…) as w:`, and `w.step(loss)` after each
     step.
@@ -119,6 +124,8 @@ def watch(
         share: The fraction of the run's time that watching may take.
         steps_per_epoch: Steps in an epoch, if you want epochs on the axes.
         class_names: A name for each of the C classes; by default, their numbers.
+        tensorboard: A `torch.utils.tensorboard.SummaryWriter` that gets the same scalars, and
+            pictures of the panels, under tags that begin with 'dgn/'.
 
     Returns:
         A watcher, which starts with `with` or `start()`.
@@ -126,20 +133,21 @@ def watch(
     Raises:
         UserError: An argument cannot be used; nothing has been trained yet.
     """
-    return Watcher(module, probe, out, probes, share, steps_per_epoch, class_names)
+    return Watcher(module, probe, out, probes, share, steps_per_epoch, class_names, tensorboard)
 
 
 class Watcher:
     """Watches one module, from `with` (or `start`) to the end of the block (or `close`).
 
     Args:
-        module: As in `watch`, like all arguments up to `class_names`.
+        module: As in `watch`, like all arguments up to `tensorboard`.
         probe: Examples (n, …) and labels (n,).
         out: A new folder.
         probes: The names of the probes to compute.
         share: The fraction of the run's time that watching may take.
         steps_per_epoch: Steps in an epoch; 0 if unknown.
         class_names: A name for each class; empty: their numbers.
+        tensorboard: The user's `SummaryWriter`, if any.
         pace: How often things are done.
 
     Attributes:
@@ -156,15 +164,17 @@ class Watcher:
         share: float = SHARE,
         steps_per_epoch: int = 0,
         class_names: Sequence[str] = (),
+        tensorboard: SummaryWriter | None = None,
         *,
         pace: WatchPace = _USUAL,
     ) -> None:
         _check_arguments(module, probes, share, steps_per_epoch)
+        _check_writer(tensorboard)
         with isolate_computation():
             self._probe = probe_tensors(probe)
         self._module, self._out = module, out
         self._probes, self._class_names = tuple(probes), tuple(class_names)
-        self._per_epoch = steps_per_epoch
+        self._per_epoch, self._tensorboard = steps_per_epoch, tensorboard
         self._share, self._pace = share, pace
         self._record: WatchRecord | None = None  # while watching
         self._readings: ModuleReadings | None = None
@@ -389,7 +399,14 @@ class Watcher:
         if watched.x.device.type != "cpu":
             clock, before = time.monotonic, began
         self._budget = WatchBudget(LEDGER * self._share, busy=clock, debt=DEBT)
-        self._record = WatchRecord(recorder, self._budget, self._per_epoch, self._pace)
+        mirror = None
+        if self._tensorboard is not None:
+            from dgn_engine.attachment.tensorboard_mirror import TensorBoardMirror  # matplotlib
+
+            mirror = TensorBoardMirror(
+                self._tensorboard, self._probes, self._budget, opening, warn_user
+            )
+        self._record = WatchRecord(recorder, self._budget, self._per_epoch, self._pace, mirror)
         atexit.register(self._at_exit)
         self._readings = ModuleReadings(
             self._module,
@@ -481,16 +498,22 @@ class WatchRecord:
         budget: What watching may take; the time spent here is charged to it.
         steps_per_epoch: Steps in an epoch; 0 if unknown.
         pace: How often things are written.
+        mirror: Writes the same to TensorBoard; None if the user passed no writer.
 
     Attributes:
         scores: The scores since the last point of the curves.
     """
 
     def __init__(
-        self, recorder: Recorder, budget: WatchBudget, steps_per_epoch: int, pace: WatchPace
+        self,
+        recorder: Recorder,
+        budget: WatchBudget,
+        steps_per_epoch: int,
+        pace: WatchPace,
+        mirror: TensorBoardMirror | None = None,
     ) -> None:
         self._recorder, self._budget, self._per_epoch = recorder, budget, steps_per_epoch
-        self._pace = pace
+        self._pace, self._mirror = pace, mirror
         self.scores = GivenScores(warn_user)
         self._billed = 0.0  # processor seconds of the recorder
         self._noted = self._passed = self._framed = 0.0
@@ -562,6 +585,8 @@ class WatchRecord:
         if is_logged(event):
             soon = not isinstance(event, (Measured, ProbeScalars))
             self._recorder.write_note(log_word(event), to_plain(event), soon)
+        if self._mirror is not None:
+            self._mirror.add_event(event)
 
     def add_frame(self, step: int, readings: ModuleReadings, last: bool = False) -> None:
         """Record the current readings, unless writing has used up its part of the share.
@@ -592,6 +617,8 @@ class WatchRecord:
         if self._recorder.add_frame(frame, CLOSING if last else 0.0):
             self._framed, self._framed_at = now, self._recorder.busy
         self._budget.charge("recording", self._budget.busy() - began)
+        if self._mirror is not None:
+            self._mirror.add_frame(frame, last)
 
     def close(self) -> None:
         """Finish the folder, and warn if the disk was too slow to store every record."""
@@ -830,6 +857,18 @@ def _check_arguments(
             f"steps_per_epoch is {steps_per_epoch}; it must be 0 or more.",
             kind="out-of-bounds",
             value=steps_per_epoch,
+        )
+
+
+def _check_writer(writer: object) -> None:
+    if writer is not None and not all(
+        callable(getattr(writer, name, None)) for name in ("add_scalar", "add_image")
+    ):
+        raise ArgumentError(
+            f"tensorboard is of type {type(writer).__name__}; pass a "
+            "torch.utils.tensorboard.SummaryWriter.",
+            kind="wrong-type",
+            value=writer,
         )
 
 

@@ -40,9 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     keeper = _add_run_command(chosen, "keep", "keep a checkpoint permanently")
     keeper.add_argument("--step", type=int, metavar="N", help="step (default: the newest)")
     exporter = _add_run_command(
-        chosen, "export", "export a run to one file: .dgn (all) or .csv (scores)"
+        chosen, "export", "export a run to one file, .dgn (all) or .csv (scores), or to TensorBoard"
     )
-    exporter.add_argument("out", type=Path, metavar="FILE", help="output file")
+    exporter.add_argument("out", type=Path, metavar="FILE", help="output file or folder")
+    exporter.add_argument(
+        "--tensorboard",
+        action="store_true",
+        help="write a new folder for TensorBoard: scalars, and panels as images",
+    )
     importer = _add_action(chosen, "import", "add the run of a session file (.dgn) to your runs")
     importer.add_argument("file", type=Path, metavar="FILE.dgn", help="session file")
     importer.add_argument(

@@ -30,6 +30,8 @@ _SCALARS = {
     ("ntk", "trace_value"): "trace of K, value part",
     ("ntk", "trace_feature"): "trace of K, feature part",
     ("ntk", "trace_cross"): "trace of K, cross part",
+    ("overlap", "mean_active"): "mean overlap Λ",
+    ("overlap", "mean_sensitive"): "mean overlap S",
     ("gates", "churn"): "switched gates",
 }
 _WIRING = "gating.wiring"

@@ -93,6 +93,11 @@ def keep_checkpoint(arguments: argparse.Namespace) -> int:
 
 
 def export_folder(arguments: argparse.Namespace) -> int:
+    if arguments.tensorboard:
+        from dgn_engine.figures.tensorboard_log import export_to_tensorboard
+
+        print_line(export_to_tensorboard(find_run(arguments.run), arguments.out))
+        return 0
     print_line(export_run(find_run(arguments.run), arguments.out))
     return 0
 

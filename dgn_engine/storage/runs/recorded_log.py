@@ -100,6 +100,10 @@ class RecordedLog:
 
         Afterwards the summary of the log is known, too.
         """
+        return (event for _, event in self.each_timed_event())
+
+    def each_timed_event(self) -> Iterator[tuple[float, Event]]:
+        """Yield what `each_event` does, with the clock of each line in seconds since 1970."""
         fold, number, read = LogFold(), -1, self._contents
         scan = LogScan(self._path, None, self._known_marks, self._info)
         try:
@@ -109,7 +113,7 @@ class RecordedLog:
                 number = line.seq
                 fold.fold_line(line)
                 if line.seq not in superseded and (event := event_of(line)) is not None:
-                    yield event
+                    yield line.at, event
         except OSError as error:
             raise self._unreadable_error(error) from None
         except ValueError as error:

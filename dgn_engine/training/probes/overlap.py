@@ -5,13 +5,15 @@ Arrays, all (n, n) with unit diagonal, NaN where the diagonal is zero: `active` 
 `sensitive_error`, one standard error of each entry; single layers are always exact. `paths` (n,)
 float64: Λ(s, s) before normalisation, the number of active paths from one input unit, for hard
 gates if it can be represented; Λ(s, s') is then `active` times the root of the product of two of
-them.
+them. Scalars, of exact readings: `mean_active` and `mean_sensitive`, over pairs of different
+examples whose entry is finite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import torch
 
 from dgn_engine import kernels as k
@@ -59,8 +61,9 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         "active": to_numpy(shared.overlap("cosine")),
         "sensitive": to_numpy(shared.sensitive_overlap("cosine")),
     }
+    scalars = _mean_overlaps(arrays)
     arrays |= _path_counts(context, shared.overlap("none"))
-    return ProbeResult(arrays | _layer_overlaps(context), facts=_describe_gate(context))
+    return ProbeResult(arrays | _layer_overlaps(context), scalars, _describe_gate(context))
 
 
 def refine(
@@ -104,8 +107,9 @@ def refine(
             "active": to_numpy(blocks.kernel("cosine")),
             "sensitive": to_numpy(blocks.sensitive_overlap("cosine")),
         }
+        scalars = _mean_overlaps(arrays)
         arrays |= _path_counts(context, blocks.kernel("none"))
-        return ProbeResult(arrays | cached_layers(context), facts=_describe_gate(context))
+        return ProbeResult(arrays | cached_layers(context), scalars, _describe_gate(context))
 
     reading = PathReading(_path_inputs, estimated_result, exact_result, passes=2.0)
     yield from iterate_refinements(
@@ -116,6 +120,16 @@ def refine(
 def _path_inputs(context: ProbeContext) -> k.PathInputs:
     shared = context.kernels
     return k.PathInputs(shared.gates, None, shared.trace.value.masks, shared.sensitivities)
+
+
+def _mean_overlaps(arrays: Mapping[str, Array]) -> dict[str, float]:
+    """Return the mean overlap of pairs of different examples; none if no pair has one."""
+    scalars = {}
+    for kind in ("active", "sensitive"):
+        entries = arrays[kind][~np.eye(len(arrays[kind]), dtype=bool)]
+        if (finite := entries[np.isfinite(entries)]).size:
+            scalars[f"mean_{kind}"] = float(finite.mean())
+    return scalars
 
 
 def _path_counts(context: ProbeContext, counted: torch.Tensor) -> dict[str, Array]:
