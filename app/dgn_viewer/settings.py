@@ -17,7 +17,7 @@ THEMES = ("light", "dark", "system")
 STARTS = ("default", "last", "none")  # run at startup
 DEFAULT_BUDGET = 5  # the engine's default
 BUDGETS = (1, 50)  # allowed viewer overhead, per cent of the step rate
-_KINDS = ("checkpoint", "session", "configuration", "run")
+_KINDS = ("checkpoint", "session", "configuration", "run", "result", "images")
 _REMEMBERED = 200
 LAYOUT_VERSION = 1  # increased when the docks change so much that old layouts are useless
 
@@ -30,7 +30,7 @@ def default_path() -> Path:
 
 @dataclass(frozen=True)
 class RecentItem:
-    """Recently opened item. `kind`: 'checkpoint', 'session', 'configuration' or 'run'."""
+    """Recently opened item. `kind`: one of `_KINDS`."""
 
     kind: str
     path: str

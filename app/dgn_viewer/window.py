@@ -96,7 +96,7 @@ class Window(QMainWindow):
         status = StatusBar(self, last_step=lambda: self.time.cursor.last_step)
         self.notice_views = NoticeViews(self.notices, status, self, theme)
         self.run_control = RunControl(context)
-        self.files = FileDialogs(context, send)
+        self.files = FileDialogs(context)
         self.columns = columns = SideColumns(self, context)
         self.inspector = inspector = columns.inspector
         self.recorded = RecordedRuns(context, inspector, self.layouts, self.files.save_weights)
@@ -135,14 +135,21 @@ class Window(QMainWindow):
         self.registry.keys.sync_with_settings(context.settings)
         self.registry.add_menus(
             run_menu(context, self.run_control, pages, self.engine_wanted.emit),
-            file_menu(
-                context, self.files, self.recorded, self.exports, self.experiments, pages, cursor
-            ),
+            file_menu(context, self.files, self.recorded, self.exports, pages, cursor),
             edit_menu(context, self.layouts.history, pages),
             GATES_MENU,
             experiments_menu(self.experiments),
             view_menu(
-                context, docks, panels, self.time, events, parts, pages, self.notices, palette
+                context,
+                docks,
+                panels,
+                self.time,
+                events,
+                parts,
+                pages,
+                self.files,
+                self.notices,
+                palette,
             ),
         )
 
@@ -275,7 +282,7 @@ class Window(QMainWindow):
     def _connect_parts(self) -> None:
         docks, views, cursor = self.docks, self.run_views, self.time.cursor
         parts = (views.toolbar, views.strip, self.inspector, self.recorded, self.files.recent)
-        for part in (*parts, self.guides.acts, cursor, self.time.compared):
+        for part in (*parts, self.guides.acts, cursor, self.time.compared, self.time.bar.dial):
             self.event_taken.connect(part.on_event)
         views.step_shown.connect(self.registry.refresh)
         cursor.acts_changed.connect(self.registry.refresh)
@@ -291,6 +298,8 @@ class Window(QMainWindow):
         docks.steps.wanted.connect(cursor.go_to)
         docks.arrangement.arranged.connect(self.columns.page.fit_to_page)
         self.files.drops.other_dropped.connect(self.inspector.files.close_file_page)
+        self.files.opener.result_wanted.connect(self.experiments.show_folder)
+        self.files.opener.images_wanted.connect(self.pages.open_run_on_images)
         self.recorded.settings_wanted.connect(self.pages.open_settings)
         for owner in (self.time, self.experiments, self.exports):
             self.closed.connect(owner.close)

@@ -46,6 +46,7 @@ from dgn_engine.scene.trials import blind_value_network, freeze_random_gates
 from dgn_engine.text.written_numbers import format_number, format_percent, plus_minus
 
 SHOWN = ("spectrum", "alignment", "kernel")
+_IN_SIGHT = ("nu", "rank")  # scalars in the header; the others are on hover
 SHOW = Option("show", "Show", always(*zip(SHOWN, SHOWN, strict=True)))
 
 
@@ -122,7 +123,11 @@ def _facts_of_both(reading: Reading, other: Reading) -> tuple[Fact, ...]:
     """Append B's number to each number of A."""
     theirs = {fact.name: fact.value for fact in _list_facts(other)}
     return tuple(
-        Fact(fact.name, f"{fact.value} | {theirs.get(fact.name, '–')}", f"A | B. {fact.about}")
+        replace(
+            fact,
+            value=f"{fact.value} | {theirs.get(fact.name, '–')}",
+            about=f"A | B. {fact.about}",
+        )
         for fact in _list_facts(reading)
     )
 
@@ -237,12 +242,12 @@ _SECOND = {"spectrum": _draw_cumulative, "alignment": _draw_alignment, "kernel":
 def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     rows = (
         ("ν", "nu", "ν = tr(Yᵀ Ĥ⁻¹ Y) / C with Ĥ = H / trace H: small where H fits the labels."),
+        ("rank", "rank", "Number of eigenvalues above the cut-off."),
         (
             "left out of ν",
             "outside",
             "Share of label energy along eigenvalues at or below the cut-off, which ν omits.",
         ),
-        ("rank", "rank", "Number of eigenvalues above the cut-off."),
         ("effective rank", "effective_rank", "(Σρ)² / Σρ²"),
         ("$ρ$ max", "rho_max", "Largest eigenvalue of H / trace H."),
         ("$ρ$ min", "rho_min", "Smallest eigenvalue of H / trace H."),
@@ -254,13 +259,13 @@ def _list_facts(reading: Reading) -> tuple[Fact, ...]:
         text = plus_minus(largest, error) if np.isfinite(largest) else "not resolved yet"
         about = "Largest eigenvalue of H / trace H; ± is at most one standard error (Weyl)."
         return (
-            Fact("$ρ$ max", text, about),
             Fact(
                 "ν", "needs the exact kernel", "ν and the rank depend on the smallest eigenvalues."
             ),
+            Fact("$ρ$ max", text, about, aside=True),
         )
     return tuple(
-        Fact(name, format_number(scalars[key], 3), about)
+        Fact(name, format_number(scalars[key], 3), about, aside=key not in _IN_SIGHT)
         for name, key, about in rows
         if key in scalars
     )

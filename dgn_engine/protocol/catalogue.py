@@ -17,7 +17,8 @@ class RegimeEntry:
     own_gates: bool  # its own gates: no feature network, no wiring
     soft: bool
     trains_feature: bool
-    group: str = ""  # its heading in a selector: 'Fixed gates'
+    group: str = ""  # its heading under 'More' in a chooser: 'Fixed gates'
+    in_sight: bool = False  # offered at once by a chooser; the others are under 'More'
     takes_gates: bool = False  # its gates are copied from a checkpoint, or pre-trained
     for_copied_gates: bool = False  # a run switches to it when gates of a file are copied
     standard: bool = False  # an ordinary network, as from other programs

@@ -12,13 +12,18 @@ __all__ = ["Regime", "Trained", "all_regimes", "find_regime", "only_regime"]
 
 
 def all_regimes() -> tuple[Regime, ...]:
-    """Return all regimes in the order of the selector.
+    """Return all regimes in the order of a chooser: those in sight, then the others by group.
 
     Returns:
         The regimes.
     """
     discovered = discover_plugins("dgn_engine.regimes", "REGIME", Regime)
-    return tuple(sorted(discovered.values(), key=lambda r: (GROUPS.index(r.group), r.order)))
+    return tuple(sorted(discovered.values(), key=_place_in_chooser))
+
+
+def _place_in_chooser(regime: Regime) -> tuple[bool, int, int]:
+    group = 0 if regime.in_sight else GROUPS.index(regime.group)
+    return not regime.in_sight, group, regime.order
 
 
 def find_regime(name: str) -> Regime:

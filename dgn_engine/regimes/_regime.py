@@ -33,7 +33,7 @@ class Regime:
     name: str
     title: str
     about: str
-    order: int
+    order: int  # among the regimes in sight, or within its group under 'More'
     own_gates: bool  # the value network makes its own gates
     soft: bool
     on_entry: OnEntry
@@ -46,6 +46,7 @@ class Regime:
     linear_features: bool = False  # χ^f is the identity
     open_gates: bool = False  # every gate is 1
     drawn_gates: bool = False  # gates are i.i.d. Bernoulli, for training examples only
+    in_sight: bool = False  # offered at once by a chooser; the others are under 'More'
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -76,7 +77,7 @@ class Regime:
 
     @property
     def group(self) -> str:
-        """Heading of the regime in a selector.
+        """Heading of the regime under 'More' in a chooser.
 
         Returns:
             One of `GROUPS`.

@@ -7,6 +7,7 @@ REGIME = Regime(
     title="ReLU (standard network)",
     about="One network; each unit gates itself with 1{q > 0}.",
     order=0,
+    in_sight=True,
     own_gates=True,
     soft=False,
     on_entry="aside",

@@ -76,7 +76,7 @@ def list_choices(drawn: DrawnScene, key: str) -> tuple[ChartChoice, ...]:
     if panel_chart is None or panel_chart.small:
         return ()
     minus = {k: setting.minus for k, setting in drawn.settings.items() if setting.minus is not None}
-    charts, _ = subtract_charts(drawn.scene.charts, minus, drawn.drawn_with)
+    charts, _, _ = subtract_charts(drawn.scene.charts, minus, drawn.drawn_with)
     chart = next(setting for setting in charts if setting.key == key)
     current = drawn.settings.get(key, PLAIN)
     group_keys = charts_sharing_scale(charts, key) if chart.matrix is not None else (key,)

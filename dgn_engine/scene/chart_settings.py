@@ -52,7 +52,7 @@ def apply_chart_settings(
     """Apply settings, by chart key, to a scene for display and export.
 
     Curves keep their raw values: a smoothed line is an extra curve, marked as such. The note starts
-    with what differs from the panel's own picture, since the end of a long note is cut on screen.
+    with what differs from the panel's own picture.
     """
     wanted = {
         chart.key: settings[chart.key]
@@ -62,7 +62,7 @@ def apply_chart_settings(
     if not wanted:
         return scene
     minus = {key: value.minus for key, value in wanted.items() if value.minus is not None}
-    charts, difference_notes = subtract_charts(scene.charts, minus, drawn_with)
+    charts, difference_notes, refusals = subtract_charts(scene.charts, minus, drawn_with)
     charts, colour_notes = apply_colours(
         charts, {key: value.colours for key, value in wanted.items()}
     )
@@ -76,10 +76,12 @@ def apply_chart_settings(
     )
     note = " ".join(
         dict.fromkeys(
-            filter(None, (*difference_notes, *smoothing_notes, *colour_notes, scene.note))
+            filter(
+                None, (*refusals, *difference_notes, *smoothing_notes, *colour_notes, scene.note)
+            )
         )
     )
-    return replace(scene, charts=charts, note=note)
+    return replace(scene, charts=charts, note=note, refusal=" ".join(dict.fromkeys(refusals)))
 
 
 def is_over_steps(chart: Chart) -> bool:

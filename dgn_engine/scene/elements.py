@@ -176,6 +176,7 @@ class Fact:
     name: str
     value: str
     about: str = ""  # tooltip: formula or meaning
+    aside: bool = False  # shown on hover alone in the window; figures have all facts
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,8 @@ class Scene:
     charts: tuple[Chart, ...]
     facts: tuple[Fact, ...] = ()
     step: int = 0  # step of the data
-    note: str = ""  # one muted line below: normalisation, ridge, definition
+    note: str = ""  # below the charts of a figure, on hover in the window: normalisation, ridge
+    refusal: str = ""  # part of the note that the window shows: a chart setting that has no effect
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from dgn_engine.scene.elements import Mark
 GAP = 4.0
 LANE = 18.0  # height of the lane
 _PAD = 4.0  # inside a chip, left and right of its text
-_SPARSE = 12  # maximum number of named epochs
-_NEAREST = 5.0  # minimum distance of two epoch ticks
+_MOST_EPOCHS = 12  # on an axis: with more of them it has no ticks of epochs
 LINE = 74  # characters of a sentence per line, including its indent
 _SHORTEST = 20  # characters per line in the narrowest panel
 
@@ -125,10 +124,9 @@ def epoch_ticks(
     width_of: Callable[[str], float],
     room: float,
 ) -> list[EpochTick]:
-    """Return the ends of epochs within the visible steps.
+    """Return the ends of epochs within the visible steps; none if there are more than twelve.
 
-    They are named if they are few and no chip is in the way; if they are many, only every 2nd, 5th,
-    10th, … has a tick.
+    An epoch is named where no chip is in the way.
 
     Args:
         epoch: Steps per epoch.
@@ -142,26 +140,17 @@ def epoch_ticks(
     if epoch <= 0 or high <= low:
         return []
     first, last = int(low // epoch) + 1, int(high // epoch)
-    count = last - first + 1
-    if count < 1:
+    if last - first + 1 > _MOST_EPOCHS:
         return []
-    stride = next(
-        n * 10**power
-        for power in range(20)
-        for n in (1, 2, 5)
-        if room / count * n * 10**power >= _NEAREST
-    )
-    numbers = range(-(-first // stride) * stride, last + 1, stride)
     positions = [
-        (across(float(epoch_number * epoch)), f"epoch {epoch_number:,}") for epoch_number in numbers
+        (across(float(number * epoch)), f"epoch {number:,}") for number in range(first, last + 1)
     ]
     taken = [(chip.left, chip.right) for chip in chips]
-    named = stride == 1 and count <= _SPARSE
     ticks: list[EpochTick] = []
     for place, text in positions:
         left, right = place + 3.0, place + 3.0 + width_of(text)
         free = all(right + GAP <= begin or left >= end + GAP for begin, end in taken)
-        fits = named and free and right <= room
+        fits = free and right <= room
         ticks.append(EpochTick(place, text if fits else ""))
         if fits:
             taken.append((left, right))

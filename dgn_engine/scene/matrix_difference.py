@@ -54,10 +54,15 @@ def subtract_charts(
     charts: Sequence[Chart],
     wanted: Mapping[str, Subtrahend],
     drawn_with: DrawnWith = no_other_choices,
-) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
-    """Replace charts by their differences, and return a sentence about each."""
+) -> tuple[tuple[Chart, ...], tuple[str, ...], tuple[str, ...]]:
+    """Replace charts by their differences.
+
+    Returns:
+        The charts, a sentence about each difference, and one about each that is not possible.
+    """
     result: list[Chart] = []
     sentences: list[str] = []
+    refusals: list[str] = []
     for chart in charts:
         if chart.key not in wanted or chart.matrix is None:
             result.append(chart)
@@ -70,11 +75,11 @@ def subtract_charts(
         )
         if subtrahend is None or why:
             result.append(chart)
-            sentences.append(f"Cannot subtract from {chart.title}: {why}.")
+            refusals.append(f"Cannot subtract from {chart.title}: {why}.")
         else:
             result.append(difference_chart(chart, subtrahend))
             sentences.append(_describe_difference(chart, subtrahend))
-    return _with_bars(charts, result), tuple(sentences)
+    return _with_bars(charts, result), tuple(sentences), tuple(refusals)
 
 
 def find_subtrahend(

@@ -10,6 +10,7 @@ from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.scene.compared import pair_labels
 from dgn_engine.scene.elements import Empty, Scene, Shown
 from dgn_engine.scene.panel_spec import PanelSpec, View
+from dgn_engine.text.written_numbers import format_relative_error
 
 SCORES = ("train_loss",)  # the score measured last, for a panel without probes
 
@@ -42,6 +43,26 @@ def draw_reading(
         return draw_view
 
     return decorate
+
+
+def list_samples(spec: PanelSpec, view: View) -> tuple[str, ...]:
+    """Return 'n 64', or 'n 64 · ± 5 %' for an estimate, of the readings; and B's where it differs.
+
+    `n`: the number of examples that were read.
+    """
+    ours = [_describe_sample(reading) for reading in available_readings(spec, view)]
+    theirs = [_describe_sample(reading) for reading in compared_readings(spec, view)]
+    b = "B" if view.compared is None else pair_labels(view.compared)[1]
+    of_b = (f"{b}: {sample}" for sample in theirs if sample and sample not in ours)
+    return tuple(dict.fromkeys([*filter(None, ours), *of_b]))
+
+
+def _describe_sample(reading: Reading) -> str:
+    labels = reading.arrays.get("labels")
+    if labels is None:
+        return ""
+    error = f" · {format_relative_error(reading.error)}" if reading.error else ""
+    return f"n {labels.size:,}{error}"
 
 
 def join_sentences(*sentences: str) -> str:

@@ -68,6 +68,14 @@ def format_decimals(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}".replace("-", "−")
 
 
+def format_relative_error(error: float) -> str:
+    """Format a relative standard error (0…1): '± 5 %', '± < 0.01 %'."""
+    share = 100.0 * error
+    if share < 0.01:
+        return "± < 0.01 %"
+    return f"± {format_number(share, 1) if share < 9.5 else format_decimals(share, 0)} %"
+
+
 def plus_minus(value: float, error: float) -> str:
     """Format a value with its error: '0.412 ± 0.013'.
 

@@ -136,7 +136,7 @@ def test_an_experiment_is_begun_watched_and_reported(
     window.experiments.results.hide()
     window.registry["experiments.show"].trigger()
     assert panel.isVisible()
-    window.registry["file.open_result"].trigger()
+    window.registry["file.open"].trigger()
     answer_dialog(window, folder)
     assert panel.title.text() == made.title
     assert panel.rows.isVisible()
@@ -278,12 +278,12 @@ def test_a_session_and_a_checkpoint_are_opened_in_dialogs_and_once_more_from_the
     window.registry["file.save_session"].trigger()
     assert accept_as_it_is(window, tmp_path) == session
     qtbot.waitUntil(session.exists)
-    window.registry["file.open_session"].trigger()
+    window.registry["file.open"].trigger()
     answer_dialog(window, session)
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     window.registry["run.toggle"].trigger()
     qtbot.waitUntil(lambda: window.run_state.recorded is None and window.run_state.is_running)
-    window.registry["file.open_checkpoint"].trigger()
+    window.registry["file.open"].trigger()
     answer_dialog(window, file)
     qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
     window.inspector.close_page()

@@ -1,4 +1,4 @@
-"""The Edit menu: undo for the run and for the layout, probe examples, settings."""
+"""The Edit menu: undo and history of the run, undo of the layout, probe examples, settings."""
 
 from __future__ import annotations
 
@@ -49,6 +49,14 @@ def edit_menu(context: WindowContext, layouts: LayoutHistory, pages: InspectorPa
                     now.has_run and now.diverged is None and bool(_changed_setting(now))
                 ),
                 text_now=lambda now: f"Revert {_changed_setting(now) or 'the setting'} only",
+            ),
+            ActionRow(
+                id="view.changes",
+                title="History",
+                callback=pages.open_changes,
+                keys=("Ctrl+H",),
+                tip="List every change to the run, and go back to any of them",
+                enabled=shows_run,
             ),
             SEPARATOR,
             ActionRow(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from dgn_engine.protocol.branches import CloseComparison
 from dgn_viewer.actions.action_rows import (
     SEPARATOR,
     ActionRow,
@@ -14,7 +13,6 @@ from dgn_viewer.actions.action_rows import (
     shows_run,
     shows_run_and_ready,
 )
-from dgn_viewer.shell.experiment_runner import ExperimentRunner
 from dgn_viewer.shell.export import Exports
 from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.inspector_pages import InspectorPages
@@ -29,7 +27,6 @@ def file_menu(
     files: FileDialogs,
     recorded: RecordedRuns,
     exports: Exports,
-    experiments: ExperimentRunner,
     pages: InspectorPages,
     cursor: StepCursor,
 ) -> Menu:
@@ -47,43 +44,59 @@ def file_menu(
                 enabled=is_ready,
             ),
             ActionRow(
-                id="file.open_configuration",
-                title="Open configuration…",
-                callback=files.open_configuration,
-                keys=("Ctrl+Shift+N",),
+                id="file.open",
+                title="Open…",
+                callback=files.open_any,
+                keys=("Ctrl+O",),
                 icon="open",
-                tip="Start a new run with the settings in a TOML file",
+                tip="Open a run, session, configuration, checkpoint, result or images",
                 enabled=is_ready,
             ),
             Menu("Open recent", recent_rows(files.recent)),
-            SEPARATOR,
             ActionRow(
-                id="file.open_checkpoint",
-                title="Open checkpoint…",
-                callback=files.open_checkpoint,
-                keys=("Ctrl+O",),
-                icon="open",
-                tip="Load gates or weights into this run, or open the network next to it or on "
-                "its own",
+                id="file.open_run",
+                title="Recorded runs…",
+                callback=recorded.open_run,
+                keys=("Ctrl+Shift+R",),
+                icon="layers",
+                tip="Browse your recorded runs: view or continue one",
                 enabled=is_ready,
             ),
             ActionRow(
-                id="file.compare_run",
-                title="Compare with a recorded run…",
-                callback=files.compare_run,
-                keys=("Ctrl+Shift+O",),
-                icon="panels",
-                tip="Show the scores and network of a recorded run next to this one",
-                enabled=shows_run_and_ready,
+                id="file.follow_run",
+                title="Follow a run over ssh…",
+                callback=recorded.remote.open,
+                tip="Watch a run on another machine live, served there by 'dgn serve'",
+                enabled=is_ready,
             ),
             ActionRow(
-                id="file.close_comparison",
-                title="Close comparison",
-                callback=partial(context.send, CloseComparison()),
-                icon="close",
-                tip="Show only the current run",
-                enabled=lambda now: now.comparison is not None,
+                id="file.go_back",
+                title="Return to previous run",
+                callback=recorded.return_to_previous_run,
+                icon="undo",
+                tip="Continue the run that was replaced by this recorded one",
+                enabled=lambda now: bool(now.recorded and now.recorded.replaced),
             ),
+            SEPARATOR,
+            save_menu(files, recorded),
+            export_menu(exports, cursor),
+            SEPARATOR,
+            ActionRow(
+                id="file.quit",
+                title="Quit",
+                callback=context.window.close,
+                keys=("Ctrl+Q",),
+            ),
+        ),
+        opening=files.recent.check_missing,
+    )
+
+
+def save_menu(files: FileDialogs, recorded: RecordedRuns) -> Menu:
+    """Return the submenu of what saves the run."""
+    return Menu(
+        "Save",
+        (
             ActionRow(
                 id="file.save_configuration",
                 title="Save configuration…",
@@ -103,31 +116,6 @@ def file_menu(
                 enabled=has_run,
             ),
             ActionRow(
-                id="file.open_run",
-                title="Open run…",
-                callback=recorded.open_run,
-                keys=("Ctrl+Shift+R",),
-                icon="layers",
-                tip="Browse your recorded runs: view or continue one",
-                enabled=is_ready,
-            ),
-            ActionRow(
-                id="file.follow_run",
-                title="Follow a run over ssh…",
-                callback=recorded.remote.open,
-                tip="Watch a run on another machine live, served there by 'dgn serve'",
-                enabled=is_ready,
-            ),
-            ActionRow(
-                id="file.open_session",
-                title="Open session…",
-                callback=recorded.open_session,
-                keys=("Ctrl+Alt+O",),
-                icon="open",
-                tip="Open a run and its window layout, saved as one file (.dgn)",
-                enabled=is_ready,
-            ),
-            ActionRow(
                 id="file.save_session",
                 title="Save session…",
                 callback=recorded.save_session,
@@ -137,22 +125,15 @@ def file_menu(
                 "machine",
                 enabled=shows_run_and_ready,
             ),
-            ActionRow(
-                id="file.go_back",
-                title="Return to previous run",
-                callback=recorded.return_to_previous_run,
-                icon="undo",
-                tip="Continue the run that was replaced by this recorded one",
-                enabled=lambda now: bool(now.recorded and now.recorded.replaced),
-            ),
-            ActionRow(
-                id="file.open_result",
-                title="Open result…",
-                callback=experiments.open_result,
-                icon="open",
-                tip="Open the result folder of an experiment",
-            ),
-            SEPARATOR,
+        ),
+    )
+
+
+def export_menu(exports: Exports, cursor: StepCursor) -> Menu:
+    """Return the submenu of what saves panels."""
+    return Menu(
+        "Export",
+        (
             ActionRow(
                 id="file.export_panel",
                 title="Export panel…",
@@ -178,15 +159,7 @@ def file_menu(
                 enabled=lambda _: not cursor.reason_not_available,
                 why_not=lambda _: cursor.reason_not_available,
             ),
-            SEPARATOR,
-            ActionRow(
-                id="file.quit",
-                title="Quit",
-                callback=context.window.close,
-                keys=("Ctrl+Q",),
-            ),
         ),
-        opening=files.recent.check_missing,
     )
 
 

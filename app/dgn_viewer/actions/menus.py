@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QMenu, QMenuBar
 
 from dgn_viewer.actions.action_rows import ActionRow, Family, Menu
 from dgn_viewer.actions.registry import Actions
+from dgn_viewer.widgets.grouped_box import MORE, fill_grouped_menu
 
 BAR = ("File", "Edit", "Run", "Gates", "Experiments", "View", "Help")  # left to right
 
@@ -22,7 +23,7 @@ class Menus(QObject):
         self._actions = actions
         menus = sorted(actions.menus, key=lambda menu: BAR.index(menu.title))
         self._menus = [(bar.addMenu(menu.title), menu) for menu in menus]
-        self._submenus: dict[str, QMenu] = {}
+        self._submenus: dict[tuple[str, str], QMenu] = {}  # by titles of menu and submenu
         for menu, declared in self._menus:
             menu.setToolTipsVisible(True)
             menu.aboutToShow.connect(partial(self._on_open, declared))
@@ -54,25 +55,29 @@ class Menus(QObject):
                     menu.addSeparator()
 
     def _fill_family(self, menu: QMenu, family: Family) -> None:
-        """Add a family's rows, its groups divided by separators or in submenus."""
+        """Add a family's rows, with a submenu for each group, or one for all rows with a group."""
         family_rows = self._actions.rows_matching(family.pattern)
-        if family.submenus:
-            order = list(dict.fromkeys(row.group for row in family_rows))
-            family_rows = tuple(sorted(family_rows, key=lambda row: order.index(row.group)))
-        groups = groupby(family_rows, key=lambda row: row.group)
-        for index, (group, rows) in enumerate(groups):
-            target = menu
-            if family.submenus:
-                target = self._add_submenu(menu, group)
-                target.clear()
-            elif index:
-                menu.addSeparator()
+        if not family.submenus:
+            actions = [(row.group, self._actions[row.id]) for row in family_rows]
+            fill_grouped_menu(menu, self._submenu(menu, MORE), actions)
+            return
+        order = list(dict.fromkeys(row.group for row in family_rows))
+        family_rows = tuple(sorted(family_rows, key=lambda row: order.index(row.group)))
+        for group, rows in groupby(family_rows, key=lambda row: row.group):
+            target = self._add_submenu(menu, group)
+            target.clear()
             for row in rows:
                 target.addAction(self._actions[row.id])
 
     def _add_submenu(self, menu: QMenu, title: str) -> QMenu:
-        if title not in self._submenus:
-            self._submenus[title] = QMenu(title, menu)
-            self._submenus[title].setToolTipsVisible(True)
-        menu.addMenu(self._submenus[title])
-        return self._submenus[title]
+        submenu = self._submenu(menu, title)
+        menu.addMenu(submenu)
+        return submenu
+
+    def _submenu(self, menu: QMenu, title: str) -> QMenu:
+        """Return the submenu of a menu with this title, new the first time."""
+        key = menu.title(), title
+        if key not in self._submenus:
+            self._submenus[key] = QMenu(title, menu)
+            self._submenus[key].setToolTipsVisible(True)
+        return self._submenus[key]

@@ -93,7 +93,8 @@ class Palette(QFrame):
 
     def _action_text(self, row: ActionRow) -> str:
         menu, title = self._actions.menu_title(row.id), self._actions[row.id].text()
-        return title if title.startswith(f"{menu}:") else f"{menu}: {title}"
+        is_named = title.startswith((f"{menu}:", f"{menu} "))
+        return title if is_named else f"{menu}: {title}"
 
     def _make_item(self, row: ActionRow) -> QTreeWidgetItem:
         action = self._actions[row.id]

@@ -1,4 +1,4 @@
-"""The View menu: panels, layouts, themes, history, and parts of the window."""
+"""The View menu: panels, layouts, themes, past steps and comparison."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import groupby
 
+from dgn_engine.protocol.branches import CloseComparison
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.scene.panel_spec import PanelSpec
 from dgn_engine.views.layout_presets import PRESETS
-from dgn_viewer.actions.action_rows import SEPARATOR, ActionRow, Menu, shows_run
+from dgn_viewer.actions.action_rows import (
+    SEPARATOR,
+    ActionRow,
+    Menu,
+    shows_run,
+    shows_run_and_ready,
+)
 from dgn_viewer.actions.palette import Palette
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.notices import Notices
 from dgn_viewer.shell.event_walk import EventWalk
+from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.inspector_pages import InspectorPages
 from dgn_viewer.shell.time_controls import TimeControls
 from dgn_viewer.shell.window_context import WindowContext
@@ -32,11 +40,37 @@ def view_menu(
     events: EventWalk,
     parts: FocusWalk,
     pages: InspectorPages,
+    files: FileDialogs,
     notices: Notices,
     palette: Palette,
 ) -> Menu:
     """Return the View menu. `events`, `parts`: keyboard navigation of events and of panels."""
     cursor = time.cursor
+    panel_entries = (
+        *_panel_lines(docks, panels),
+        SEPARATOR,
+        ActionRow(
+            id="view.next_part",
+            title="Next panel",
+            callback=partial(parts.move_focus, 1),
+            keys=("F6", "Ctrl+Tab"),
+            tip="Move the focus to the next panel, the inspector or the layer strip",
+        ),
+        ActionRow(
+            id="view.previous_part",
+            title="Previous panel",
+            callback=partial(parts.move_focus, -1),
+            keys=("Shift+F6", "Ctrl+Shift+Tab"),
+            tip="Move the focus to the previous panel, the inspector or the layer strip",
+        ),
+        ActionRow(
+            id="view.chart_menu",
+            title="Chart menu",
+            callback=partial(_open_chart_menu, docks),
+            keys=("Shift+F10", "Menu"),
+            tip="Range, smoothing, colours and values of a chart in the front panel",
+        ),
+    )
     return Menu(
         "View",
         (
@@ -48,8 +82,7 @@ def view_menu(
                 icon="search",
                 tip="Find any action by name",
             ),
-            Menu("Panels", tuple(_panel_lines(docks, panels))),
-            SEPARATOR,
+            Menu("Panels", panel_entries),
             ActionRow(
                 id="view.maximise",
                 title="Maximise panel",
@@ -75,10 +108,27 @@ def view_menu(
                     ),
                 ),
             ),
-            SEPARATOR,
             Menu("Theme", theme_rows(context.theme)),
             SEPARATOR,
             look_back_menu(time),
+            step_axes_menu(docks, events, cursor),
+            compare_menu(context, files, pages),
+            SEPARATOR,
+            ActionRow(
+                id="view.notices",
+                title="Recent notices",
+                callback=notices.show_recent,
+                tip="Show recent notices and their actions",
+            ),
+        ),
+    )
+
+
+def step_axes_menu(docks: PanelDocks, events: EventWalk, cursor: StepCursor) -> Menu:
+    """Return the submenu of what is shown on the step axes."""
+    return Menu(
+        "Step axes",
+        (
             ActionRow(
                 id="view.previous_event",
                 title="Previous event",
@@ -104,6 +154,7 @@ def view_menu(
                 tip="Show all steps on every step axis, and follow the run",
                 enabled=shows_run,
             ),
+            SEPARATOR,
             ActionRow(
                 id="view.delta",
                 title="Mark this step",
@@ -128,22 +179,24 @@ def view_menu(
                 tip="Zoom all step axes together; 'reset' on a chart shows all steps again",
                 checked=lambda _: docks.steps.is_linked,
             ),
-            SEPARATOR,
+        ),
+    )
+
+
+def compare_menu(context: WindowContext, files: FileDialogs, pages: InspectorPages) -> Menu:
+    """Return the submenu of what compares two runs."""
+    return Menu(
+        "Compare",
+        (
             ActionRow(
-                id="view.next_part",
-                title="Next panel",
-                callback=partial(parts.move_focus, 1),
-                keys=("F6", "Ctrl+Tab"),
-                tip="Move the focus to the next panel, the inspector or the layer strip",
+                id="file.compare_run",
+                title="Compare with a recorded run…",
+                callback=files.compare_run,
+                keys=("Ctrl+Shift+O",),
+                icon="panels",
+                tip="Show the scores and network of a recorded run next to this one",
+                enabled=shows_run_and_ready,
             ),
-            ActionRow(
-                id="view.previous_part",
-                title="Previous panel",
-                callback=partial(parts.move_focus, -1),
-                keys=("Shift+F6", "Ctrl+Shift+Tab"),
-                tip="Move the focus to the previous panel, the inspector or the layer strip",
-            ),
-            SEPARATOR,
             ActionRow(
                 id="view.compare",
                 title="Compare A and B",
@@ -154,25 +207,12 @@ def view_menu(
                 enabled=shows_run,
             ),
             ActionRow(
-                id="view.changes",
-                title="History",
-                callback=pages.open_changes,
-                keys=("Ctrl+H",),
-                tip="List every change to the run, and go back to any of them",
-                enabled=shows_run,
-            ),
-            ActionRow(
-                id="view.notices",
-                title="Recent notices",
-                callback=notices.show_recent,
-                tip="Show recent notices and their actions",
-            ),
-            ActionRow(
-                id="view.chart_menu",
-                title="Chart menu",
-                callback=partial(_open_chart_menu, docks),
-                keys=("Shift+F10", "Menu"),
-                tip="Range, smoothing, colours and values of a chart in the front panel",
+                id="file.close_comparison",
+                title="Close comparison",
+                callback=partial(context.send, CloseComparison()),
+                icon="close",
+                tip="Show only the current run",
+                enabled=lambda now: now.comparison is not None,
             ),
         ),
     )

@@ -14,7 +14,7 @@ from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QToolButton, QWidget
 
 from dgn_engine.figures.provenance import make_provenance
-from dgn_engine.protocol.watching import CancelReading, GoOnReading, SetProbeExamples
+from dgn_engine.protocol.watching import CancelReading, GoOnReading
 from dgn_engine.scene.axes import with_step_cursor
 from dgn_engine.scene.delta_cursor import with_delta
 from dgn_engine.scene.elements import Empty, Scene, Shown
@@ -30,11 +30,12 @@ from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.panel_message import (
     PanelMessage,
     State,
+    compose_caption,
     compose_footer,
     compose_message,
     is_pending,
 )
-from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
+from dgn_viewer.docks.reading_controls import RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import plain_tip, themed_icon
@@ -66,13 +67,12 @@ class PanelHeader:
     def __init__(self, drawn: DrawnPanel, theme: Theme, choose: Callable[[str, str], None]) -> None:
         self._drawn, self._choose = drawn, choose
         self.facts = FactsLine(theme)
-        self.dial = ProbeExamplesDial(drawn.spec)
         self._combos = {option.id: self._make_combo(option) for option in drawn.spec.options}
         self.about = self._make_button("About this panel")
         self.export = self._make_button("Export this panel")
 
     def make_layout(self) -> QHBoxLayout:
-        parts = (*self._combos.values(), self.dial, self.about, self.export)
+        parts = (*self._combos.values(), self.about, self.export)
         return make_row((self.facts, 1), *parts, spacing=4)
 
     def has_option(self, option_id: str) -> bool:
@@ -107,7 +107,7 @@ class PanelHeader:
 
     def width_of(self, measure: Callable[[ElidedBox], QSize]) -> int:
         """Return the width of the options alone, in pixels; facts and buttons may be hidden."""
-        boxes = [box for box in (*self._combos.values(), self.dial) if not box.isHidden()]
+        boxes = [box for box in self._combos.values() if not box.isHidden()]
         return sum(measure(box).width() + 4 for box in boxes) + _AROUND
 
     def set_theme(self, theme: Theme) -> None:
@@ -240,7 +240,6 @@ class PanelDock(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self.message)
         self._footer = TextLine(theme)
-        self._header.dial.chosen.connect(lambda n: self.command_wanted.emit(SetProbeExamples(n)))
         self._progress = RefinementBar(spec)
         self._progress.cancelled.connect(lambda: self.command_wanted.emit(cancel))
         self._progress.resumed.connect(lambda: self.command_wanted.emit(go_on))
@@ -298,7 +297,6 @@ class PanelDock(QWidget):
                 texts = compose_message(self._state, self.spec, view, content)
                 self.message.show_message(*texts[:2], offer=texts[2])
                 self._pages.setCurrentWidget(self.message)
-        self._header.dial.show_view(view)
         self._progress.show_view(view, isinstance(content, Scene))
         self._header.export.setEnabled(isinstance(content, Scene))
 
@@ -333,7 +331,12 @@ class PanelDock(QWidget):
         return self._state
 
     def footer_text(self) -> str:
+        """Return all that is known of the charts, as on hover."""
         return self._footer.text()
+
+    def caption_text(self) -> str:
+        """Return the part of the footer that is in sight."""
+        return self._footer.drawn_text()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -432,7 +435,9 @@ class PanelDock(QWidget):
     def _show_age(self, shown: Scene) -> None:
         """Dim charts that do not show the current network, and display their step."""
         state = self._state
-        self._footer.set_text(compose_footer(state, self.spec, self.drawn.view, shown, self._every))
+        view = self.drawn.view
+        caption = compose_caption(self.spec, view, shown)
+        self._footer.set_text(compose_footer(state, self.spec, view, shown, self._every), caption)
         diverged = (
             self.drawn.view.diverged is not None and state != "past" and bool(self.spec.probes)
         )

@@ -9,6 +9,7 @@ from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
 from dgn_engine.protocol.frames import MISFIT, NOT_RECORDED
+from dgn_engine.scene.compared import reason_not_compared
 from dgn_engine.scene.elements import Empty, Scene
 from dgn_engine.scene.panel_readings import (
     available_readings,
@@ -16,6 +17,7 @@ from dgn_engine.scene.panel_readings import (
     describe_left_out,
     describe_outdated,
     list_remarks,
+    list_samples,
 )
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.scene.run_text import describe_assumption
@@ -86,6 +88,18 @@ def compose_footer(state: State, spec: PanelSpec, view: View, scene: Scene, ever
     parts.extend(describe_left_out(spec, view, scene))
     parts.extend(_describe_gaps(spec, view, scene))
     return " · ".join([*parts, scene.note] if scene.note else parts)
+
+
+def compose_caption(spec: PanelSpec, view: View, scene: Scene) -> str:
+    """Return what of the footer is in sight: step and number of examples, and what limits them."""
+    parts = [describe_divergence(view)]
+    if view.run is not None:
+        parts.append(describe_assumption(view.run))
+    parts.append(", ".join(filter(None, (f"step {scene.step:,}", describe_outdated(spec, view)))))
+    parts.extend(list_samples(spec, view))
+    reasons = dict.fromkeys(reason_not_compared(view, probe) for probe in spec.probes)
+    parts.extend(reason for reason in reasons if reason in scene.note)
+    return " · ".join(filter(None, (*parts, scene.refusal)))
 
 
 def _describe_pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:

@@ -1,8 +1,6 @@
-"""A panel's controls for its readings: progress, Cancel and Resume, number of probe examples."""
+"""A panel's controls for its readings: progress, Cancel and Resume."""
 
 from __future__ import annotations
-
-import math
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QProgressBar, QToolButton, QWidget
@@ -12,13 +10,9 @@ from dgn_engine.scene.panel_readings import available_readings, compared_reading
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.scene.theme import Theme
 from dgn_engine.text.written_numbers import format_percent, time_left
-from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import plain_tip, themed_icon
-from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.layouts import PlainLabel, make_row, push_button
 
-_FEWEST, _MOST = 8, 4096  # range of the offered numbers of probe examples
-_ROOM = 1 << 28  # maximum number of gates of all examples: 1 GiB at 4 bytes each
 _SIDE = 16  # pixels; size of the small button
 
 
@@ -90,47 +84,3 @@ def _slowest_reading(readings: tuple[Reading, ...]) -> Reading | None:
     """Return the reading in progress with the most time left; None if there is none."""
     under_way = [reading for reading in readings if reading.progress < 1.0]
     return max(under_way, key=lambda reading: (reading.left, -reading.progress), default=None)
-
-
-class ProbeExamplesDial(ElidedBox):
-    """A combo box for the number of probe examples, shared by all kernel panels of the run."""
-
-    LEAST = 64  # pixels; enough for the number alone
-    chosen = Signal(int)
-
-    def __init__(self, spec: PanelSpec) -> None:
-        super().__init__("Probe examples, shared by all panels; fewer is faster")
-        self.setObjectName("probe_examples")
-        self.setAccessibleName(f"{spec.title}: number of probe examples")
-        self.setMaxVisibleItems(16)
-        self.setVisible(False)
-        self._offered = bool(spec.probes)
-        self.activated.connect(lambda _: self.chosen.emit(int(self.currentData())))
-
-    def shown_text(self) -> str:
-        """Return the text, or the number alone if that does not fit: a number is never cut."""
-        full_text = self.currentText()
-        fits = super().shown_text() == full_text
-        return full_text if fits else full_text.partition(" ")[0]
-
-    def show_view(self, view: View) -> None:
-        """Update the offered numbers to the run's data, except while the list is open."""
-        current = view.probe_examples
-        self.setVisible(self._offered and current > 0)
-        if self.view().isVisible() or view.run is None or not current:
-            return
-        gates = sum(math.prod(layer.shape) for layer in view.run.layers)
-        max_examples = _ROOM // max(gates, 1)
-        offered = offered_examples(current, min(view.run.train_examples, max_examples))
-        if offered != tuple(self.itemData(index) for index in range(self.count())):
-            self.clear()
-            for count in offered:
-                self.addItem(with_chosen_numbers(f"{count:,} examples"), count)
-        self.setCurrentIndex(self.findData(current))
-
-
-def offered_examples(now: int, there_are: int) -> tuple[int, ...]:
-    """Return 8, 16, 32, … up to the available number of examples, and the current number."""
-    maximum = min(_MOST, max(there_are, _FEWEST))
-    doubled = {_FEWEST << power for power in range(20) if _FEWEST << power <= maximum}
-    return tuple(sorted(doubled | {now}))

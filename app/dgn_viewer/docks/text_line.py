@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 from PySide6.QtCore import QEvent, QPointF, QSize
 from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
@@ -17,23 +19,28 @@ _MORE = "…"  # stands for facts that do not fit; they are in its tooltip
 
 
 class TextLine(QWidget):
-    """A muted line, elided to fit; the tooltip has the full text."""
+    """A muted line; tooltip and screen readers have more text than is drawn."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._text = ""
+        self._text = self._drawn = ""
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
-    def set_text(self, text: str) -> None:
-        if text != self._text:
-            self._text = text
+    def set_text(self, text: str, drawn: str | None = None) -> None:
+        """Set the whole text, and what is drawn of it, elided to fit; by default all."""
+        drawn = text if drawn is None else drawn
+        if (text, drawn) != (self._text, self._drawn):
+            self._text, self._drawn = text, drawn
             self.setToolTip(label_html(with_chosen_numbers(text)))
             self.setAccessibleName(strip_markup(text))
             self.update()
 
     def text(self) -> str:
         return self._text
+
+    def drawn_text(self) -> str:
+        return self._drawn
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -45,7 +52,7 @@ class TextLine(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         style = self._text_style()
         painter = QPainter(self)
-        text = style.shorten_label(self._text, self.width())
+        text = style.shorten_label(self._drawn, self.width())
         baseline = QPointF(0.0, (self.height() - style.height) / 2 + style.ascent)
         style.paint(painter, baseline, text, QColor(self._theme.muted))
 
@@ -54,7 +61,7 @@ class TextLine(QWidget):
 
 
 class FactsLine(QWidget):
-    """A row of names and values, truncated to the facts that fit."""
+    """A row of names and values: the facts in sight that fit; the others are on hover."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -95,16 +102,19 @@ class FactsLine(QWidget):
             value_position = QPointF(left + names.width(fact.name) + 5, base)
             values.paint(painter, value_position, fact.value, QColor(self._theme.text))
         ellipsis_x = positions[-1][2] + _GAP / 2 if positions else 0.0
-        if self.hidden_facts_text() and ellipsis_x + names.width(_MORE) <= self.width():
+        if (
+            len(positions) < len(self._facts_in_sight())
+            and ellipsis_x + names.width(_MORE) <= self.width()
+        ):
             names.paint(painter, QPointF(ellipsis_x, base), _MORE, QColor(self._theme.muted))
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             x = event.pos().x()
             hovered = [fact for fact, left, right in self._fact_positions() if left <= x <= right]
-            QToolTip.showText(
-                event.globalPos(), hovered[0].about if hovered else self.hidden_facts_text(), self
-            )
+            about = escape(hovered[0].about) if hovered else ""
+            texts = filter(None, (about, self.hidden_facts_text()))
+            QToolTip.showText(event.globalPos(), "<br>".join(texts), self)
             return True
         return super().event(event)
 
@@ -112,8 +122,9 @@ class FactsLine(QWidget):
         return tuple(fact.name for fact, _, _ in self._fact_positions())
 
     def hidden_facts_text(self) -> str:
-        """Return the facts that do not fit, as rich text; '' if all are shown."""
-        hidden = self._facts[len(self._fact_positions()) :]
+        """Return the facts that are not shown, as rich text; '' if all are."""
+        shown = [fact for fact, _, _ in self._fact_positions()]
+        hidden = [fact for fact in self._facts if fact not in shown]
         return "<br>".join(
             f"{label_html(fact.name)} <b>{label_html(fact.value)}</b>" for fact in hidden
         )
@@ -122,11 +133,14 @@ class FactsLine(QWidget):
         family, numbers = self.font().family(), self._theme.numbers
         return TextStyle(family, 12), TextStyle(family, 13, True, numbers)
 
+    def _facts_in_sight(self) -> tuple[Fact, ...]:
+        return tuple(fact for fact in self._facts if not fact.aside)
+
     def _fact_positions(self) -> list[tuple[Fact, float, float]]:
         names, values = self._text_styles()
         left = 0.0
         positions = []
-        for fact in self._facts:
+        for fact in self._facts_in_sight():
             right = left + names.width(fact.name) + 5 + values.width(fact.value)
             if right > self.width():
                 break

@@ -18,6 +18,7 @@ from dgn_viewer.style.stylesheet import wrapping_tip
 from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import PathField, PickBox, change_signal, problem_in, value_of
 from dgn_viewer.widgets.form_section import Holds, SettingSection
+from dgn_viewer.widgets.grouped_box import regime_choices
 from dgn_viewer.widgets.layouts import make_column, plain_label
 
 _TITLES = {"data": "Data", "net": "Network", "gating": "Gating", "training": "Training", "": "Run"}
@@ -75,10 +76,7 @@ class RunForm(QWidget):
         self._catalogue = catalogue
         self.data.offer_entries(catalogue.data)
         self.net.offer_entries(catalogue.nets)
-        regimes = catalogue.regimes
-        self._pick_box("gating.regime").set_entries(
-            [(entry.id, entry.title) for entry in regimes], [entry.group for entry in regimes]
-        )
+        self._pick_box("gating.regime").offer_choices(regime_choices(catalogue.regimes))
         devices = dict.fromkeys(("auto", *catalogue.devices))
         self._pick_box("device").set_entries([(name, name) for name in devices])
         self._show_rows()
@@ -232,6 +230,12 @@ class DataSection(PlugInSection):
         name, _, path = values["name"].partition(":")
         self.folder.show_value(path)
         super().show_values({**values, "name": name})
+
+    def show_images(self, path: str) -> None:
+        """Choose the data set of one's own images, at this path."""
+        own = next((entry.id for entry in self._entries if getattr(entry, "takes_path", False)), "")
+        self.name.pick_value(own)
+        self.folder.show_value(path)
 
     def values(self, holds: Holds = operator.not_) -> dict[str, Any]:
         """Return the values, with the path appended to the name; raise `UserError` if invalid."""

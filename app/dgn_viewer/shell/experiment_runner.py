@@ -30,7 +30,7 @@ from dgn_viewer.experiments.dgn_process import DgnProcess
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
-from dgn_viewer.shell.file_dialogs import CHECKPOINTS, ask_file, ask_folder
+from dgn_viewer.shell.file_dialogs import CHECKPOINTS, ask_file
 from dgn_viewer.shell.window_context import WindowContext
 
 _NEEDS = "weights.safetensors"
@@ -142,12 +142,6 @@ class ExperimentRunner(QObject):
             return
         self._context.send(StartRun(config))
         self._context.notify(Notice("info", f"Also training {unit} of '{self._title}' here."))
-
-    def open_result(self) -> None:
-        folder = str(results_root())
-        ask_folder(
-            self._context.window, "Open result", folder, lambda path: self.show_folder(Path(path))
-        )
 
     def show_folder(self, folder: Path) -> None:
         """Show the result in a folder, unless an experiment is running."""

@@ -10,13 +10,14 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.branches import CompareRun
-from dgn_engine.protocol.files import OpenFile, SaveWeights
-from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.files import SaveWeights
 from dgn_engine.protocol.training import StartRun
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.views.event_notices import Notice
 from dgn_viewer.shell.file_drops import DropTarget
+from dgn_viewer.shell.open_dialog import OpenDialog
+from dgn_viewer.shell.opened_paths import PathOpener
 from dgn_viewer.shell.recent_files import RecentFiles
 from dgn_viewer.shell.window_context import WindowContext
 
@@ -74,29 +75,27 @@ def _open_dialog(dialog: QFileDialog, chosen: Callable[[str], object]) -> QFileD
 
 
 class FileDialogs(QObject):
-    """Asks for checkpoints, configurations and weights, and acts when a file is chosen.
+    """Asks for files and folders, and acts when one is chosen.
 
-    `recent`: recently opened items; `drops`: files dropped on the window.
+    `opener` opens them, whatever they are; `recent`: recently opened items; `drops`: files dropped
+    on the window.
     """
 
-    def __init__(self, context: WindowContext, send: Callable[[Command], None]) -> None:
-        """`send` opens recent items, even while a past step is shown."""
+    def __init__(self, context: WindowContext) -> None:
         super().__init__(context.window)
         self._context = context
-        self.recent = RecentFiles(context, self.start_configuration, send)
-        self.drops = DropTarget(context, self.start_configuration)
+        self.opener = PathOpener(context, self.start_configuration)
+        self.recent = RecentFiles(context, self.opener.open_path)
+        self.opener.result_wanted.connect(lambda path: self.recent.add_item("result", str(path)))
+        self.opener.images_wanted.connect(lambda path: self.recent.add_item("images", str(path)))
+        self.drops = DropTarget(context, self.opener.open_path)
 
-    def open_checkpoint(self) -> None:
-        send = self._context.send
-        ask_file(self._context, "Open checkpoint", CHECKPOINTS, lambda path: send(OpenFile(path)))
-
-    def open_configuration(self) -> None:
-        ask_file(
-            self._context,
-            "Open configuration",
-            CONFIGURATIONS,
-            lambda path: self.start_configuration(Path(path)),
-        )
+    def open_any(self) -> None:
+        """Ask for a file or folder, and open whatever it is."""
+        folder = self.recent.last_folder() or self._context.settings.export_folder
+        OpenDialog(
+            self._context.window, folder, lambda path: self.opener.open_path(Path(path))
+        ).open()
 
     def start_configuration(self, path: Path) -> None:
         """Start a run from a configuration; refuse an invalid file."""

@@ -10,16 +10,20 @@ from PySide6.QtGui import QDropEvent
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.branches import CompareRun
-from dgn_engine.protocol.files import OpenFile, Purpose
+from dgn_engine.protocol.files import Purpose
 from dgn_engine.scene.file_use_text import USES
-from dgn_engine.storage.session_file.archive_format import ENDING
 from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.shell.drop_zones import PROMISE, DropZones
+from dgn_viewer.shell.opened_paths import PathKind, path_kind, run_folder
 from dgn_viewer.shell.window_context import WindowContext
 
-CONFIGURATION = "Drop to start a new run with this configuration"
-CONFIGURED = ".toml"
-SESSION = "Drop to open this session"
+HEADLINES: dict[PathKind, str] = {  # over the whole window
+    "configuration": "Drop to start a new run with this configuration",
+    "session": "Drop to open this session",
+    "result": "Drop to show this result",
+    "images": "Drop to choose these images for a new run",
+}
+RUN_DROPPED = "Drop to show this recorded run, or on 'Compare' to compare with it."
 _CURRENT = "If your current run is recorded, it stays in Recorded runs."
 _GRACE_MS = 120  # time for the drag to pass from the window to the overlay
 _DRAGS = (QEvent.Type.DragEnter, QEvent.Type.DragMove, QEvent.Type.Drop)
@@ -30,17 +34,18 @@ _OF_RUNS: tuple[Purpose, ...] = ("compare",)
 class DropTarget(QObject):
     """Accepts files dragged onto a window, and explains what cannot be opened.
 
-    `configure(path)` starts a run from a configuration. `other_dropped`: something other than a
-    checkpoint was dropped, so the page of an earlier checkpoint is out of date.
+    `other_dropped`: something other than a checkpoint was dropped, so the page of an earlier
+    checkpoint is out of date.
     """
 
     other_dropped = Signal()
 
-    def __init__(self, context: WindowContext, configure: Callable[[Path], None]) -> None:
+    def __init__(self, context: WindowContext, open_path: Callable[[Path, Purpose], None]) -> None:
+        """`open_path` opens a file or folder; a checkpoint for this purpose."""
         super().__init__(context.window)
         window = context.window
         self._context = context
-        self._configure = configure
+        self._open_path = open_path
         self.overlay = DropZones(window)
         self._leaving = QTimer(self, singleShot=True, interval=_GRACE_MS)
         self._leaving.timeout.connect(self.overlay.hide)
@@ -71,7 +76,7 @@ class DropTarget(QObject):
         at = event.position().toPoint()
         if kind == QEvent.Type.DragEnter:
             texts = _overlay_texts(event.mimeData())
-            self.overlay.show_zones(*texts, whole=texts[0] in (SESSION, CONFIGURATION))
+            self.overlay.show_zones(*texts, whole=texts[0] in HEADLINES.values())
             self.overlay.highlight_at(at)
         elif kind == QEvent.Type.DragMove:
             self.overlay.highlight_at(at)
@@ -83,29 +88,25 @@ class DropTarget(QObject):
 
     def _handle_drop(self, data: QMimeData, purpose: Purpose) -> None:
         try:
-            path = dropped_file(data)
+            path = dropped_path(data)
+            kind = path_kind(path)
         except UserError as refusal:
             self.other_dropped.emit()
             self._context.notify_refusal(str(refusal), refusal.kind)
             return
-        if path.is_dir() or path.suffix in (CONFIGURED, ENDING):
+        if kind != "checkpoint":
             self.other_dropped.emit()
-        if path.suffix == CONFIGURED and not path.is_dir():
-            self._configure(path)
-        elif not path.is_dir():
-            self._context.send(OpenFile(str(path), purpose))
-        elif purpose in _OF_RUNS:
-            self._context.send(CompareRun(str(path)))
+        if kind == "run" and purpose == "compare":
+            self._context.send(CompareRun(str(run_folder(path))))
         else:
-            message = f"{path.name} is a recorded run; drop it on 'Compare'."
-            self._context.notify_refusal(message, "wrong-zone")
+            self._open_path(path, purpose)
 
 
-def dropped_file(data: QMimeData) -> Path:
-    """Return the local file, or run folder, of a drag.
+def dropped_path(data: QMimeData) -> Path:
+    """Return the local file or folder of a drag.
 
     Raises:
-        UserError: It is not exactly one local checkpoint, configuration, session or run folder.
+        UserError: It is not exactly one, or not on this machine.
     """
     urls = data.urls()
     if len(urls) != 1:
@@ -115,23 +116,18 @@ def dropped_file(data: QMimeData) -> Path:
         url = urls[0].toDisplayString()
         message = f"{url} is not a local file; save it first, then drop it."
         raise UserError(message, kind="no-file", value=url)
-    path = Path(urls[0].toLocalFile())
-    if path.is_dir() and not (path / "run.json").is_file():
-        message = f"{path.name} is a folder; drop a checkpoint file or a recorded run."
-        raise UserError(message, kind="wrong-type", value=path.name)
-    return path
+    return Path(urls[0].toLocalFile())
 
 
 def _overlay_texts(data: QMimeData) -> tuple[str, str, tuple[Purpose, ...]]:
     """Return headline and sentence of the overlay, and the zones that accept the file."""
     try:
-        path = dropped_file(data)
+        path = dropped_path(data)
+        kind = path_kind(path)
     except UserError as refusal:
         return "Cannot open this", str(refusal), ()
-    if path.is_dir():
-        return f"{path.name} (recorded run)", "Drop to compare with this recorded run.", _OF_RUNS
-    if path.suffix == CONFIGURED:
-        return CONFIGURATION, f"{path.name}. {_CURRENT}", ()
-    if path.suffix == ENDING:
-        return SESSION, f"{path.name}. {_CURRENT}", ()
-    return path.name, PROMISE, _EVERY
+    if kind == "checkpoint":
+        return path.name, PROMISE, _EVERY
+    if kind == "run":
+        return f"{path.name} (recorded run)", RUN_DROPPED, _OF_RUNS
+    return HEADLINES[kind], path.name if kind == "result" else f"{path.name}. {_CURRENT}", ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from dgn_engine.protocol.messages import EngineReady
 from dgn_engine.protocol.runs import ListRuns
@@ -50,6 +51,11 @@ class InspectorPages:
 
     def open_run_settings(self) -> None:
         self._inspector.show_run_settings()
+
+    def open_run_on_images(self, path: Path) -> None:
+        """Open the settings of a new run on a folder or archive of images."""
+        self._inspector.show_run_settings()
+        self._inspector.run_page.form.data.show_images(str(path))
 
     def open_settings(self) -> None:
         self._inspector.show_page(

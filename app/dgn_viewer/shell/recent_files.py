@@ -1,4 +1,4 @@
-"""Recently opened checkpoints, sessions, configurations and runs, at most ten."""
+"""Recently opened files and folders, at most ten."""
 
 from __future__ import annotations
 
@@ -16,11 +16,6 @@ from dgn_viewer.shell.window_context import WindowContext
 
 MOST = 10
 TOUR = "dgn-tour-"  # prefix of temporary folders of the tour, which are not remembered
-_COMMANDS: dict[str, Callable[[str], Command]] = {
-    "checkpoint": OpenFile,
-    "session": OpenSession,
-    "run": ShowRun,
-}
 _LONGEST = 60  # characters of a path in a menu
 
 
@@ -35,14 +30,12 @@ class RecentFiles(QObject):
     def __init__(
         self,
         context: WindowContext,
-        configure: Callable[[Path], None],
-        send: Callable[[Command], None],
+        open_path: Callable[[Path], None],
     ) -> None:
-        """`configure` starts a run from a configuration; `send` sends a command to the engine."""
+        """`open_path` opens an item again."""
         super().__init__(context.window)
         self._settings = context.settings
-        self._configure = configure
-        self._send = send
+        self._open_path = open_path
         self._asked: dict[str, str] = {}  # last requested path of each kind
         self.items: tuple[RecentItem, ...] = context.settings.recent[:MOST]
         self._missing: frozenset[str] = frozenset()
@@ -100,13 +93,10 @@ class RecentFiles(QObject):
         return place < len(self.items) and self.items[place].path not in self._missing
 
     def open_item(self, place: int) -> None:
-        """Open an item again, in the same way as before."""
-        if place >= len(self.items):
-            return
-        item = self.items[place]
-        if item.kind == "configuration":
-            self._configure(Path(item.path))
-            return
-        command = _COMMANDS[item.kind](item.path)
-        self.on_command(command)
-        self._send(command)
+        """Open an item again."""
+        if place < len(self.items):
+            self._open_path(Path(self.items[place].path))
+
+    def last_folder(self) -> str:
+        """Return the folder of the newest item; '' if there is none."""
+        return str(Path(self.items[0].path).parent) if self.items else ""

@@ -15,7 +15,6 @@ from dgn_engine.protocol.runs import (
     DiscardConfirmation,
     ExportRun,
     ListRuns,
-    OpenSession,
     RecordedRun,
     RunShown,
     RunsListed,
@@ -30,7 +29,7 @@ from dgn_engine.storage.runs.run_removal import check_removable
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_viewer.inspector.inspector_column import Inspector
-from dgn_viewer.shell.file_dialogs import ask_file, ask_new_file
+from dgn_viewer.shell.file_dialogs import ask_new_file
 from dgn_viewer.shell.remote_run import RemoteRun
 from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.shell.window_layout import WindowLayout
@@ -74,10 +73,6 @@ class RecordedRuns(QObject):
     def open_run(self) -> None:
         self._inspector.show_runs()
         self._context.send(ListRuns())
-
-    def open_session(self) -> None:
-        send = self._context.send
-        ask_file(self._context, "Open session", SESSIONS, lambda path: send(OpenSession(path)))
 
     def save_session(self) -> None:
         """Ask for a file; the engine writes run and window layout there."""
@@ -152,7 +147,7 @@ class RecordedRuns(QObject):
         if not lost:
             return
         run, other_count = lost[0], len(lost) - 1
-        others = f" File ▸ Open run… lists {other_count} more." if other_count else ""
+        others = f" File ▸ Recorded runs… lists {other_count} more." if other_count else ""
         self._context.notify(
             Notice(
                 "info",

@@ -19,7 +19,7 @@ from dgn_viewer.shell.toolbar import RunToolbar
 from dgn_viewer.shell.window_context import WindowContext
 
 _TOOLBAR_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
-_TOOLBAR_LAST = ("file.new_run", "file.open_checkpoint", "view.palette")
+_TOOLBAR_LAST = ("file.new_run", "file.open", "view.palette")
 _RECORDED_BANNER = ("run.toggle", "file.go_back")
 _INSPECTED_BANNER = (
     "run.train_on",

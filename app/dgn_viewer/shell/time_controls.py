@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction
 
+from dgn_engine.protocol.watching import SetProbeExamples
 from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import BACK_TO_LIVE
@@ -53,6 +54,7 @@ class TimeControls(QObject):
         window, theme = self._context.window, self._context.theme
         self.bar = TimeBar(self.cursor, self._history, play, live, window)
         self.compared_bar = ComparedBar(self.compared, self.cursor, window)
+        self.bar.dial.chosen.connect(lambda n: self._context.send(SetProbeExamples(n)))
         bars = (self.bar, self.compared_bar)
         align_sides(*((bar, bar.left, bar.right) for bar in bars))
         for bar in bars:

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from dgn_engine.config import SETTINGS
 from dgn_engine.model.choices import ValueInput
-from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import (
@@ -25,14 +24,13 @@ from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.past_view import BACK_TO_LIVE
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.timeline.looking_back import background_colour
-from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
+from dgn_viewer.widgets.choice_box import ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.form_fields import number_field
+from dgn_viewer.widgets.grouped_box import BoxChoice, parse_swap, regime_choices
 from dgn_viewer.widgets.layouts import FixedBar, PlainLabel
 from dgn_viewer.widgets.number_field import NumberField
 
-_KEPT = ", kept"  # suffix of a regime id: same regime, but keeps the value network
-VALUE_KEPT_ABOUT = "Freezes the feature network; the value network keeps its weights."
 _INPUTS: dict[str, tuple[ValueInput, str]] = {
     "image": ("image", "the image x"),
     "ones": ("ones", "all ones: only the gates depend on the example"),
@@ -76,7 +74,7 @@ class RunToolbar(FixedBar):
     def show_state(self, state: RunState, past: int | None = None) -> None:
         (before, then), self.state, self._past = (self.state, self._past), state, past
         if state.catalogue is not None and state.catalogue is not before.catalogue:
-            self._offer_regimes(state.catalogue)
+            self.regime.offer_choices(regime_choices(state.catalogue.regimes, of_swaps=True))
         self._update_controls()
         if past != then:
             self._apply_tint()
@@ -103,17 +101,6 @@ class RunToolbar(FixedBar):
             if is_field:
                 self.live_wanted.emit()
         super().mousePressEvent(event)
-
-    def _offer_regimes(self, catalogue: Catalogue) -> None:
-        choices: list[BoxChoice] = []
-        for entry in catalogue.regimes:
-            hint = "reinitialises the value network" if entry.for_copied_gates else ""
-            group = entry.group
-            choices.append(BoxChoice(entry.id, entry.id, entry.title, entry.about, hint, group))
-            if entry.for_copied_gates:
-                id_, kept_title = f"{entry.id}{_KEPT}", f"{entry.id}, value network kept"
-                choices.append(BoxChoice(id_, entry.id, kept_title, VALUE_KEPT_ABOUT, group=group))
-        self.regime.offer_choices(choices)
 
     def _update_controls(self) -> None:
         now, entry = self.state, self.state.regime_entry
@@ -164,8 +151,8 @@ class RunToolbar(FixedBar):
     # Commands
 
     def _swap_regime(self, regime: str) -> None:
-        keeps_value = regime.endswith(_KEPT)
-        self._send(SwapRegime(regime.removesuffix(_KEPT), restart_value=not keeps_value))
+        name, keeps_value = parse_swap(regime)
+        self._send(SwapRegime(name, restart_value=not keeps_value))
 
     # Construction
 

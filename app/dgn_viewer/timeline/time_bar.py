@@ -1,4 +1,4 @@
-"""The time bar below all panels: play, speed, slider over the steps, back to live."""
+"""The time bar below all panels: play, slider over the steps, back to live, probe examples."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dgn_engine.views.history import History
 from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.timeline.looking_back import background_colour
+from dgn_viewer.timeline.probe_examples_dial import ProbeExamplesDial
 from dgn_viewer.timeline.step_cursor import SPEEDS, StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
 from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, make_row
@@ -83,7 +84,8 @@ class TimeBar(FixedBar):
         self.label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.left, self.right = QWidget(), QWidget()  # left and right of the slider
         make_row(self.play, 1, into=self.left)
-        make_row((self.label, 1), self.live, into=self.right, spacing=8)
+        self.dial = ProbeExamplesDial()
+        make_row((self.label, 1), self.live, self.dial, into=self.right, spacing=8)
         parts = (self.left, (self.slider, 1), self.right)
         self.add_line("time_line", *parts, margins=(8, 0, 8, 0))
         cursor.changed.connect(self.refresh_bar)
@@ -104,6 +106,7 @@ class TimeBar(FixedBar):
         problem = "" if past is None else past.trouble
         _set_tip(self.label, why or problem or cursor.keeper.memory_text)
         self.live.setVisible(step is not None)
+        self.dial.show_state(self._history.shown_state, step is not None)
         self._apply_tint(step is not None)
 
     def set_theme(self, theme: Theme) -> None:

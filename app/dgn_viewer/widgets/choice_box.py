@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QComboBox, QStyle, QStyleOptionComboBox, QStylePainter, QWidget
+from PySide6.QtWidgets import QStyle, QStyleOptionComboBox, QStylePainter, QWidget
 
-from dgn_viewer.style.stylesheet import wrapping_tip
-from dgn_viewer.widgets.listed_item import GROUP, HINT, ListedItem
+from dgn_viewer.widgets.grouped_box import BoxChoice, GroupedBox
 
 _INSIDE = 2  # pixels that the style leaves free around the text
 
 
-@dataclass(frozen=True)
-class BoxChoice:
-    """One entry: its value, the short text of the closed box and the long text of the list."""
-
-    value: str
-    short: str
-    title: str = ""
-    about: str = ""
-    hint: str = ""  # muted, after the title
-    group: str = ""  # its heading in the list
-
-
-class ChoiceBox(QComboBox):
+class ChoiceBox(GroupedBox):
     """Combo box that emits `asked` when the user chooses, and changes only through `show_value`.
 
     Neither wheel nor arrow keys choose directly, because a regime swap redraws weights.
@@ -37,22 +23,13 @@ class ChoiceBox(QComboBox):
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._choices: tuple[BoxChoice, ...] = ()
         self._shown = ""
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setItemDelegate(ListedItem(self))
         self.activated.connect(self._on_activated)
 
     def offer_choices(self, choices: Sequence[BoxChoice]) -> None:
-        self._choices = tuple(choices)
-        self.clear()
-        for index, choice in enumerate(self._choices):
-            self.addItem(choice.title or choice.short, choice.value)
-            self.setItemData(index, choice.hint, HINT)
-            self.setItemData(index, choice.group, GROUP)
-            if choice.about:
-                self.setItemData(index, wrapping_tip(choice.about), Qt.ItemDataRole.ToolTipRole)
+        super().offer_choices(choices)
         view = self.view()
         view.setMinimumWidth(view.sizeHintForColumn(0) + 32 if self._choices else 0)
         self.show_value(self._shown)

@@ -34,6 +34,12 @@ class ElidedBox(QComboBox):
         self.currentTextChanged.connect(self._update_tip)
         self._update_tip()
 
+    def set_about(self, about: str) -> None:
+        """Set what the tooltip says before the chosen entry."""
+        if about != self._about:
+            self._about = about
+            self._update_tip()
+
     def sizeHint(self) -> QSize:
         texts = [self.itemText(index) for index in range(self.count())]
         width = max((self.fontMetrics().horizontalAdvance(text) for text in texts), default=0)

@@ -24,9 +24,9 @@ from dgn_engine.config.setting import Setting
 from dgn_engine.errors import UserError
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.style.stylesheet import plain_tip, themed_icon, wrapping_tip
+from dgn_viewer.widgets.grouped_box import BoxChoice, GroupedBox
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import make_row
-from dgn_viewer.widgets.listed_item import GROUP, ListedItem
 from dgn_viewer.widgets.number_entry import NumberEntry
 from dgn_viewer.widgets.number_field import LADDER, NumberField
 
@@ -34,7 +34,7 @@ _ARROW = 44  # pixels of a combo box outside its text
 _WHOLE = re.compile(r"[+-]?[0-9]+")  # int() also accepts '1_0' and digits of other scripts
 
 
-class PickBox(QComboBox):
+class PickBox(GroupedBox):
     def __init__(
         self,
         entries: Sequence[tuple[str, str]] = (),
@@ -45,16 +45,11 @@ class PickBox(QComboBox):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(8)
-        self.setItemDelegate(ListedItem(self))
         self.set_entries(entries)
 
-    def set_entries(self, entries: Sequence[tuple[str, str]], groups: Sequence[str] = ()) -> None:
-        """Set values and titles, with the group heading of each."""
-        self.clear()
-        for index, (value, title) in enumerate(entries):
-            self.addItem(title, value)
-            self.setItemData(index, wrapping_tip(title), Qt.ItemDataRole.ToolTipRole)
-            self.setItemData(index, groups[index] if groups else "", GROUP)
+    def set_entries(self, entries: Sequence[tuple[str, str]]) -> None:
+        """Set values and titles."""
+        self.offer_choices([BoxChoice(value, title, title) for value, title in entries])
 
     def pick_value(self, value: str) -> None:
         index = self.findData(value)

@@ -11,7 +11,7 @@ from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.watching import ProbeScalars
-from dgn_engine.text.written_numbers import format_decimals, format_number
+from dgn_engine.text.written_numbers import format_relative_error
 from dgn_engine.training.overflow import should_keep_picture
 from dgn_engine.training.probes import Probe
 from dgn_engine.training.readings.reading_executor import InlineReadings, ReadingExecutor
@@ -344,12 +344,4 @@ def describe_examples(reading: Reading, whole: int) -> str:
     counted = f"{reading.examples} of {whole}" if reading.examples else str(whole)
     if not reading.error:
         return f"{counted} probe examples, exact"
-    share = 100.0 * reading.error
-    shown = (
-        "< 0.01"
-        if share < 0.01
-        else format_number(share, 1)
-        if share < 9.5
-        else format_decimals(share, 0)
-    )
-    return f"{counted} probe examples · ± {shown} %"
+    return f"{counted} probe examples · {format_relative_error(reading.error)}"

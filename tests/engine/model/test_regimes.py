@@ -34,9 +34,19 @@ def test_every_row_of_the_table_is_there_in_order_and_begins_as_the_theory_says(
 
 @pytest.mark.discovery
 def test_regimes_stand_together_in_groups_and_by_their_order():
-    places = [(GROUPS.index(regime.group), regime.order) for regime in all_regimes()]
+    in_sight = [regime for regime in all_regimes() if regime.in_sight]
+    more = [regime for regime in all_regimes() if not regime.in_sight]
+    assert [*in_sight, *more] == list(all_regimes())
+    assert [regime.order for regime in in_sight] == sorted(regime.order for regime in in_sight)
+    places = [(GROUPS.index(regime.group), regime.order) for regime in more]
     assert places == sorted(places)
     assert [entry.id for entry in regime_entries()] == list(REGIMES)
+
+
+@pytest.mark.discovery
+def test_five_regimes_are_in_sight() -> None:
+    in_sight = [entry.id for entry in regime_entries() if entry.in_sight]
+    assert in_sight == ["ReLU", "DL", "FL", "FR-II", "DLN"]
 
 
 @pytest.mark.parametrize("name", each(REGIMES))

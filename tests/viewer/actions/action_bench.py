@@ -154,9 +154,7 @@ class Desk:
         parts: Any = whole
         self.menus = (
             run_menu(self.context, self.control, pages, parts.start_engine),
-            file_menu(
-                self.context, files, parts.recorded, parts.exports, experiments, pages, cursor
-            ),
+            file_menu(self.context, files, parts.recorded, parts.exports, pages, cursor),
             edit_menu(self.context, layouts, pages),
             GATES_MENU,
             experiments_menu(experiments),
@@ -168,6 +166,7 @@ class Desk:
                 parts.events,
                 parts.walk,
                 pages,
+                files,
                 parts.notices,
                 parts.palette,
             ),

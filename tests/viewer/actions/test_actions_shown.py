@@ -184,7 +184,7 @@ def test_the_palette_lists_names_before_tips_and_leaves_itself_out(bench: Bench)
     items = [palette.list.topLevelItem(row) for row in range(2)]
     assert items[0] is not None
     assert (items[0].text(0), items[0].text(1)) == (
-        "File: Export panel…",
+        "Export panel…",
         QKeySequence("Ctrl+E").toString(QKeySequence.SequenceFormat.NativeText),
     )
 

@@ -211,7 +211,7 @@ def test_an_open_list_is_left_in_peace_and_the_others_follow(qtbot: QtBot) -> No
     panel.resize(500, 300)
     panel.show()
     panel.show_view(seeing(2))
-    first, second = [c for c in panel.findChildren(QComboBox) if c.objectName() != "probe_examples"]
+    first, second = panel.findChildren(QComboBox)
     first.showPopup()
     panel.show_view(seeing(3))
     assert (first.count(), second.count()) == (2, 3)

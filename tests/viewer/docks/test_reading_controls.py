@@ -1,4 +1,4 @@
-"""The bar of a reading that is being made better, Cancel and Go on, and the dial of examples."""
+"""The bar of a reading that is being made better, Cancel and Go on."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from PySide6.QtWidgets import QProgressBar, QPushButton, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.protocol.watching import CancelReading, GoOnReading, SetProbeExamples
+from dgn_engine.protocol.watching import CancelReading, GoOnReading
 from dgn_engine.scene.elements import Axis, Chart, Empty, Scene, Shown
 from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.docks.panel_dock import PanelDock
-from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar, offered_examples
+from dgn_viewer.docks.reading_controls import RefinementBar
 from tests.engine.panels.pictures import started_run
 
 
@@ -174,69 +174,3 @@ def test_what_is_being_refined_or_was_cancelled_is_as_stale_as_any_picture(qtbot
             view = replace(view, step=view.step + 1, readings={"npk": reading})
             panel.show_view(view)
         assert panel.panel_state() == "stale"
-
-
-def dial_of(panel: PanelDock) -> ProbeExamplesDial:
-    dial = panel.findChild(ProbeExamplesDial)
-    assert isinstance(dial, ProbeExamplesDial)
-    return dial
-
-
-def test_the_dial_offers_what_the_data_has_and_asks_for_what_is_chosen(
-    panel: PanelDock, qtbot: QtBot
-) -> None:
-    panel.show_view(seeing(RESTING))
-    dial = dial_of(panel)
-    assert dial.isVisible()
-    assert dial.currentText() == "64 examples"
-    assert dial.accessibleName().startswith("Panel: ")
-    place = dial.findText("16 examples")
-    with qtbot.waitSignal(panel.command_wanted) as asked:
-        dial.activated.emit(dial.setCurrentIndex(place) or place)
-    assert asked.args == [SetProbeExamples(16)]
-    dial.showPopup()
-    for _ in range(2):  # an open list is left in peace
-        shown = dial.currentText()
-        panel.show_view(replace(seeing(RESTING), probe_examples=32))
-        assert dial.currentText() == (shown if dial.view().isVisible() else "32 examples")
-        dial.hidePopup()
-    panel.show_view(replace(seeing(RESTING), probe_examples=0))
-    assert not dial.isVisible(), "of a recorded run they cannot be chosen"
-
-
-def test_a_narrow_dial_shows_its_number_alone(panel: PanelDock, qtbot: QtBot) -> None:
-    panel.show_view(seeing(RESTING))
-    dial = dial_of(panel)
-    dial.resize(dial.sizeHint())
-    assert dial.shown_text() == "64 examples"
-    dial.resize(dial.minimumSizeHint())
-    assert dial.shown_text() == "64"
-    assert "64 examples" in dial.toolTip()
-
-
-def test_the_dial_offers_no_more_than_there_is_room_for(panel: PanelDock) -> None:
-    large = replace(started_run((1 << 21,)), train_examples=10_000)
-    panel.show_view(replace(seeing(RESTING), run=large))
-    dial = dial_of(panel)
-    assert dial.itemData(dial.count() - 1) == 128
-
-
-def test_a_panel_without_probes_has_no_dial(qtbot: QtBot) -> None:
-    panel = PanelDock("p", replace(SPEC, probes=()), LIGHT)
-    qtbot.addWidget(panel)
-    panel.show()
-    panel.show_view(seeing())
-    assert not dial_of(panel).isVisible()
-
-
-@pytest.mark.parametrize(
-    ("now", "there_are", "offered"),
-    [
-        (64, 100, (8, 16, 32, 64)),
-        (20, 64, (8, 16, 20, 32, 64)),
-        (64, 10**6, (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
-        (64, 5, (8, 64)),
-    ],
-)
-def test_doubled_numbers_of_examples(now: int, there_are: int, offered: tuple[int, ...]) -> None:
-    assert offered_examples(now, there_are) == offered

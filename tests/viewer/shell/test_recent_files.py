@@ -13,7 +13,6 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.files import OpenFile
-from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.runs import OpenSession, RunContinued, RunShown, SessionSaved, ShowRun
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Options, Viewer
@@ -37,13 +36,13 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_the_last_ten_are_kept_once_each_and_over_a_restart(
-    qtbot: QtBot, settings: Settings, sent: list[Command], tmp_path: Path
+    qtbot: QtBot, settings: Settings, tmp_path: Path
 ) -> None:
-    configured: list[Path] = []
+    opened: list[Path] = []
     window = QWidget()
     qtbot.addWidget(window)
     context = make_context(window, settings=settings)
-    recent = RecentFiles(context, configured.append, sent.append)
+    recent = RecentFiles(context, opened.append)
     for place in range(12):
         recent.add_item("checkpoint", f"/models/{place}.pt")
     recent.add_item("checkpoint", "/models/7.pt")
@@ -63,27 +62,20 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
     assert len(set(recent.items)) == len(recent.items) == 10
     settings.save()
     context = make_context(window, settings=Settings(tmp_path / "settings.ini"))
-    again = RecentFiles(context, configured.append, sent.append)
+    again = RecentFiles(context, opened.append)
     assert again.items == recent.items
     for place in range(5):
         again.open_item(place)
-    assert sent == [
-        ShowRun("/runs/d"),
-        OpenSession("/x/c.dgn"),
-        ShowRun("/runs/b"),
-        OpenSession("/x/a.dgn"),
-        OpenFile("/models/7.pt"),
-    ]
+    assert opened == [Path(item.path) for item in recent.items[:5]]
+    assert again.last_folder() == "/runs"
     again.open_item(99)
-    assert not configured
+    assert len(opened) == 5
 
 
-def test_a_file_that_is_opened_again_is_missing_no_more(
-    qtbot: QtBot, settings: Settings, sent: list[Command]
-) -> None:
+def test_a_file_that_is_opened_again_is_missing_no_more(qtbot: QtBot, settings: Settings) -> None:
     window = QWidget()
     qtbot.addWidget(window)
-    recent = RecentFiles(make_context(window, settings=settings), lambda _: None, sent.append)
+    recent = RecentFiles(make_context(window, settings=settings), lambda _: None)
     recent.add_item("checkpoint", "/nowhere/a.pt")
     recent.check_missing()
     assert not recent.is_on_disk(0)
@@ -119,7 +111,7 @@ def test_a_configuration_begins_a_run_and_a_bad_one_is_one_sentence(
     good.write_text(replace(small_run("FR-II"), seed=11).to_toml(), encoding="utf-8")
     bad.write_text("[net]\nname = 3\n", encoding="utf-8")
     before = window.run_state.run
-    window.registry["file.open_configuration"].trigger()
+    window.registry["file.open"].trigger()
     answer_dialog(window, bad)
     assert str(bad) in window.notices.recent_notices[-1].text
     assert window.run_state.run is before

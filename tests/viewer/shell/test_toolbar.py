@@ -21,6 +21,7 @@ from dgn_engine.protocol.training import (
     SwapRegime,
 )
 from dgn_viewer.shell.toolbar import RunToolbar
+from dgn_viewer.widgets.grouped_box import GroupedBox
 from tests.engine.views.begun_run import make_run_started
 
 CATALOGUE = Catalogue(
@@ -71,8 +72,13 @@ def live(bar: RunToolbar) -> RunToolbar:
 
 def choose(box: object, place: int) -> None:
     """Pick an entry of a combo box as a user does: open the list, press the row."""
-    assert hasattr(box, "showPopup")
+    assert isinstance(box, GroupedBox)
     box.showPopup()
+    if not box.more_menu.isEmpty():
+        listed = (*box.menu.actions(), *box.more_menu.actions())
+        next(action for action in listed if action.data() == place).trigger()
+        box.hidePopup()
+        return
     view = box.view()
     QTest.qWait(20)
     index = view.model().index(place, 0)

@@ -30,6 +30,7 @@ from dgn_viewer.inspector.pages.origin_field import OriginField, origin_in_words
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.widgets.form_fields import ListField, PickBox
 from dgn_viewer.widgets.form_section import Section
+from dgn_viewer.widgets.grouped_box import BoxChoice, regime_choices
 from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
 from dgn_viewer.widgets.message_line import MessageLine
 
@@ -81,7 +82,7 @@ class ComparePage(QFrame):
         self.seed = _make_text_field("seed", "unchanged")
         self.pace = PickBox(_PACES)
         self.start = push_button("Train a branch", self._start_branch, "primary")
-        about = "Stop the branch; it stays recorded and can be continued with File ▸ Open run…"
+        about = "Stop the branch; it stays recorded and can be continued with File ▸ Recorded runs…"
         self.stop = push_button("Stop", lambda: send(StopBranch()), about=about)
         about = "Show the branch as B, on the same examples"
         self.compare = push_button("Compare with branch", self._compare_branch, about=about)
@@ -223,11 +224,8 @@ class ComparePage(QFrame):
         self.origin.offer_checkpoints(self.state.checkpoints)
         catalogue = self.state.catalogue
         if catalogue is not None and self.regime.count() == 1:
-            regimes = catalogue.regimes
-            self.regime.set_entries(
-                [("", "unchanged"), *((entry.id, entry.title) for entry in regimes)],
-                ["", *(entry.group for entry in regimes)],
-            )
+            choices = regime_choices(catalogue.regimes)
+            self.regime.offer_choices((BoxChoice("", "unchanged"), *choices))
 
     def _lay_out(self) -> None:
         form = Section("New branch")

@@ -1,0 +1,121 @@
+"""The dialog that opens anything: files and folders, chosen, typed or pasted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QSize, QUrl
+from PySide6.QtWidgets import (
+    QDialogButtonBox,
+    QFileDialog,
+    QGridLayout,
+    QLineEdit,
+    QPushButton,
+    QWidget,
+)
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.runs.folder_layout import results_root, runs_root
+from dgn_viewer.shell.opened_paths import CONFIGURED, PACKED, WEIGHTS, PathKind, path_kind
+from dgn_viewer.widgets.message_line import MessageLine
+
+_KINDS: dict[PathKind, str] = {
+    "run": "a recorded run, shown at its last step",
+    "session": "a session, a run with its window layout",
+    "configuration": "a configuration, which starts a new run",
+    "checkpoint": "a checkpoint; nothing changes until you confirm",
+    "result": "the result of an experiment",
+    "images": "images, chosen as the data of a new run",
+}
+_ENDINGS = (*WEIGHTS, ".dgn", CONFIGURED, ".json", *PACKED)
+_FILTERS = (f"Everything that opens ({' '.join(f'*{e}' for e in _ENDINGS)})", "All files (*)")
+_SIZE = QSize(820, 500)
+_HINT = "Choose a file or a folder, or paste a path."
+
+
+class OpenDialog(QFileDialog):
+    """Says what the chosen file or folder is before it is opened.
+
+    A recorded run, a result and images are folders; 'Open' takes them, and enters any other folder.
+    Not the platform's dialog, which takes either files or folders.
+    """
+
+    def __init__(self, parent: QWidget, folder: str, opened: Callable[[str], object]) -> None:
+        super().__init__(parent, "Open", folder)
+        option = QFileDialog.Option
+        self.setOptions(option.DontUseNativeDialog | option.ReadOnly | option.HideNameFilterDetails)
+        self.resize(_SIZE)
+        self.setFileMode(QFileDialog.FileMode.ExistingFile)
+        self.setNameFilters(_FILTERS)
+        roots = [QUrl.fromLocalFile(str(p)) for p in (runs_root(), results_root()) if p.is_dir()]
+        self.setSidebarUrls([*self.sidebarUrls(), *roots])
+        self.said = MessageLine()
+        self.open_folder = QPushButton("Open this folder")
+        self.open_folder.setAutoDefault(False)
+        self.open_folder.clicked.connect(lambda: self.finish(Path(self.directory().path())))
+        layout = self.layout()
+        assert isinstance(layout, QGridLayout)
+        layout.addWidget(self.said, layout.rowCount(), 0, 1, layout.columnCount())
+        buttons = self.findChild(QDialogButtonBox)
+        assert isinstance(buttons, QDialogButtonBox)
+        buttons.addButton(self.open_folder, QDialogButtonBox.ButtonRole.ActionRole)
+        self.path_line.textChanged.connect(self._describe_typed)
+        self.directoryEntered.connect(lambda _folder: self._describe_folder())
+        self.fileSelected.connect(opened)
+        self.finished.connect(self.deleteLater)
+        self._describe_folder()
+
+    @property
+    def path_line(self) -> QLineEdit:
+        line = self.findChild(QLineEdit, "fileNameEdit")
+        assert isinstance(line, QLineEdit)
+        return line
+
+    def typed_path(self) -> Path | None:
+        """Return the chosen, typed or pasted path; None if there is none."""
+        text = self.path_line.text().strip().strip('"')
+        text = QUrl(text).toLocalFile() if text.startswith("file:") else text
+        return Path(self.directory().path(), Path(text).expanduser()) if text else None
+
+    def accept(self) -> None:
+        """Open the chosen or typed path; enter a folder that cannot be opened."""
+        path = self.typed_path()
+        if path is None:
+            return
+        try:
+            path_kind(path)
+        except UserError as refusal:
+            if path.is_dir():
+                self.setDirectory(str(path))
+                self.path_line.clear()
+                self._describe_folder()
+            else:
+                self.said.show_refusal(str(refusal))
+        else:
+            self.finish(path)
+
+    def finish(self, path: Path) -> None:
+        """Close the dialog and open the path."""
+        self.fileSelected.emit(str(path))
+        self.done(QFileDialog.DialogCode.Accepted)
+
+    def _describe_typed(self) -> None:
+        path = self.typed_path()
+        if path is None or not path.exists():  # it is still being typed
+            self._describe_folder()
+            return
+        try:
+            self.said.show_message(f"{path.name}: {_KINDS[path_kind(path)]}.")
+        except UserError as refusal:
+            self.said.show_message(_HINT if path.is_dir() else str(refusal))
+
+    def _describe_folder(self) -> None:
+        """Offer the folder that is entered if it can be opened itself."""
+        folder = Path(self.directory().path())
+        try:
+            text = f"{folder.name}: {_KINDS[path_kind(folder)]}."
+        except UserError:
+            text = ""
+        self.open_folder.setEnabled(bool(text))
+        self.said.show_message(text or _HINT)
