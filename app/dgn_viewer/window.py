@@ -15,7 +15,7 @@ from dgn_engine.protocol.messages import Command, EngineReady, Event, Refused
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import SAMPLES, HistoryReplayed
 from dgn_engine.protocol.training import CancelLoading
-from dgn_engine.scene.panel_spec import PanelSpec
+from dgn_engine.scene.panel_spec import PREDICTIONS, PanelSpec
 from dgn_engine.views.event_notices import Notice, time_of_day
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import BACK_TO_LIVE
@@ -40,6 +40,7 @@ from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.guides import Guides
 from dgn_viewer.shell.inspector_pages import InspectorPages
 from dgn_viewer.shell.notice_views import NoticeViews
+from dgn_viewer.shell.presentation import Presentation
 from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.run_control import RunControl
 from dgn_viewer.shell.run_views import RunViews
@@ -91,7 +92,7 @@ class Window(QMainWindow):
         self.docks = docks = PanelDocks(self, panels, theme.now)
         self.layouts = WindowLayout(self, docks, context)
         self.display = PanelScheduler(self.history, docks, dict(panels), guarded)
-        probes = tuple(probe for spec in panels.values() for probe in spec.probes)
+        probes = (PREDICTIONS, *(probe for spec in panels.values() for probe in spec.probes))
         self.time = TimeControls(context, self.history, probes, self.display)
         status = StatusBar(self, last_step=lambda: self.time.cursor.last_step)
         self.notice_views = NoticeViews(self.notices, status, self, theme)
@@ -105,9 +106,11 @@ class Window(QMainWindow):
         self.registry = registry = Actions(context.shown_state, theme.make_icon, self)
         events = EventWalk(context, docks, self.display.draw_now)
         show_step, keys = events.show_step, registry.keys
-        self.pages = InspectorPages(context, inspector, docks, self.time, keys, show_step)
+        predict = self.display.watch_predictions
+        self.pages = InspectorPages(context, inspector, docks, self.time, keys, show_step, predict)
         self.action_views = ActionViews(registry, self, theme)
         strip = LayersStrip(guarded)
+        self.presentation = Presentation(context, docks, panels, lambda: self.run_views)
         self._declare_actions(panels, events, FocusWalk(strip, docks, columns))
         action = registry.__getitem__
         self.time.make_bars(action("time.play"), action("time.live"))
@@ -150,6 +153,7 @@ class Window(QMainWindow):
                 self.files,
                 self.notices,
                 palette,
+                self.presentation,
             ),
         )
 
@@ -182,6 +186,7 @@ class Window(QMainWindow):
         if self.history.on_frame(frame):
             self.run_views.status.show_frame(frame)
             self.time.cursor.keeper.on_frame(frame)
+            self.pages.show_answers()
             self.guides.tour.refresh_measurement()
             self.display.update_pace(frame.watching)
             self.display.schedule_refresh()
@@ -271,6 +276,7 @@ class Window(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Save the layout; the engine is stopped by its owner."""
+        self.presentation.leave()
         self.layouts.save_layout()
         self.display.stop()
         self.guides.close()
@@ -285,6 +291,7 @@ class Window(QMainWindow):
         for part in (*parts, self.guides.acts, cursor, self.time.compared, self.time.bar.dial):
             self.event_taken.connect(part.on_event)
         views.step_shown.connect(self.registry.refresh)
+        views.step_shown.connect(self.pages.show_answers)
         cursor.acts_changed.connect(self.registry.refresh)
         layouts = self.layouts.history
         for source in (docks, docks.steps, layouts, self.files.recent, self.experiments):

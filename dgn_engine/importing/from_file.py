@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from dgn_engine.config import OF_FILE, NetConfig
+from dgn_engine.config import OF_FILE, NetConfig, RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.importing.adapted_network import (
     AdaptedNetwork,
@@ -102,6 +102,7 @@ class ImportedNetwork:
         remarks: What was folded in or left out.
         assuming: The activation if the user states it and the file does not ('ReLU'); else ''.
         said: Everything the user states about the file, as options.
+        config: Configuration of the run that trained it, if it is one of ours.
     """
 
     network: GatedNetwork
@@ -111,6 +112,7 @@ class ImportedNetwork:
     remarks: tuple[str, ...] = ()
     assuming: str = ""
     said: str = ""
+    config: RunConfig | None = None
 
     @property
     def assumption(self) -> str:
@@ -167,7 +169,9 @@ def network_of(
         _check_nothing_said(listing)
         state, title = state_of(listing), describe_file(listing)
         network = our_network(listing, input_shape, dtype, architecture_for)
-        return ImportedNetwork(network, state.regime, state.step, title, state.remarks)
+        return ImportedNetwork(
+            *(network, state.regime, state.step, title, state.remarks), config=state.config
+        )
     if is_adapted(listing):
         _check_nothing_said(listing)
         return _import_adapted(listing, input_shape, dtype)

@@ -167,6 +167,7 @@ PANEL = PanelSpec(
     title="A and B",
     probes=("agreement", "gates"),
     draw=draw,
+    shows_examples=True,
     about=About(
         text=(
             "A is the current run, B the checkpoint or recorded run it is compared with. For each "

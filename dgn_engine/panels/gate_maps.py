@@ -233,6 +233,7 @@ PANEL = PanelSpec(
     title="Gate maps",
     probes=("gates",),
     draw=draw,
+    shows_examples=True,
     about=About(
         text=(
             "Each row is a probe example, each column a unit of the chosen layer; examples are "

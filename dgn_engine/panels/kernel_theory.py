@@ -92,6 +92,7 @@ PANEL = PanelSpec(
     title="Kernel against theory",
     probes=("kernel_theory",),
     draw=draw,
+    shows_examples=True,
     about=About(
         text=(
             "At initialisation, with gates independent of the value weights, the expected value "

@@ -127,6 +127,7 @@ PANEL = PanelSpec(
     title="Layer kernels",
     probes=("layer_kernels",),
     draw=draw,
+    shows_examples=True,
     about=About(
         text=(
             "Each gate layer has its own overlap: how many of its units are open for both of two "

@@ -239,6 +239,7 @@ PANEL = PanelSpec(
     title="NTK",
     probes=("ntk",),
     draw=draw,
+    shows_examples=True,
     about=About(
         text=(
             "The tangent kernel predicts how a step on one example moves the output on another. "

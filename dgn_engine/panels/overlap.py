@@ -169,6 +169,7 @@ PANEL = PanelSpec(
     title="Overlap",
     probes=("overlap",),
     draw=draw,
+    shows_examples=True,
     about=About(
         text=(
             "Two examples overlap where the same paths are active for both. The left matrix "

@@ -292,6 +292,7 @@ PANEL = PanelSpec(
     title="NPK spectrum",
     probes=("npk",),
     draw=draw,
+    shows_examples=True,
     about=About(
         text=(
             "The neural path kernel compares two examples by the paths active for both. If a few "

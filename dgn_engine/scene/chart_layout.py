@@ -83,6 +83,7 @@ def fit_charts(
     width: float,
     height: float,
     chosen: str = "",
+    tab_row: float = TAB_ROW,
 ) -> FittedCharts:
     """Fit all large charts if each reaches its minimum size, else the chosen one below tabs.
 
@@ -95,6 +96,7 @@ def fit_charts(
         width: Available width.
         height: Available height.
         chosen: Key of the chart whose tab is chosen.
+        tab_row: Height of the row of tabs.
     """
     large = _without_overviews(charts)
     if not large:
@@ -110,7 +112,7 @@ def fit_charts(
         return _scroll_chart(large[0], margins[large[0].key], width, height)
     keys = tuple(chart.key for chart in large)
     only = _as_only_chart(large[keys.index(chosen) if chosen in keys else 0], large)
-    layout = _scroll_chart(only, room(only), width, height - TAB_ROW)
+    layout = _scroll_chart(only, room(only), width, height - tab_row)
     return replace(layout, tabs=keys)
 
 

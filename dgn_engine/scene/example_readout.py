@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from dgn_engine.scene.compared import compared_view
 from dgn_engine.scene.elements import Array, Chart
 from dgn_engine.scene.linked_places import selection_at
 from dgn_engine.scene.panel_spec import View
+from dgn_engine.scene.predictions import prediction_lines
 from dgn_engine.scene.readout import describe_point
 from dgn_engine.scene.run_text import is_conv, layers_with_prefix
 from dgn_engine.scene.typeset import strip_markup
@@ -27,7 +28,7 @@ class ShownExample:
     """One probe example: its index in the set, its name, and its picture.
 
     `image` (H, W) or (H, W, 3) uint8; `point`: (x, y) of two-dimensional data among all `points`
-    (n, 2); `why`: briefly, why there is neither.
+    (n, 2); `why`: briefly, why there is neither. `answers`: what the network says, in lines.
     """
 
     place: int
@@ -37,6 +38,7 @@ class ShownExample:
     point: tuple[float, float] | None = None
     points: Array | None = None
     why: str = ""
+    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,22 +65,29 @@ class ExampleReadout:
     @property
     def in_words(self) -> str:
         """The readout as one text, for a screen reader."""
-        names = " and ".join(example.name for example in self.examples)
+        names = " and ".join(
+            ": ".join((example.name, *example.answers)) for example in self.examples
+        )
         gates = (f"{rows.name}: {rows.words}" for rows in self.gates if rows.words)
         return ". ".join((names, *map(strip_markup, self.lines), *gates)) + "."
 
 
-def example_readout(view: View, chart: Chart, x: float, y: float) -> ExampleReadout | None:
+def example_readout(
+    view: View, chart: Chart, x: float, y: float, step: int | None = None
+) -> ExampleReadout | None:
     """Return the readout at (x, y) of a chart; None if there is no probe example.
 
-    `view`: the view that the panel was drawn from.
+    `view`: the view that the panel was drawn from; `step`: that of its picture.
     """
     places = selection_at(chart, x, y).examples
     if view.pictures is None or chart.matrix is None or not places:
         return None
     description = describe_point(chart, x, y)
     label_lines = 2 if chart.matrix.column_examples else 1
-    shown_examples = tuple(shown_example(view.pictures, place) for place in places)
+    shown_examples = tuple(
+        replace(shown_example(view.pictures, place), answers=prediction_lines(view, place, step))
+        for place in places
+    )
     owner_view = (compared_view(view) or view) if chart.matrix.of_compared else view
     gates, missing = gate_rows(owner_view, places, chart.matrix.layer)
     value = ": ".join(description[label_lines:])

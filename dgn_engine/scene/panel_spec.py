@@ -131,6 +131,7 @@ class View:
     tested: bool = True  # the regime has gates for test examples
 
 
+PREDICTIONS = "predictions"  # the probe of what the network answers for each example
 Values = tuple[tuple[str, str], ...]
 
 
@@ -198,6 +199,7 @@ class PanelSpec:
     compares: bool = False  # opens and closes with a comparison
     opened: bool = True  # by default; others via View, Panels, or a layout
     prompt: bool = False  # drawn as soon as it changes; others wait if time is short
+    shows_examples: bool = False  # its rows are examples: what the network answers is read too
 
 
 def always(*values: tuple[str, str]) -> Callable[[View], Values]:

@@ -37,6 +37,7 @@ class Theme:
     gate_closed: str
     gate_open: str
     numbers: str = "1,234.5"  # how numbers are written, by example: the user's choice
+    scale: float = 1.0  # of type, lines and controls on the screen
 
     def role_colour(self, role: Role) -> str:
         colour: str = getattr(self, role)

@@ -341,7 +341,7 @@ def _network_of(
     state = NetworkState.of_checkpoint(snapshot.state, str(reader.info.get("data_fingerprint", "")))
     listing = listing_of_checkpoint(reader.path.name, snapshot.tensors, state)
     network = our_network(listing, input_shape, torch.get_default_dtype(), architecture_for)
-    return ImportedNetwork(network, state.regime, state.step)
+    return ImportedNetwork(network, state.regime, state.step, config=state.config)
 
 
 def _config_at(snapshot: run_checkpoints.Snapshot, known: RunConfig | None) -> RunConfig | None:

@@ -31,7 +31,13 @@ from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.random_streams import random_stream
 from dgn_engine.regimes import only_regime
 from dgn_engine.session.file_readings import LabelledExamples
-from dgn_engine.session.network_fit import DataFacts, data_for, format_shape, reason_no_accuracy
+from dgn_engine.session.network_fit import (
+    DataFacts,
+    data_for,
+    format_shape,
+    has_same_labels,
+    reason_no_accuracy,
+)
 from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
@@ -54,12 +60,14 @@ COMPARED = 2  # examples whose logits show whether the file has changed
 class ProbeInputs:
     """The examples that frozen networks are read on.
 
-    `x` (n, *image shape): the probe examples; `labels` (n,): their classes, of `classes`.
+    `x` (n, *image shape): the probe examples; `labels` (n,): their classes, of `classes`. `data`:
+    what they are examples of.
     """
 
     x: Tensor
     labels: Tensor
     classes: int
+    data: DataConfig = field(default_factory=DataConfig)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -80,7 +88,7 @@ def probe_inputs_of(shown: ReadableNetwork) -> ProbeInputs:
     probed = shown.probed
     context = probed.probe_context()
     images = context.x.reshape(len(context.x), *probed.image_shape)
-    return ProbeInputs(images, context.labels, probed.probe_set.classes)
+    return ProbeInputs(images, context.labels, probed.probe_set.classes, shown.config.data)
 
 
 class FrozenNetwork:
@@ -107,6 +115,7 @@ class FrozenNetwork:
         self.regime = imported.regime
         self.step_count = imported.step
         self.moves = False  # True: its weights come from a run that trains elsewhere
+        self._config = imported.config
         self.network = imported.network.to(inputs.x.device).requires_grad_(False)
         self._set_inputs(inputs)
         self.probe_schedule = ProbeSchedule(
@@ -126,6 +135,7 @@ class FrozenNetwork:
             )
         self.x, self._labels = x.reshape(len(x), *shape), inputs.labels
         self._classes = inputs.classes
+        self._data = inputs.data
         self._gates: tuple[Tensor, ...] | None = None
 
     def update_network(self, imported: ImportedNetwork) -> None:
@@ -159,8 +169,11 @@ class FrozenNetwork:
 
     def probe_context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
         """Return the examples and the network in the form that probes read."""
+        config = self._config
         return ProbeContext(
-            self.network, self.x, self._labels, self.regime, compared, self._classes
+            *(self.network, self.x, self._labels, self.regime, compared, self._classes),
+            loss=None if config is None else config.training.loss,
+            own_labels=config is None or has_same_labels(config.data, self._data),
         )
 
     @property
@@ -368,6 +381,7 @@ class InspectedNetwork(FrozenNetwork):
         self._path, self._emit = opened.path, emit
         self.device = choose_device(config.device)
         examples, data, prepare = _prepare_data(opened, report)
+        config = replace(config, data=data)
         self.asked = opened.data  # as requested: another file may take grey images as they are
         self.facts = DataFacts.from_examples(examples)
         self.image_shape = self.facts.shape
@@ -382,7 +396,7 @@ class InspectedNetwork(FrozenNetwork):
         super().__init__(imported, self.inputs, emit, traced=True)
         self.assuming = imported.assuming
         gating = replace(config.gating, regime=imported.regime.name, wiring=imported.network.wiring)
-        self.config = replace(config, data=data, gating=gating)
+        self.config = replace(config, gating=gating)
         logits = self.facts.logits
         self._told = time.monotonic()
         self._unknown = reason_no_accuracy(imported, listing, logits, data)
@@ -405,7 +419,7 @@ class InspectedNetwork(FrozenNetwork):
         x = self._prepare(torch.from_numpy(raw)).to(self.device)
         labels = torch.tensor(chosen.labels, dtype=torch.int64, device=self.device)
         self.probe_set = chosen
-        return ProbeInputs(x, labels, len(examples.class_names))
+        return ProbeInputs(x, labels, len(examples.class_names), config.data)
 
     def training_images(self, rows: Array) -> Array:
         images: Array = self._prepare(torch.from_numpy(self._stored.train_x[rows])).numpy()
@@ -466,6 +480,7 @@ class InspectedNetwork(FrozenNetwork):
             readings=dict(self.probe_schedule.readings),
             compared=compared,
             comparison=comparison,
+            probe_digest=self.probe_set.digest,
         )
 
     def started_event(self) -> RunStarted:

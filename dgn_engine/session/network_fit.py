@@ -104,10 +104,15 @@ def reason_no_accuracy(
         )
     if is_ours(listing):
         own = state_of(listing).config.data
-        if (own.name, own.binary) != (data.name, data.binary):
+        if not has_same_labels(own, data):
             name = own.name.partition(":")[0]
             return f"labels of another data set (it was trained on {name})"
     return ""
+
+
+def has_same_labels(first: DataConfig, second: DataConfig) -> bool:
+    """Return whether a class number means the same in both data sets."""
+    return (first.name, first.binary) == (second.name, second.binary)
 
 
 def _network_in_words(file: str, imported: ImportedNetwork) -> str:

@@ -11,7 +11,7 @@ from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.scene.elements import Scene, Shown
-from dgn_engine.scene.panel_spec import PanelSpec, View, chosen_value
+from dgn_engine.scene.panel_spec import PREDICTIONS, PanelSpec, View, chosen_value
 from dgn_engine.scene.selection import NOTHING, Selection
 
 _FIELDS = frozenset(one.name for one in dataclasses.fields(View))
@@ -80,7 +80,8 @@ class DrawnPanel:
         for option in self.spec.options:
             if option.engine and (value := chosen_value(self.view, option)):
                 options.append((option.id, int(value) if value.isdecimal() else value))
-        return tuple(ProbeRequest(probe, tuple(options)) for probe in self.spec.probes)
+        requests = (ProbeRequest(probe, tuple(options)) for probe in self.spec.probes)
+        return (*requests, *(ProbeRequest(PREDICTIONS),) * self.spec.shows_examples)
 
     def choose_value(self, option: str, value: str) -> bool:
         """Set an option for the user; return whether the choice has changed."""

@@ -39,7 +39,14 @@ from dgn_engine.protocol.watching import (
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.gate_agreement import AGREEMENT
 from dgn_engine.scene.overlaid import overlaid_runs
-from dgn_engine.scene.panel_spec import ComparedRun, OverlaidRun, Series, View, run_key
+from dgn_engine.scene.panel_spec import (
+    PREDICTIONS,
+    ComparedRun,
+    OverlaidRun,
+    Series,
+    View,
+    run_key,
+)
 from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.views.compared_step import ComparedStep, Pairing
 from dgn_engine.views.event_marks import changes_network, make_marks
@@ -97,6 +104,7 @@ class History:
         self._change: Mark | None = None  # the newest change
         self._measured: dict[str, int] = {}  # probe or score → number of changes before it
         self._last: Measured | None = None
+        self._read_on = ""  # digest of the probe set of the newest frame; '' if unknown
         self._compared: ComparedRun | None = None
         self._folder = ""  # of the run on show, if it is recorded
         self._opened: ComparisonOpened | None = None  # the event that opened `_compared`
@@ -219,6 +227,7 @@ class History:
             return False
         self.state = self.state.moved_to_step(frame.step)
         self.step = max(self.step, frame.step)
+        self._read_on = frame.probe_digest
         for probe, reading in frame.readings.items():
             if reading is not self.readings.get(probe):
                 if not _is_same(reading, self.readings.get(probe)):
@@ -274,7 +283,7 @@ class History:
             regime=self.state.regime,
             wiring=self.state.wiring,
             step=self.step,
-            readings=dict(self.readings),
+            readings=self._readings_of_examples(self.readings),
             series=self._current_series(),
             marks=self.marks,
             last=self._last,
@@ -282,7 +291,7 @@ class History:
             paused=self.state.is_paused,
             trains=self.state.is_running and not self.state.silent,
             diverged=self.state.diverged,
-            compared=self._compared,
+            compared=self._comparison_of_examples(),
             overlaid=self._overlaid,
             outdated=self._find_outdated(),
             gaps=dict(self._gaps),
@@ -293,6 +302,22 @@ class History:
             tested=entry is None or not entry.drawn_gates,
             probe_examples=0 if self.state.recorded is not None else self.state.probe_examples,
         )
+
+    def _readings_of_examples(self, readings: Mapping[str, Reading]) -> dict[str, Reading]:
+        """Return the readings without the predictions for examples that are no longer chosen.
+
+        Until the next frame panels keep their picture; a drawn digit must not get another's answer.
+        """
+        is_current = self._read_on in ("", self.state.probe_digest)
+        return {
+            name: reading for name, reading in readings.items() if is_current or name != PREDICTIONS
+        }
+
+    def _comparison_of_examples(self) -> ComparedRun | None:
+        compared = self._compared
+        if compared is None or self._read_on in ("", self.state.probe_digest):
+            return compared
+        return replace(compared, readings=self._readings_of_examples(compared.readings))
 
     def _current_pictures(self) -> ProbeExamples | None:
         """Return the pictures of the probe set that is read now.

@@ -23,6 +23,7 @@ from dgn_viewer.notices import Notices
 from dgn_viewer.shell.event_walk import EventWalk
 from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.inspector_pages import InspectorPages
+from dgn_viewer.shell.presentation import Presentation
 from dgn_viewer.shell.time_controls import TimeControls
 from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.shell.window_layout import FocusWalk
@@ -43,6 +44,7 @@ def view_menu(
     files: FileDialogs,
     notices: Notices,
     palette: Palette,
+    presentation: Presentation,
 ) -> Menu:
     """Return the View menu. `events`, `parts`: keyboard navigation of events and of panels."""
     cursor = time.cursor
@@ -100,6 +102,14 @@ def view_menu(
                 (
                     *layout_rows(docks),
                     SEPARATOR,
+                    ActionRow(
+                        id="view.presentation",
+                        title="Presentation",
+                        callback=presentation.toggle,
+                        keys=("F5",),
+                        tip="Three large panels, type at 150 %; again to restore the window",
+                        checked=lambda _: presentation.is_on,
+                    ),
                     ActionRow(
                         id="view.reset_layout",
                         title="Reset layout",

@@ -17,8 +17,8 @@ from dgn_engine.figures.provenance import make_provenance
 from dgn_engine.protocol.watching import CancelReading, GoOnReading
 from dgn_engine.scene.axes import with_step_cursor
 from dgn_engine.scene.delta_cursor import with_delta
-from dgn_engine.scene.elements import Empty, Scene, Shown
-from dgn_engine.scene.example_readout import example_readout
+from dgn_engine.scene.elements import Chart, Empty, Scene, Shown
+from dgn_engine.scene.example_readout import ExampleReadout, example_readout
 from dgn_engine.scene.panel_readings import available_readings
 from dgn_engine.scene.panel_spec import Option, PanelSpec, View, chosen_value
 from dgn_engine.scene.theme import Theme
@@ -412,11 +412,15 @@ class PanelDock(QWidget):
         scene.chosen.connect(self.set_choice)
         scene.chart_chosen.connect(lambda key: self.set_choice(CHART, key))
         scene.charts.choose_chart(self.drawn.choices.get(CHART, ""))
-        scene.links.explain = lambda chart, x, y: example_readout(self.drawn.view, chart, x, y)
+        scene.links.explain = self._explain_examples
         self._linked.link_view(scene)
         self._steps.link_view(scene)
         self._pages.addWidget(scene)
         return scene
+
+    def _explain_examples(self, chart: Chart, x: float, y: float) -> ExampleReadout | None:
+        step = self._shown.step if isinstance(self._shown, Scene) else None
+        return example_readout(self.drawn.view, chart, x, y, step)
 
     def _state_of(self, shown: Shown) -> State:
         readings = available_readings(self.spec, self.drawn.view)

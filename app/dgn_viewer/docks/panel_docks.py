@@ -30,6 +30,22 @@ from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.widgets.announcement import announce_text
 
 _AROUND = 200  # estimated pixels of the window's height outside the docks, before layout
+SavedArrangement = tuple[QByteArray, str, Node | None]  # Qt's state, the preset and its tree
+
+
+def restore_docks(window: QMainWindow, docks: Mapping[str, QDockWidget], state: QByteArray) -> None:
+    """Restore these docks from a state of the window; other docks and toolbars stay as they are."""
+    panels = set(docks.values())
+    others = [
+        part
+        for kind in (QDockWidget, QToolBar)
+        for part in window.findChildren(kind)
+        if part not in panels
+    ]
+    hidden = [(part, part.isHidden()) for part in others]
+    window.restoreState(state)
+    for part, was_hidden in hidden:
+        part.setHidden(was_hidden)
 
 
 class MaximisedPanel:
@@ -61,17 +77,7 @@ class MaximisedPanel:
         if not self.name:
             return
         self.name = ""
-        panels = set(self._docks.values())
-        others = [
-            part
-            for kind in (QDockWidget, QToolBar)
-            for part in self._window.findChildren(kind)
-            if part not in panels
-        ]
-        hidden = [(part, part.isHidden()) for part in others]
-        self._window.restoreState(self._state)
-        for part, was_hidden in hidden:
-            part.setHidden(was_hidden)
+        restore_docks(self._window, self._docks, self._state)
 
 
 class PanelSizes:
@@ -164,7 +170,7 @@ class PanelArrangement(QObject):
         self._window, self._docks, self._specs = window, docks, specs
         self._visible, self._front, self._settled = visible, front, settled
         self._comparing = self._told_comparing = False
-        self._before: tuple[QByteArray, str, Node | None] | None = None  # before a comparison
+        self._before: SavedArrangement | None = None  # before a comparison
         self._preset = ""  # the last arranged preset
         self._tree: Node | None = None  # its tree when it was arranged
         self._adopting = False  # a restored layout belongs to a preset, for some other height
@@ -223,7 +229,7 @@ class PanelArrangement(QObject):
         """Arrange the panels in a preset, for the current size of the window."""
         self.restore_panels()
         tree = preset_tree(
-            PRESETS[preset], self._specs, self._preset_panels(preset), self._docks_height()
+            PRESETS[preset], self._specs, self._preset_panels(preset), self.docks_height()
         )
         if tree is None:
             return
@@ -245,7 +251,7 @@ class PanelArrangement(QObject):
             return False
         self._preset, self._adopting = preset, True
         self._tree = preset_tree(
-            PRESETS[preset], self._specs, self._preset_panels(preset), self._docks_height()
+            PRESETS[preset], self._specs, self._preset_panels(preset), self.docks_height()
         )
         self._refitting.start()
         return True
@@ -300,6 +306,16 @@ class PanelArrangement(QObject):
             self.arranged.emit()
         return applied
 
+    def saved(self) -> SavedArrangement:
+        """Return the arrangement to the pixel, for `restore_saved` of the same window."""
+        return self._window.saveState(), self._preset, self._tree
+
+    def restore_saved(self, saved: SavedArrangement) -> None:
+        with self._settled():
+            restore_docks(self._window, self._docks, saved[0])
+        _, self._preset, self._tree = saved
+        self.arranged.emit()
+
     def schedule_refit(self, _event: object = None) -> None:
         if self._preset:
             self._refitting.start()
@@ -318,7 +334,7 @@ class PanelArrangement(QObject):
             n for n in self._specs if n in known and (n in preset_panels or self.is_open(n))
         )
 
-    def _docks_height(self) -> float:
+    def docks_height(self) -> float:
         """Return the height available to docked panels, in pixels."""
         rects = [
             dock.geometry()
@@ -350,7 +366,7 @@ class PanelArrangement(QObject):
                 find_matching_tree(self.current_layout()["tree"], preset, self._specs, panels)
                 or self._tree
             )
-        tree = preset_tree(PRESETS[self._preset], self._specs, panels, self._docks_height())
+        tree = preset_tree(PRESETS[self._preset], self._specs, panels, self.docks_height())
         if (
             layout_outline(tree, panels) == layout_outline(self._tree, panels)
             or not self._is_preset()

@@ -52,6 +52,7 @@ class DockTitle(QFrame):
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
+        self.setFixedHeight(round(_HEIGHT * theme.scale))
         self._float.setIcon(themed_icon("float", theme, colour=theme.muted))
         self._close.setIcon(themed_icon("close", theme, colour=theme.muted))
         self.show_maximised(self._large)

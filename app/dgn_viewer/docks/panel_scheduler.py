@@ -15,7 +15,7 @@ from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.scene.elements import Scene
-from dgn_engine.scene.panel_spec import PanelSpec
+from dgn_engine.scene.panel_spec import PREDICTIONS, PanelSpec
 from dgn_engine.views.history import History
 from dgn_engine.views.redraw_pace import SHORTEST, LookBackPace, RedrawPace
 from dgn_viewer.docks.panel_docks import PanelDocks
@@ -59,6 +59,7 @@ class PanelScheduler(QObject):
         self._watched: tuple[ProbeRequest, ...] | None = None
         self._asked = False
         self._rearranged = False  # visibility changed since probes were last requested
+        self._predicts = False  # predictions are shown outside the panels
         self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self.take_turn)
         docks.changed.connect(self._on_panels_changed)
@@ -111,6 +112,11 @@ class PanelScheduler(QObject):
     def draw_now(self) -> None:
         for name in self.stale_panels():
             self._draw_panel(name)
+        self._request_probes()
+
+    def watch_predictions(self, wanted: bool) -> None:
+        """Request what the network answers, whichever panels are visible."""
+        self._predicts = wanted
         self._request_probes()
 
     def watch_again(self) -> None:
@@ -219,14 +225,13 @@ class PanelScheduler(QObject):
 
     def _request_probes(self) -> None:
         self._rearranged = False
-        merged: dict[str, dict[str, OptionValue]] = {}
+        merged: dict[str, dict[str, OptionValue]] = {PREDICTIONS: {}} if self._predicts else {}
         for name in self._docks.visible_panels():
             for request in self._docks.hosts[name].drawn.probe_requests():
                 merged.setdefault(request.probe, {}).update(request.options)
-        requests = tuple(
-            ProbeRequest(probe, tuple(sorted(options.items())))
-            for probe, options in sorted(merged.items())
-        )
+        # Predictions first: they belong to the step of the readings that follow.
+        names = sorted(merged, key=lambda name: (name != PREDICTIONS, name))
+        requests = tuple(ProbeRequest(name, tuple(sorted(merged[name].items()))) for name in names)
         if requests != self._watched:
             self._watched = requests
             self._docks.ages.keep_probes(merged)

@@ -43,6 +43,8 @@ class TextLine(QWidget):
         return self._drawn
 
     def set_theme(self, theme: Theme) -> None:
+        if theme.scale != self._theme.scale:
+            self.updateGeometry()
         self._theme = theme
         self.update()
 
@@ -57,7 +59,8 @@ class TextLine(QWidget):
         style.paint(painter, baseline, text, QColor(self._theme.muted))
 
     def _text_style(self) -> TextStyle:
-        return TextStyle(self.font().family(), 11, numbers=self._theme.numbers)
+        pixels = 11 * self._theme.scale
+        return TextStyle(self.font().family(), pixels, numbers=self._theme.numbers)
 
 
 class FactsLine(QWidget):
@@ -84,11 +87,13 @@ class FactsLine(QWidget):
             self.update()
 
     def set_theme(self, theme: Theme) -> None:
+        if theme.scale != self._theme.scale:
+            self.updateGeometry()
         self._theme = theme
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(120, 24)
+        return QSize(120, round(24 * self._theme.scale))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         names, values = self._text_styles()
@@ -131,7 +136,8 @@ class FactsLine(QWidget):
 
     def _text_styles(self) -> tuple[TextStyle, TextStyle]:
         family, numbers = self.font().family(), self._theme.numbers
-        return TextStyle(family, 12), TextStyle(family, 13, True, numbers)
+        scale = self._theme.scale
+        return TextStyle(family, 12 * scale), TextStyle(family, 13 * scale, True, numbers)
 
     def _facts_in_sight(self) -> tuple[Fact, ...]:
         return tuple(fact for fact in self._facts if not fact.aside)

@@ -39,6 +39,7 @@ from dgn_viewer.inspector.pages.run_page import RunPage
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
 from dgn_viewer.style.stylesheet import themed_icon
+from dgn_viewer.style.type_scale import scaled
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import make_column, make_row, make_scroll_area
 
@@ -324,7 +325,7 @@ class InspectorDock(QDockWidget):
 
     def _on_page(self) -> None:
         page = self._inspector.page
-        self._wanted = page.wanted_width if isinstance(page, RunsPage) else WIDTH
+        self._wanted = page.wanted_width if isinstance(page, RunsPage) else scaled(WIDTH)
         if self.isHidden():
             self.opening.emit()
         self.show()

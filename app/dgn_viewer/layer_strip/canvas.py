@@ -67,7 +67,8 @@ class StripCanvas(QWidget):
         self._state = state
         if not state.can_rewire:
             self._cancel_drag()
-        self.setMinimumWidth(int(self._make_grid().least_width) if state.layers else 0)
+        least = self._make_grid().least_width * self._theme.scale
+        self.setMinimumWidth(int(least) if state.layers else 0)
         self._refresh_chips()
 
     def outline_layer(self, selection: Selection) -> None:
@@ -83,6 +84,7 @@ class StripCanvas(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
+        self.setFixedHeight(round(HEIGHT * theme.scale))
         self._brushes = self._make_brushes()
         self._refresh_chips()
 
@@ -106,10 +108,10 @@ class StripCanvas(QWidget):
 
     def slot_centre(self, column: int) -> QPointF:
         """Return the centre of a value layer's gate slot, in widget coordinates."""
-        return self._make_grid().chip_rect(column).center()
+        return self._make_grid().chip_rect(column).center() * self._theme.scale
 
     def sizeHint(self) -> QSize:
-        return QSize(640, HEIGHT)
+        return QSize(640, round(HEIGHT * self._theme.scale))
 
     # Dragging
 
@@ -120,7 +122,7 @@ class StripCanvas(QWidget):
     def _drag_chip(self, feature: int, centre: QPointF) -> None:
         if self._held is None:
             return
-        self._over = self._make_grid().column_at(centre)
+        self._over = self._make_grid().column_at(centre / self._theme.scale)
         self._reason = None
         if self._over is not None:
             reason = self._reason_blocked(self._held, self._over)
@@ -217,7 +219,9 @@ class StripCanvas(QWidget):
             chip.show_content(self._chip_content(feature, column), self._theme)
             if not chip.is_dragging:
                 ringed = grid.chip_rect(column).adjusted(-RING, -RING, RING, RING)
-                chip.setGeometry(ringed.toRect())
+                scale = self._theme.scale
+                area = QRectF(ringed.topLeft() * scale, ringed.size() * scale)
+                chip.setGeometry(area.toRect())
         in_order = [self._chips[feature] for feature in order]
         for before, after in pairwise(in_order):
             QWidget.setTabOrder(before, after)
@@ -242,11 +246,13 @@ class StripCanvas(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        scale = self._theme.scale
+        painter.scale(scale, scale)
         order = self.shown_order
         if self._state.layers and len(order) == len(self._state.layers):
             self._paint_strip(painter, self._make_grid(), order)
         else:
-            paint_waiting(painter, QRectF(self.rect()), self._brushes)
+            paint_waiting(painter, self._logical_rect(), self._brushes)
         painter.end()
 
     def _paint_strip(self, painter: QPainter, grid: StripGrid, order: Order) -> None:
@@ -259,7 +265,8 @@ class StripCanvas(QWidget):
             self._paint_links(painter, grid, order)
         if self._reason:
             column, text = self._reason
-            paint_reason(painter, grid.middle_x(column), QRectF(self.rect()), text, self._brushes)
+            room = self._logical_rect()
+            paint_reason(painter, grid.middle_x(column), room, text, self._brushes)
 
     def _paint_slots(self, painter: QPainter, grid: StripGrid) -> None:
         assert self._held is not None
@@ -279,7 +286,9 @@ class StripCanvas(QWidget):
             chip = self._chips[feature]
             box = grid.chip_rect(order.index(feature))
             if chip.is_dragging:
-                box = QRectF(chip.geometry()).adjusted(RING, RING, -RING, -RING)
+                area, scale = QRectF(chip.geometry()), self._theme.scale
+                box = QRectF(area.topLeft() / scale, area.size() / scale)
+                box = box.adjusted(RING, RING, -RING, -RING)
             colour = gate_colour(self._theme, feature, grid.count)
             end = QPointF(box.center().x(), box.top())
             if end.y() < grid.node_rect(feature).bottom():
@@ -289,7 +298,12 @@ class StripCanvas(QWidget):
             paint_link(painter, grid.node_rect(feature), end, colour, pending, chip.is_dragging)
 
     def _make_grid(self) -> StripGrid:
-        return StripGrid(len(self._state.layers), self.width())
+        return StripGrid(len(self._state.layers), self.width() / self._theme.scale)
+
+    def _logical_rect(self) -> QRectF:
+        """Return the rectangle of the canvas before the scale of type."""
+        scale = self._theme.scale
+        return QRectF(0.0, 0.0, self.width() / scale, self.height() / scale)
 
     def _make_brushes(self) -> Brushes:
         lock = themed_icon("lock", self._theme, 14, self._theme.muted)

@@ -175,7 +175,9 @@ class GateChip(QWidget):
         theme, content = self._theme, self._content
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        box = QRectF(self.rect()).adjusted(RING + 0.5, RING + 0.5, -RING - 0.5, -RING - 0.5)
+        painter.scale(theme.scale, theme.scale)
+        whole = QRectF(0.0, 0.0, self.width() / theme.scale, self.height() / theme.scale)
+        box = whole.adjusted(RING + 0.5, RING + 0.5, -RING - 0.5, -RING - 0.5)
         edge = QPen(QColor(content.colour if content.wired else theme.muted), 1)
         if not content.wired:
             edge.setStyle(Qt.PenStyle.DashLine)
@@ -191,7 +193,7 @@ class GateChip(QWidget):
         if self.hasFocus():
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QPen(QColor(theme.accent), RING))
-            painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 5, 5)
+            painter.drawRoundedRect(whole.adjusted(1, 1, -1, -1), 5, 5)
         painter.end()
 
     def _paint_text(self, painter: QPainter, box: QRectF) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF
 
-HEIGHT = 98
+HEIGHT = 98  # pixels, as all lengths here, before the scale of type
 LABELS = 76  # pixels; width of the row names
 TERMINAL = 56  # pixels; width of 'x' and of 'ŷ'
 LEAST_PITCH = 40

@@ -90,6 +90,7 @@ class LayersStrip(QFrame):
         self._theme = theme
         self.canvas.set_theme(theme)
         self._update_background()
+        self._update_strip()
 
     def _update_background(self) -> None:
         past, theme = self._state.past, self._theme
@@ -170,14 +171,16 @@ class LayersStrip(QFrame):
     def _fit_height(self) -> None:
         """Narrow the text column if the chips need the space, then let the chips scroll."""
         min_width = self.canvas.minimumWidth()
-        side = _SIDE if min_width <= self.width() - _SIDE else _NARROW_SIDE
+        scale = self._theme.scale
+        is_wide = scale == 1.0 and min_width <= self.width() - _SIDE
+        side = _SIDE if is_wide else round(_NARROW_SIDE * scale)
         for label in (self._headline, self._sentence):
             label.setFixedWidth(side - 12)
-        self._sentence.setVisible(side == _SIDE and bool(self._sentence.text()))
-        hidden = self._state.describe_actions() if side != _SIDE else ""
+        self._sentence.setVisible(is_wide and bool(self._sentence.text()))
+        hidden = "" if is_wide else self._state.describe_actions()
         self._set_side_text(self._headline, self._state.headline(), hidden, side)
         scrolls = min_width > self.width() - side
-        self.setFixedHeight(HEIGHT + 1 + (10 if scrolls else 0))
+        self.setFixedHeight(round(HEIGHT * scale) + 1 + (10 if scrolls else 0))
 
 
 class StripBar(FixedBar):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, QPointF, QRectF, Qt
@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QScrollBar, QWidget
 from dgn_engine.scene.axes import Range, chart_range
 from dgn_engine.scene.chart_layout import (
     SCROLL,
-    TAB_ROW,
     ChartPlace,
     FittedCharts,
     Margins,
@@ -25,7 +24,7 @@ from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, measure_margin
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.chart_tabs import ChartTabs
 from dgn_viewer.plots.pointer_overlay import ChartCanvas
-from dgn_viewer.plots.thumbnail_row import GAP, HEIGHT, LOW, ThumbnailRow
+from dgn_viewer.plots.thumbnail_row import GAP, ThumbnailRow
 
 # Tolerated height, relative to the available one, for dropping the overviews: scrolling then hides
 # less than a row of overviews would cover.
@@ -105,6 +104,8 @@ class ArrangedCharts(QObject):
         self.thumbnails.set_opacity(opacity)
 
     def set_style(self, style: ChartStyle) -> None:
+        if style.theme.scale != self._style.theme.scale:
+            self._room.clear()
         self._style = style
         self.thumbnails.set_style(style)
         self.tabs.set_style(style)
@@ -166,11 +167,13 @@ class ArrangedCharts(QObject):
             return
         layout, row_height = self._fit_charts(width, height)
         top = row_height + GAP if row_height else 0.0
-        self.thumbnails.setFixedHeight(row_height or HEIGHT)
-        self.thumbnails.setGeometry(0, 0, self._view.width(), row_height or HEIGHT)
+        self.thumbnails.setFixedHeight(row_height or self.thumbnails.full_height)
+        self.thumbnails.setGeometry(
+            0, 0, self._view.width(), row_height or self.thumbnails.full_height
+        )
         self.thumbnails.setVisible(row_height > 0)
         self._show_tabs(layout, round(top))
-        top += TAB_ROW if layout.tabs else 0.0
+        top += self.tabs.row_height if layout.tabs else 0.0
         left, up = self._update_scroll_bars(layout, top)
         for key, item in self.items.items():
             item.setVisible(key in layout.places)
@@ -202,17 +205,22 @@ class ArrangedCharts(QObject):
         full row.
         """
         if not any(chart.small for chart in self.charts):
-            return fit_charts(self.charts, self._needed_margins, width, height, self._chosen), 0
-        full_layout = fit_charts(
-            self.charts, self._needed_margins, width, height - HEIGHT - GAP, self._chosen
-        )
-        for row_height, charts in ((HEIGHT, self.charts), (LOW, self._untitled), (0, self.charts)):
+            return self._fit(self.charts, width, height), 0
+        full, low = self.thumbnails.full_height, self.thumbnails.low_height
+        full_layout = self._fit(self.charts, width, height - full - GAP)
+        for row_height, charts in ((full, self.charts), (low, self._untitled), (0, self.charts)):
             available = height - (row_height + GAP if row_height else 0.0)
-            layout = fit_charts(charts, self._needed_margins, width, available, self._chosen)
+            layout = self._fit(charts, width, available)
             tolerance = 1.0 if row_height else _HARDLY_MORE
-            if layout.height <= tolerance * (available - (TAB_ROW if layout.tabs else 0.0)):
+            if layout.height <= tolerance * (
+                available - (self.tabs.row_height if layout.tabs else 0.0)
+            ):
                 return layout, row_height
-        return full_layout, HEIGHT
+        return full_layout, full
+
+    def _fit(self, charts: Sequence[Chart], width: float, height: float) -> FittedCharts:
+        tab_row = self.tabs.row_height
+        return fit_charts(charts, self._needed_margins, width, height, self._chosen, tab_row)
 
     def _update_item(self, chart: Chart) -> ChartItem:
         """Return the item for a chart, created or updated as needed."""
@@ -243,7 +251,7 @@ class ArrangedCharts(QObject):
 
     def _show_tabs(self, layout: FittedCharts, top: int) -> None:
         titles = {chart.key: chart.title for chart in self.charts}
-        self.tabs.setGeometry(0, top, self._view.width(), round(TAB_ROW))
+        self.tabs.setGeometry(0, top, self._view.width(), self.tabs.row_height)
         if layout.tabs:
             pairs = tuple((key, titles[key]) for key in layout.tabs)
             self.tabs.show_titles(pairs, layout.charts[0].key)

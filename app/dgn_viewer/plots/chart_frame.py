@@ -65,11 +65,15 @@ class ChartStyle:
 
     @property
     def title(self) -> TextStyle:
-        return TextStyle(self.family, 12, True, self.theme.numbers)
+        return TextStyle(self.family, 12 * self.theme.scale, True, self.theme.numbers)
 
     @property
     def label(self) -> TextStyle:
-        return TextStyle(self.family, 11, numbers=self.theme.numbers)
+        return TextStyle(self.family, 11 * self.theme.scale, numbers=self.theme.numbers)
+
+    @property
+    def tab(self) -> TextStyle:
+        return TextStyle(self.family, 12 * self.theme.scale)
 
     def colour(self, token: str, alpha: float = 1.0) -> QColor:
         """Return a colour of the theme by its token ('line', 'muted', …)."""

@@ -29,7 +29,7 @@ class ChartTabs(QTabBar):
         self.setDrawBase(False)
         self.setUsesScrollButtons(False)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setFixedHeight(round(TAB_ROW))
+        self.set_style(style)
         self.currentChanged.connect(self._on_current)
 
     def show_titles(self, titles: tuple[tuple[str, str], ...], chosen: str) -> None:
@@ -48,8 +48,13 @@ class ChartTabs(QTabBar):
         self.setCurrentIndex(keys.index(chosen) if chosen in keys else 0)
         self.blockSignals(False)
 
+    @property
+    def row_height(self) -> int:
+        return round(TAB_ROW * self._style.theme.scale)
+
     def set_style(self, style: ChartStyle) -> None:
         self._style = style
+        self.setFixedHeight(self.row_height)
         self.update()
 
     def tabSizeHint(self, index: int) -> QSize:
@@ -58,13 +63,13 @@ class ChartTabs(QTabBar):
         if total > available and total > 0:  # shrink all alike, so that none is hidden
             widths = [max(width * available / total, _LEAST) for width in widths]
         tab_width = int(widths[index]) if index < len(widths) else int(_LEAST)
-        return QSize(tab_width, round(TAB_ROW))
+        return QSize(tab_width, self.row_height)
 
     def minimumTabSizeHint(self, index: int) -> QSize:
-        return QSize(int(_LEAST), round(TAB_ROW))
+        return QSize(int(_LEAST), self.row_height)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(int(_LEAST), round(TAB_ROW))
+        return QSize(int(_LEAST), self.row_height)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -94,7 +99,7 @@ class ChartTabs(QTabBar):
         return max(self._title_style(True).width(title) + 2 * _AROUND, _LEAST)
 
     def _title_style(self, chosen: bool) -> TextStyle:
-        return self._style.title if chosen else TextStyle(self._style.family, 12)
+        return self._style.title if chosen else self._style.tab
 
     def _on_current(self, place: int) -> None:
         if 0 <= place < len(self._titles):

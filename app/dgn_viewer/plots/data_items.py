@@ -55,7 +55,7 @@ class CurveItems:
             x, y = thin_curve(x, y, *visible_range, _MOST_POINTS, chart.x.log)
         x, y = drawn_values(x, chart.x), drawn_values(y, chart.y)
         colour = style.colour(curve.role, FAINT if curve.faint else 1.0)
-        width = (2 if curve.thick else 1) * self._pixel_ratio()
+        width = (2 if curve.thick else 1) * style.theme.scale * self._pixel_ratio()
         pen = pg.mkPen(colour, width=width, style=_DASHES[curve.dash])
         if curve.filled:
             area = pg.mkBrush(style.colour(curve.role, PALE))
@@ -69,7 +69,7 @@ class CurveItems:
                 dots = self._dots[key] = pg.ScatterPlotItem(pxMode=True)
                 self._field.addItem(dots, ignoreBounds=True)
             finite = np.isfinite(y)
-            size = 6 if curve.thick else 4
+            size = (6 if curve.thick else 4) * style.theme.scale
             outline = pg.mkPen(colour, width=1.5) if curve.ring else None
             fill = None if curve.ring else pg.mkBrush(colour)
             size += 5 if curve.ring else 0

@@ -11,6 +11,7 @@ from PySide6.QtGui import QPainter, QPen
 from dgn_engine.scene import ramps
 from dgn_engine.scene.elements import Array
 from dgn_engine.scene.example_readout import ExampleReadout, GateRows, ShownExample
+from dgn_engine.scene.predictions import WRONG
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.example_image import example_image
 
@@ -89,11 +90,13 @@ def paint_card(
         left = inner.left() + index * (SIDE + 4.0)
         paint_example(painter, style, QRectF(left, inner.top(), SIDE, SIDE), example)
     left = inner.left() + _pictures_width(readout) + _GAP
-    name_count = len(readout.examples)
+    name_count = sum(1 + len(example.answers) for example in readout.examples)
+    wrong = {line for example in readout.examples for line in example.answers if WRONG in line}
     lines = _card_lines(readout, pinned)
     for index, line in enumerate(lines):
         base = QPointF(left, inner.top() + type_.ascent + index * type_.height)
         colour = style.colour("text" if index < name_count + len(readout.lines) else "muted")
+        colour = style.colour("refused") if line in wrong else colour
         type_.paint(painter, base, type_.shorten_label(line, inner.right() - left), colour)
     top = inner.top() + max(SIDE, len(lines) * type_.height) + _GAP
     _paint_gates(
@@ -105,9 +108,9 @@ def paint_card(
 
 
 def _card_lines(readout: ExampleReadout, pinned: bool) -> tuple[str, ...]:
-    names = tuple(example.name for example in readout.examples)
+    names = tuple(line for example in readout.examples for line in (example.name, *example.answers))
     pin_hint = (PINNED,) if pinned else ()
-    details = (readout.examples[0].detail,) if len(names) == 1 else ()
+    details = (readout.examples[0].detail,) if len(readout.examples) == 1 else ()
     return (*names, *readout.lines, *details, *pin_hint)
 
 

@@ -46,6 +46,7 @@ class RowPlaces:
         self._row = row
         self.count = 0  # number of pictures
         self.shift = 0.0  # scroll position
+        self.title_height = _TITLE
 
     @property
     def pitch(self) -> float:
@@ -64,8 +65,8 @@ class RowPlaces:
 
     def picture_box(self, index: int) -> QRectF:
         left = index * self.pitch - self.shift
-        width, height = round(self.pitch - GAP) - 4, self._row.height() - _TITLE - _BELOW
-        return QRectF(round(left) + 2, _TITLE, width, height)
+        width, height = round(self.pitch - GAP) - 4, self._row.height() - self.title_height - _BELOW
+        return QRectF(round(left) + 2, self.title_height, width, height)
 
     def index_at(self, x: float) -> int | None:
         index = int((x + self.shift) // self.pitch)
@@ -109,7 +110,7 @@ class OverviewPainter:
         type_ = self.style.label
         title = type_.shorten_label(chart.title, box.width())
         colour = self.style.colour("accent" if chart.chosen else "muted")
-        type_.paint(painter, QPointF(box.left(), _TITLE - 4.0), title, colour)
+        type_.paint(painter, QPointF(box.left(), box.top() - 4.0), title, colour)
         if chart.matrix is not None and chart.matrix.values.size:
             painter.drawImage(box, self._overview_image(chart.key, chart.matrix))
             rows, columns = chart.matrix.values.shape
@@ -161,7 +162,7 @@ class ThumbnailRow(QWidget):
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.setFixedHeight(HEIGHT)
+        self.setFixedHeight(self.full_height)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # skip painting what is below
 
     # Contents
@@ -191,8 +192,17 @@ class ThumbnailRow(QWidget):
         self._scroll_to(self.places.shift)
         self.update()
 
+    @property
+    def full_height(self) -> int:
+        return round(HEIGHT * self._painter.style.theme.scale)
+
+    @property
+    def low_height(self) -> int:
+        return round(LOW * self._painter.style.theme.scale)
+
     def set_style(self, style: ChartStyle) -> None:
         self._painter.style = style
+        self.places.title_height = _TITLE * style.theme.scale
         self._painter.keep_only(set())
         self.update()
 
@@ -211,10 +221,10 @@ class ThumbnailRow(QWidget):
     # Qt
 
     def sizeHint(self) -> QSize:
-        return QSize(320, HEIGHT)
+        return QSize(320, self.full_height)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(64, HEIGHT)
+        return QSize(64, self.full_height)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._scroll_to(self.places.shift)

@@ -31,6 +31,7 @@ class InspectorPages:
         time: TimeControls,
         keys: KeyTable,
         show_step: Callable[[int], None],
+        watch_predictions: Callable[[bool], None],
     ) -> None:
         """`show_step` zooms the time axes to a step."""
         self._context = context
@@ -39,6 +40,7 @@ class InspectorPages:
         self._cursor = time.cursor
         self._keys = keys
         self._show_step = show_step
+        self._watch_predictions = watch_predictions
         self._torch_version = ""
         for host in docks.hosts.values():
             host.about_requested.connect(self.open_about_panel)
@@ -74,7 +76,14 @@ class InspectorPages:
         context, light = self._context, self._docks.linked.outline_examples
         page = ExamplesPage(context.send, context.run_state(), context.view().pictures, light)
         page.set_theme(context.theme.now)
+        page.predictions_wanted.connect(self._watch_predictions)
         self._inspector.show_page(page)
+        self.show_answers()
+
+    def show_answers(self) -> None:
+        """Update what the network answers on the page of examples, if it is open."""
+        if isinstance(page := self._inspector.page, ExamplesPage):
+            page.show_answers(self._context.view())
 
     def open_differences(self) -> None:
         context, cursor = self._context, self._cursor

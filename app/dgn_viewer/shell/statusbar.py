@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStatusBar, QWidget
 
@@ -65,6 +65,9 @@ class ChangingLabel(QWidget):
             return
         self._given = text
         self._label.setText(text)
+        self._fit_room()
+
+    def _fit_room(self) -> None:
         wanted = self._label.sizeHint().width()
         if not wanted <= self._room <= wanted + _SPARE:
             self._room = -(-wanted // _GRID) * _GRID
@@ -75,6 +78,11 @@ class ChangingLabel(QWidget):
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+            self._fit_room()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._label.setGeometry(self.rect())
@@ -163,6 +171,7 @@ class StatusBar(QStatusBar):
         self._stepped = clock()  # time of the last known step, or of the start of training
         self._step_time = 0.0  # seconds, from the last known rate
         self._notice: QWidget | None = None
+        self._quiet = False  # show only the step
         self._busy: Callable[[], bool] = lambda: False
         self._said: dict[str, str] = {}
         self._written = 0.0  # time of the last update
@@ -207,6 +216,11 @@ class StatusBar(QStatusBar):
         busy = self._notice is not None and self._busy()
         self._row.setStretch(0, 0 if busy else 1)
         self._row.setStretch(1, 1 if busy else 0)
+        self._write_texts()
+
+    def set_quiet(self, quiet: bool) -> None:
+        """Show only the step, besides notices."""
+        self._quiet = quiet
         self._write_texts()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -287,8 +301,10 @@ class StatusBar(QStatusBar):
     def _write_texts(self) -> None:
         self._said, self._written = self._field_texts(), self._clock()
         short = self._notice is not None and self._busy() and self.width() < _WIDE
-        left = _SHORT if short else _LEFT
-        for label, names in ((self._left, left), (self._right, _RIGHT)):
+        left, right = (_SHORT if short else _LEFT), _RIGHT
+        if self._quiet:
+            left, right = (), ("step",)
+        for label, names in ((self._left, left), (self._right, right)):
             text = " · ".join(self._said[name] for name in names if self._said[name])
             label.setText(text)
         tip_text = self._make_tip()

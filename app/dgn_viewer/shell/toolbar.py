@@ -145,6 +145,11 @@ class RunToolbar(FixedBar):
         else:
             self.summary.show_text("no run")
 
+    def set_brief(self, brief: bool) -> None:
+        """Show only the buttons and the regime."""
+        for action in self._settings:
+            action.setVisible(not brief)
+
     def _setting_fields(self) -> tuple[QWidget, ...]:
         return self.regime, self.value_input, self.beta, self.learning_rate, self.pace
 
@@ -200,13 +205,15 @@ class RunToolbar(FixedBar):
         self.addSeparator()
         self.addWidget(_caption_label("regime", self.regime))
         self.addWidget(self.regime)
-        self.addSeparator()
-        self.addWidget(_caption_label("value input", self.value_input))
-        self.addWidget(self.value_input)
+        self._settings = [
+            self.addSeparator(),
+            self.addWidget(_caption_label("value input", self.value_input)),
+            self.addWidget(self.value_input),
+        ]
         for text, field in (("β", self.beta), ("lr", self.learning_rate)):
-            self.addWidget(_caption_label(text, field))
-            self.addWidget(field)
-        self.addWidget(self.pace)
+            self._settings.append(self.addWidget(_caption_label(text, field)))
+            self._settings.append(self.addWidget(field))
+        self._settings.append(self.addWidget(self.pace))
         self.addWidget(self.summary)
         self.addActions(last)
 

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QToolButton, QWidget
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.style.stylesheet import themed_icon
+from dgn_viewer.style.type_scale import scaled
 from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
 
 _WIDTH = 340
@@ -29,7 +30,6 @@ class TourStep:
         act: Performs the action of 'Show me'.
         back: Undoes what should not outlast the step.
         seen: Returns the results so far, as text.
-        live: The step is about the current state, so it returns to live first.
     """
 
     title: str
@@ -38,7 +38,6 @@ class TourStep:
     act: Callable[[], object]
     back: Callable[[], object] = lambda: None
     seen: Callable[[], str] = lambda: ""
-    live: bool = True
 
 
 class Callout(QWidget):
@@ -104,7 +103,7 @@ class Callout(QWidget):
 
     def point_at(self, target: QRect | None, room: QRect) -> None:
         """Place the card next to the target (window coordinates) within `room`, pointing at it."""
-        self.setFixedWidth(_WIDTH + 2 * _ARROW)
+        self.setFixedWidth(scaled(_WIDTH) + 2 * _ARROW)
         height = max(self.heightForWidth(self.width()), self.minimumSizeHint().height())
         size = QSize(self.width(), height)
         corner, tip = _place_callout(target, size, room)
@@ -217,8 +216,8 @@ class Tour(QObject):
         self._point_at_target()
 
     def _live_note(self, place: int) -> str:
-        """Return to live if the step requires it, and return a note; '' if it was live."""
-        if not self._steps[place].live or not self._return_to_live():
+        """Return to live, and return a note; '' if it was live."""
+        if not self._return_to_live():
             return ""
         return f"Back to live: step {place + 1} of the tour is about the current run."
 

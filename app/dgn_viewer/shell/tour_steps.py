@@ -50,7 +50,6 @@ class TourActs(QObject):
                 lambda: self._find_panel("gate_maps"),
                 lambda: self._choose_next("gate_maps", "layer"),
                 self._restore_choices,
-                live=False,
             ),
             TourStep(
                 "Overlap",
@@ -59,7 +58,6 @@ class TourActs(QObject):
                 lambda: self._find_panel("overlap"),
                 lambda: self._choose_next("overlap", "scale"),
                 self._restore_choices,
-                live=False,
             ),
             TourStep(
                 "Swap to FR-II",

@@ -13,7 +13,8 @@ from dgn_viewer.style import appearance, stylesheet
 class WindowTheme(QObject):
     """Theme of the window. `changed(theme)`: redraw with this theme.
 
-    `choice`: 'light', 'dark' or 'system'; `now`: the theme that results from it.
+    `choice`: 'light', 'dark' or 'system'; `now`: the theme that results from it; `scale`: of type
+    and controls.
     """
 
     changed = Signal(object)
@@ -23,6 +24,7 @@ class WindowTheme(QObject):
         super().__init__(parent)
         self._settings = settings
         self.choice = choice or settings.theme
+        self.scale = 1.0
         self.now = appearance.resolve_theme(self.choice, settings.numbers)
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
 
@@ -33,11 +35,16 @@ class WindowTheme(QObject):
             self._settings.theme = name
         self.apply_theme()
 
+    def set_scale(self, scale: float) -> None:
+        """Show type, lines and controls at this size, for this session."""
+        self.scale = scale
+        self.apply_theme()
+
     def apply_theme(self) -> None:
         """Redraw everything according to choice, desktop and settings."""
         application = QApplication.instance()
         assert isinstance(application, QApplication)
-        self.now = appearance.resolve_theme(self.choice, self._settings.numbers)
+        self.now = appearance.resolve_theme(self.choice, self._settings.numbers, self.scale)
         appearance.style_application(application, self.now)
         self.changed.emit(self.now)
 

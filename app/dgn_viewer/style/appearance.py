@@ -11,11 +11,10 @@ from PySide6.QtWidgets import QApplication
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.style import stylesheet
 from dgn_viewer.style.chosen_numbers import choose_numbers
+from dgn_viewer.style.type_scale import BASE_PIXELS
 
-BASE_PIXELS = 13
 
-
-def resolve_theme(choice: str, numbers: str = LIGHT.numbers) -> Theme:
+def resolve_theme(choice: str, numbers: str = LIGHT.numbers, scale: float = 1.0) -> Theme:
     """Return the theme for 'light', 'dark' or 'system', with numbers written like `numbers`.
 
     'system' follows the desktop, or is light if the desktop has no preference.
@@ -24,14 +23,16 @@ def resolve_theme(choice: str, numbers: str = LIGHT.numbers) -> Theme:
     if choice == "system":
         dark = QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
     theme = DARK if dark else LIGHT
-    return theme if theme.numbers == numbers else replace(theme, numbers=numbers)
+    same = (theme.numbers, theme.scale) == (numbers, scale)
+    return theme if same else replace(theme, numbers=numbers, scale=scale)
 
 
 def style_application(application: QApplication, theme: Theme) -> None:
-    """Set palette, style sheet and number style of the application."""
+    """Set palette, style sheet, type size and number style of the application."""
     choose_numbers(application, theme.numbers)
     application.setPalette(stylesheet.theme_palette(theme))
-    sheet = stylesheet.application_stylesheet()
+    set_base_font(application, theme.scale)
+    sheet = stylesheet.application_stylesheet(theme.scale)
     if application.styleSheet() != sheet:
         application.setStyleSheet(sheet)
         return
@@ -42,9 +43,12 @@ def style_application(application: QApplication, theme: Theme) -> None:
         widget.update()
 
 
-def set_base_font(application: QApplication) -> None:
-    """Use the platform's UI font at 13 px, with tabular figures."""
+def set_base_font(application: QApplication, scale: float = 1.0) -> None:
+    """Use the platform's UI font at 13 px times `scale`, with tabular figures."""
+    pixels = round(BASE_PIXELS * scale)
+    if application.font().pixelSize() == pixels:
+        return
     font = QFont(application.font())
-    font.setPixelSize(BASE_PIXELS)
+    font.setPixelSize(pixels)
     font.setFeature(QFont.Tag("tnum"), 1)
     application.setFont(font)

@@ -82,7 +82,7 @@ def text_pairs(theme: Theme) -> tuple[tuple[str, str], ...]:
 
 @cache
 def themed_icon(name: str, theme: Theme, size: int = 16, colour: str = "") -> QIcon:
-    """Return an icon in the theme's text colour.
+    """Return an icon in the theme's text colour, of `size` pixels before the scale of type.
 
     Cached: at startup the window asks for 28 icons 138 times.
 
@@ -97,7 +97,8 @@ def themed_icon(name: str, theme: Theme, size: int = 16, colour: str = "") -> QI
     )
     for mode, tone in tones:
         for scale in _SCALES:
-            result.addPixmap(_render_svg(source.replace("currentColor", tone), size, scale), mode)
+            svg = source.replace("currentColor", tone)
+            result.addPixmap(_render_svg(svg, round(size * theme.scale), scale), mode)
     return result
 
 
@@ -144,8 +145,10 @@ def theme_palette(theme: Theme) -> QPalette:
     return result
 
 
-def application_stylesheet() -> str:
+def application_stylesheet(scale: float = 1.0) -> str:
     """Return the application's style sheet; its colours come from the palette.
+
+    Lengths above one pixel are multiplied by `scale`.
 
     The dynamic property `role` selects the style of a label ('muted', 'small', 'title', 'refused');
     a push button with `role` 'primary' is the default action.
@@ -154,6 +157,8 @@ def application_stylesheet() -> str:
     for name, role in _ROLES.items():
         role_name = re.sub(r"(?<!^)(?=[A-Z])", "-", role.name.replace("ToolTip", "Tooltip")).lower()
         sheet = sheet.replace(f"@{name}@", f"palette({role_name})")
+    if scale != 1.0:
+        sheet = re.sub(r"\b([2-9]|\d{2,})px", lambda px: f"{round(scale * int(px[1]))}px", sheet)
     return sheet.replace("@icons@", str(_ICONS).replace("\\", "/"))
 
 

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_viewer.style.stylesheet import wrapping_tip
+from dgn_viewer.style.type_scale import scaled
 
 _MOST = 176  # maximum width, pixels
 _LEFT, _RIGHT = 7, 18  # padding and arrow of the role 'slim' in the style sheet
@@ -43,7 +44,8 @@ class ElidedBox(QComboBox):
     def sizeHint(self) -> QSize:
         texts = [self.itemText(index) for index in range(self.count())]
         width = max((self.fontMetrics().horizontalAdvance(text) for text in texts), default=0)
-        return QSize(min(width + _AROUND + 2, _MOST), super().sizeHint().height())
+        wide = width + scaled(_AROUND) + 2
+        return QSize(min(wide, scaled(_MOST)), super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
         hint = self.sizeHint()
@@ -56,7 +58,7 @@ class ElidedBox(QComboBox):
         super().showPopup()
 
     def shown_text(self) -> str:
-        width = self.width() - _AROUND
+        width = self.width() - scaled(_AROUND)
         middle = Qt.TextElideMode.ElideMiddle
         return self.fontMetrics().elidedText(self.currentText(), middle, width)
 
@@ -67,7 +69,7 @@ class ElidedBox(QComboBox):
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         group = QPalette.ColorGroup.Normal if self.isEnabled() else QPalette.ColorGroup.Disabled
         painter.setPen(self.palette().color(group, QPalette.ColorRole.Text))
-        text_rect = self.rect().adjusted(_LEFT, 0, -_RIGHT, 0)
+        text_rect = self.rect().adjusted(scaled(_LEFT), 0, -scaled(_RIGHT), 0)
         along = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         painter.drawText(text_rect, along, self.shown_text())
         painter.end()

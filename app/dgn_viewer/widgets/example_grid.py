@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QToolTip, QWidget
 
 from dgn_engine.protocol.watching import ProbeExamples
 from dgn_engine.scene.example_readout import shown_example
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.example_card import paint_example
+from dgn_viewer.style.stylesheet import wrapping_tip
 
 SIDE, GAP = 44.0, 6.0
 ACROSS = 6
@@ -32,6 +34,7 @@ class ExampleGrid(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._shown: ProbeExamples | None = None
+        self.answers: Mapping[int, str] = {}  # of the network, by row of the training data
         self._chosen: frozenset[int] = frozenset()
         self._current = 0
         self._style = ChartStyle(LIGHT, self.font().family())
@@ -66,6 +69,21 @@ class ExampleGrid(QWidget):
         if index is not None and event.button() == Qt.MouseButton.LeftButton:
             self._current = index
             self.toggled.emit(self._example_rows()[index])
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            index = self._index_at(QPointF(event.pos()))
+            QToolTip.showText(event.globalPos(), self._describe_example(index), self)
+            return True
+        return super().event(event)
+
+    def _describe_example(self, index: int | None) -> str:
+        """Return its class, and the network's answer if it is a probe example."""
+        if index is None or self._shown is None:
+            return ""
+        example, row = shown_example(self._shown, index), self._example_rows()[index]
+        lines = (example.detail, example.name.partition(", ")[2], self.answers.get(row, ""))
+        return wrapping_tip("\n".join(filter(None, lines)))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, count = event.key(), len(self._example_rows())

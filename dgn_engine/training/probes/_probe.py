@@ -78,6 +78,8 @@ class ProbeContext:
         classes: Number of classes, at least 2.
         training: How the network is trained; None if nothing trains it.
         every: Stride through the probe set: row r is probe example r · every.
+        loss: Loss that the outputs were trained for; None if unknown.
+        own_labels: Whether output c stands for class c of the labels.
     """
 
     def __init__(
@@ -90,6 +92,8 @@ class ProbeContext:
         classes: int = 0,
         training: TrainingState | None = None,
         every: int = 1,
+        loss: Loss | None = None,
+        own_labels: bool = True,
     ) -> None:
         """Create the context; nothing is computed yet.
 
@@ -102,11 +106,16 @@ class ProbeContext:
             classes: Number of classes, if the network does not have one output per class.
             training: How the network is trained.
             every: Stride through the probe set.
+            loss: Loss that the outputs were trained for, if nothing trains the network now.
+            own_labels: Whether the labels are classes of the network.
         """
         self.every = every
+        self.loss = loss if training is None else training.loss
         self.network = network
         self.training = training
-        self.classes = classes or max(network.architecture.classes, 2)  # a pair shares one output
+        outputs = network.architecture.classes
+        self.classes = classes or max(outputs, 2)  # a pair shares one output
+        self.own_labels = own_labels and self.classes == max(outputs, 2)
         self.x = x
         self._compared = compared
         self.labels = labels
@@ -150,7 +159,9 @@ class ProbeContext:
         x, labels = self.x[::every], self.labels[::every]
         classes, training, apart = self.classes, self.training, self.every * every
         return ProbeContext(
-            network, x, labels, self.regime, subsample_compared, classes, training, apart
+            *(network, x, labels, self.regime, subsample_compared, classes, training, apart),
+            loss=self.loss,
+            own_labels=self.own_labels,
         )
 
     def row_for_example(self, index: int) -> int:

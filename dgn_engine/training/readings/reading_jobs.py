@@ -76,8 +76,13 @@ class StepContexts:
         """
         given, network = self.whole, deepcopy(self.whole.network)
         x, labels, regime = given.x, given.labels, given.regime
-        classes, training = given.classes, given.training
-        whole = ProbeContext(network, x, labels, regime, classes=classes, training=training)
+        whole = ProbeContext(
+            *(network, x, labels, regime),
+            classes=given.classes,
+            training=given.training,
+            loss=given.loss,
+            own_labels=given.own_labels,
+        )
         return StepContexts(whole, self.step)
 
 

@@ -169,6 +169,7 @@ class Desk:
                 files,
                 parts.notices,
                 parts.palette,
+                parts.presentation,
             ),
             help_menu(parts.guides, pages, parts.sheet),
         )

@@ -135,7 +135,9 @@ def test_the_keyboard_moves_the_cursor_by_entries_and_tells_a_screen_reader(
         qtbot.keyClick(host, Qt.Key.Key_Right)
     scene = host.charts.view
     lit(qtbot, scene, (1, 3))
-    assert scene.accessibleDescription().startswith("example 1, class 0 and example 3, class 1. ")
+    spoken = scene.accessibleDescription()
+    assert spoken.startswith("example 1, class 0: ")  # followed by what the network answers
+    assert " and example 3, class 1: " in spoken
     qtbot.keyClick(host, Qt.Key.Key_Up)
     qtbot.keyClick(host, Qt.Key.Key_Up)  # there is no row above the first
     lit(qtbot, scene, (0, 3))

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene
-from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
+from dgn_engine.scene.panel_spec import PREDICTIONS, PanelSpec, View, all_panels
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_engine.views.reading_age import Age
 from dgn_viewer.docks.panel_dock import CHART, PanelDock
@@ -178,12 +178,13 @@ def test_requests_name_the_probe_with_its_engine_options(
     make_host: MakeHost, make_view: MakeView
 ) -> None:
     host = make_host("gate_maps")
-    assert host.drawn.probe_requests() == (ProbeRequest("gates", ()),)
+    answers = ProbeRequest(PREDICTIONS)
+    assert host.drawn.probe_requests() == (ProbeRequest("gates", ()), answers)
     host.show_view(make_view("conv"))
-    assert host.drawn.probe_requests() == (ProbeRequest("gates", (("layer", 0), ("unit", 0))),)
+    assert host.drawn.probe_requests()[0].options == (("layer", 0), ("unit", 0))
     host.set_choice("layer", "2")
     host.set_choice("unit", "7")
-    assert host.drawn.probe_requests() == (ProbeRequest("gates", (("layer", 2), ("unit", 7))),)
+    assert host.drawn.probe_requests()[0].options == (("layer", 2), ("unit", 7))
     assert make_host("training").drawn.probe_requests() == ()
 
 

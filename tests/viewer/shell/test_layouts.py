@@ -18,6 +18,7 @@ from dgn_engine.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
 from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.matrix_colours import ColourChoice
+from dgn_engine.scene.panel_spec import PREDICTIONS
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.views.layout_presets import layout_outline
 from dgn_viewer.application import Viewer
@@ -56,7 +57,7 @@ def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
         probes = [{one.probe for one in command.requests} for command in watches]
         return [now for now, _ in groupby(probes)]
 
-    qtbot.waitUntil(lambda: asked() == [{"ntk"}])
+    qtbot.waitUntil(lambda: asked() == [{"ntk", PREDICTIONS}])
     assert window.registry["view.maximise"].text() == "Restore panels"
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert window.docks.arrangement.maximised_name == ""

@@ -70,28 +70,34 @@ def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
     window, told = viewer.window, list[object]()
     viewer.pump.event_arrived.connect(told.append)
     qtbot.waitUntil(lambda: "overlap" in window.history.readings)
+    cursor = window.time.cursor
+    qtbot.waitUntil(lambda: not cursor.reason_not_available)
+    cursor.go_to_first()
     window.registry["help.tour"].trigger()
     tour, callout = window.guides.tour, window.guides.tour.callout
     assert callout.isVisible()
+    assert cursor.step is None  # before each step, the first included
+    assert callout.note.isVisible()
     assert callout.accessibleName() == "Tour, 1 of 6: Gates"
     host = window.docks.hosts["gate_maps"]
     before = host.drawn.choices
     callout.act.click()
     assert host.drawn.choices != before
     assert not callout.act.isEnabled()
+    cursor.go_to_first()
     callout.next.click()
+    assert cursor.step is None
     assert host.drawn.choices == before | {"layer": host.drawn.choices["layer"]}
     assert callout.title.text() == "Overlap"
     callout.act.click()
-    qtbot.waitUntil(lambda: not window.time.cursor.reason_not_available)
-    window.time.cursor.go_to_first()
-    callout.next.click()  # to a step that needs the run as it is now
-    assert window.time.cursor.step is None
+    cursor.go_to_first()
+    callout.next.click()
+    assert cursor.step is None
     assert callout.note.isVisible()
     assert "FR-II" in callout.title.text()
-    window.time.cursor.go_to_first()
+    cursor.go_to_first()
     callout.act.click()
-    assert window.time.cursor.step is None
+    assert cursor.step is None
     qtbot.waitUntil(lambda: window.run_state.regime == "FR-II")
     callout.next.click()
     callout.act.click()

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QPaintEvent
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QHideEvent, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
@@ -32,12 +32,20 @@ from dgn_engine.protocol.watching import (
     ListExamples,
     ProbeExamples,
 )
+from dgn_engine.scene.panel_spec import View
+from dgn_engine.scene.predictions import (
+    Prediction,
+    confident_mistakes,
+    prediction_lines,
+    predictions_of,
+)
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.example_grid import ExampleGrid
 from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, push_button
+from dgn_viewer.widgets.mistake_list import MistakeList
 
 AT_ONCE = 30  # examples per page of the grid
 _MOST_CLASSES = 24  # maximum number of classes with a button each
@@ -84,6 +92,7 @@ class ExamplesPage(QFrame):
     """
 
     title = "Probe examples"
+    predictions_wanted = Signal(bool)  # what the network answers is in sight, or no longer
 
     def __init__(
         self,
@@ -100,6 +109,11 @@ class ExamplesPage(QFrame):
         self._drawing = False  # a drawing was sent: outline its row once it has arrived
         self.words = plain_label()
         self.words.setWordWrap(True)
+        self.answer = plain_label(role="title")  # what the network says about the drawing
+        self.answer.setWordWrap(True)
+        self.mistakes = MistakeList()
+        self.mistakes.pointed.connect(lambda place: light((place,)))
+        self.mistakes_title = plain_label(role="title")
         self.classes: dict[str, QPushButton] = {}
         self._class_place = QWidget()
         self.of_class = ElidedBox("Examples of")
@@ -140,6 +154,35 @@ class ExamplesPage(QFrame):
                 self._first, self._total = event.first, event.total
                 self.grid.show_examples(event.found)
         self._update_widgets()
+
+    def show_answers(self, view: View) -> None:
+        """Show what the network answers at the step that is shown, as far as it was read."""
+        if not self.isVisible():
+            return
+        pictures, predictions = view.pictures, predictions_of(view)
+        lines: tuple[str, ...] = ()
+        if pictures is not None and pictures.probe_set.drawn:
+            lines = prediction_lines(view, len(pictures.probe_set.indices) - 1)
+            if not lines and predictions:  # read, but not for the drawing
+                lines = (f"No answer: under {view.regime} only training examples have gates.",)
+        self.answer.setText("\n".join(lines))
+        self.answer.setVisible(bool(lines))
+        wrong = confident_mistakes(view)
+        self.mistakes_title.setText(_mistakes_in_words(predictions, wrong))
+        self.mistakes_title.setVisible(bool(predictions))
+        self.mistakes.setVisible(bool(wrong))
+        if pictures is not None:
+            self.mistakes.show_mistakes(pictures, wrong)
+            rows = pictures.probe_set.indices
+            self.grid.answers = {rows[one.place]: one.in_words for one in predictions}
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.predictions_wanted.emit(True)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.predictions_wanted.emit(False)
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -286,7 +329,10 @@ class ExamplesPage(QFrame):
             plain_label("Draw an example", "title"),
             self.why,
             self._canvas_place,
+            self.answer,
             make_row(self.clear, 1),
+            self.mistakes_title,
+            self.mistakes,
             plain_label("One by one", "title"),
             make_row(self.of_class, 1, self.before, self.place, self.after, spacing=4),
             self.grid,
@@ -295,3 +341,11 @@ class ExamplesPage(QFrame):
             margins=(16, 4, 16, 16),
             spacing=8,
         )
+
+
+def _mistakes_in_words(predictions: tuple[Prediction, ...], wrong: tuple[Prediction, ...]) -> str:
+    """Return 'Mistakes: 5 of 64 at step 1,200'."""
+    judged = [one for one in predictions if one.label is not None]
+    if not judged:
+        return "Mistakes: unknown, the classes of this network are its own"
+    return f"Mistakes: {len(wrong)} of {len(judged)} at step {judged[0].step:,}"

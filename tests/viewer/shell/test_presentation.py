@@ -1,0 +1,97 @@
+"""Presentation: three panels and larger type for an audience, and the window as it was after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QAbstractButton, QApplication
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.training import Pause
+from dgn_viewer.application import Viewer
+from dgn_viewer.shell.presentation import SCALE
+from dgn_viewer.style.type_scale import BASE_PIXELS, scaled, type_scale
+from dgn_viewer.window import Window
+
+
+def stand(window: Window, qtbot: QtBot) -> None:
+    window.context.send(Pause())
+    qtbot.waitUntil(lambda: window.run_state.is_paused)
+    qtbot.waitUntil(
+        lambda: all(r.step == window.history.step for r in window.history.readings.values())
+    )
+    qtbot.waitUntil(lambda: not window.display.stale_panels())
+    for entry in window.notices.open_entries:
+        window.notices.close_notice(entry)
+
+
+def panel_images(window: Window) -> dict[str, QImage]:
+    window.display.draw_now()
+    QApplication.processEvents()
+    names = window.docks.visible_panels()
+    return {name: window.docks.hosts[name].grab().toImage() for name in names}
+
+
+def places(window: Window) -> dict[str, tuple[int, int, int, int]]:
+    frames = window.docks.dock_frames()
+    return {
+        frame.objectName(): frame.geometry().getRect()
+        for frame in frames
+        if not frame.visibleRegion().isEmpty()
+    }  # type: ignore[return-value]  # four integers
+
+
+@pytest.mark.parametrize("size", [QSize(1440, 900), QSize(1280, 720)])
+def test_type_and_panels_are_large_and_afterwards_everything_is_as_before(
+    viewer: Viewer, qtbot: QtBot, size: QSize
+) -> None:
+    window = viewer.window
+    window.resize(size)
+    stand(window, qtbot)
+    action, status = window.registry["view.presentation"], window.run_views.status
+    icons = {button: button.iconSize() for button in window.findChildren(QAbstractButton)}
+    images, before, texts = panel_images(window), places(window), status.end_texts()
+    strip = window.run_views.strip.height()
+
+    action.trigger()
+    QApplication.processEvents()
+    assert action.isChecked()
+    assert type_scale() == pytest.approx(SCALE, abs=0.05)
+    assert window.context.theme.now.scale == SCALE
+    assert window.run_views.toolbar.regime.font().pixelSize() >= SCALE * BASE_PIXELS - 1
+    assert window.run_views.strip.height() >= SCALE * strip - 15
+    assert len(window.docks.visible_panels()) <= 3
+    for frame in window.docks.dock_frames():
+        if not frame.visibleRegion().isEmpty():
+            assert frame.width() >= 0.4 * size.width()
+    assert not window.run_views.toolbar.beta.isVisible()
+    assert status.end_texts() == ("", f"step {window.history.step:,}")
+    assert window.size() == size
+
+    action.trigger()
+    qtbot.waitUntil(lambda: places(window) == before)
+    assert not action.isChecked()
+    assert scaled(10) == 10
+    assert status.end_texts() == texts
+    assert all(button.iconSize() == side for button, side in icons.items())
+    after = panel_images(window)
+    assert after.keys() == images.keys()
+    assert [name for name in images if after[name] != images[name]] == []
+
+
+def test_a_window_closed_while_it_presents_opens_as_it_was_before(
+    make_viewer: Callable[..., Viewer],
+) -> None:
+    window = make_viewer(paused=True).window
+    before = places(window)
+    window.registry["view.presentation"].trigger()
+    QApplication.processEvents()
+    assert places(window) != before
+    window.close()
+    assert type_scale() == 1.0
+    again = make_viewer(paused=True).window
+    QApplication.processEvents()
+    assert places(again).keys() == before.keys()
