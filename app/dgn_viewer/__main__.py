@@ -22,7 +22,7 @@ from dgn_engine.storage.remote import SCHEME
 from dgn_engine.storage.runs.folder_layout import find_run, runs_root
 from dgn_engine.storage.user_folders import use_portable_folders
 from dgn_engine.text.printable import print_error
-from dgn_viewer import system_libraries
+from dgn_viewer import playground, system_libraries
 from dgn_viewer.interruption import delay_interrupts
 
 REFUSED = 2
@@ -60,7 +60,8 @@ def build_parser() -> argparse.ArgumentParser:
         default="",
         metavar="RUN",
         help="recorded run to show: a folder, the name of one of your runs, a session (.dgn), or "
-        "dgn://127.0.0.1:PORT, served by 'dgn serve' on another machine",
+        "dgn://127.0.0.1:PORT, served by 'dgn serve' on another machine; or a link to a playground "
+        "(dgn-play:…)",
     )
     result.add_argument(
         "--token-file",
@@ -156,7 +157,9 @@ def check_arguments(given: argparse.Namespace) -> None:
     if given.run and (given.offscreen or given.config is not None or given.seed is not None):
         message = "RUN shows a recorded run; remove --config, --seed and --offscreen."
         raise UserError(message, kind="contradiction", value=given.run)
-    if given.run.startswith(SCHEME):
+    if given.run.startswith(playground.SCHEME):
+        _linked_run(given.run)
+    elif given.run.startswith(SCHEME):
         from dgn_engine.storage.remote.served_address import address_of
 
         address_of(given.run)
@@ -169,6 +172,13 @@ def check_arguments(given: argparse.Namespace) -> None:
     reason = system_libraries.reason_no_window(os.environ)
     if reason:
         raise UserError(reason, kind="no-display")
+
+
+def _linked_run(link: str) -> RunConfig:
+    from dgn_engine.data import data_sets
+
+    plane = [name for name, entry in data_sets().items() if entry.plane]
+    return playground.parse_link(link, plane).run_config()
 
 
 def _open_viewer(given: argparse.Namespace) -> int:
@@ -185,7 +195,9 @@ def _open_viewer(given: argparse.Namespace) -> int:
         return take_screenshot(options, ScreenshotOptions(given.steps, given.screenshot))
     if not given.no_record:
         options = dataclasses.replace(options, runs_root=str(runs_root()))
-    if given.run.startswith(SCHEME):
+    if given.run.startswith(playground.SCHEME):
+        options = dataclasses.replace(options, config=_linked_run(given.run), start="playground")
+    elif given.run.startswith(SCHEME):
         from dgn_engine.storage.remote.served_address import given_token
 
         token = given_token(given.token_file)

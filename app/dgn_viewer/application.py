@@ -90,7 +90,7 @@ class Options:
     settings: Path | None = None  # None: in the user's configuration folder
     paused: bool = False
     tour: bool = False  # offer the tour on first start
-    start: str = "default"  # 'default', 'last', 'none'; '': from the settings
+    start: str = "default"  # 'default', 'last', 'none', 'playground'; '': from the settings
     process: bool = False  # run the engine in a separate process
     shown: str = ""  # recorded run or session to show instead of starting a run
     served: tuple[str, str] = ("", "")  # address and token of a remote run to follow
@@ -171,6 +171,8 @@ class Viewer:
                 self.pump.send(ContinueLast(options.config, options.paused))
             case "none":
                 self.window.inspector.show_run_settings()
+            case "playground":
+                self.window.playground.start(options.config)
             case _:
                 self.pump.send(StartRun(options.config, options.paused))
 
@@ -237,8 +239,9 @@ class Viewer:
         self.pump.switch_engine(self.engine)
         self.engine.start()
         config = self.window.run_state.current_config() or self._options.config
-        again = ContinueRun(folder, paused=True) if folder else StartRun(config, paused=True)
-        self.pump.send(again)
+        unrecorded = self.window.run_state.unrecorded
+        start = StartRun(config, paused=True, recorded=not unrecorded)
+        self.pump.send(ContinueRun(folder, paused=True) if folder else start)
         self.window.display.watch_again()
 
     def on_logout(self, _manager: object = None) -> None:

@@ -24,7 +24,8 @@ from dgn_viewer.actions.edit_menu import edit_menu
 from dgn_viewer.actions.experiments_menu import experiment_rows, experiments_menu
 from dgn_viewer.actions.file_menu import file_menu
 from dgn_viewer.actions.gates_menu import GATES_MENU, regime_rows
-from dgn_viewer.actions.help_menu import help_menu, playground_rows
+from dgn_viewer.actions.help_menu import help_menu
+from dgn_viewer.actions.playground_menu import playground_rows
 from dgn_viewer.actions.registry import Actions
 from dgn_viewer.actions.run_menu import run_menu
 from dgn_viewer.actions.view_menu import view_menu
@@ -41,6 +42,8 @@ from dgn_viewer.shell.guides import Guides
 from dgn_viewer.shell.inspector_pages import InspectorPages
 from dgn_viewer.shell.notice_views import NoticeViews
 from dgn_viewer.shell.presentation import Presentation
+from dgn_viewer.shell.playground_bar import PlaygroundBar
+from dgn_viewer.shell.playground_control import PlaygroundControl
 from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.run_control import RunControl
 from dgn_viewer.shell.run_views import RunViews
@@ -97,6 +100,9 @@ class Window(QMainWindow):
         status = StatusBar(self, last_step=lambda: self.time.cursor.last_step)
         self.notice_views = NoticeViews(self.notices, status, self, theme)
         self.run_control = RunControl(context)
+        self.playground = PlaygroundControl(context, docks)
+        self.playground_bar = PlaygroundBar(self.playground, self)
+        theme.changed.connect(self.playground_bar.set_theme)
         self.files = FileDialogs(context)
         self.columns = columns = SideColumns(self, context)
         self.inspector = inspector = columns.inspector
@@ -118,12 +124,13 @@ class Window(QMainWindow):
         self.guides = Guides(context, docks, self.run_views, columns, self.experiments, self.time)
         registry.add_menus(help_menu(self.guides, self.pages, self.action_views.sheet))
         self.action_views.fill_menu_bar(self.menuBar())
-        self.run_views.add_bars(self, self.notice_views.question)
+        self.run_views.add_bars(self, self.playground_bar, self.notice_views.question)
         docks.arrangement.arrange_preset()
         self.notices.step_wanted.connect(show_step)
         self._connect_parts()
         self.layouts.restore_layout(DEFAULT_SIZE)
         self.run_views.hide_banners()
+        self.playground_bar.hide()
         self.notice_views.question.hide()
         columns.hide_columns()
         theme.apply_theme()
@@ -137,7 +144,7 @@ class Window(QMainWindow):
         docks, palette = self.docks, self.action_views.palette
         self.registry.keys.sync_with_settings(context.settings)
         self.registry.add_menus(
-            run_menu(context, self.run_control, pages, self.engine_wanted.emit),
+            run_menu(context, self.run_control, pages, self.engine_wanted.emit, self.playground),
             file_menu(context, self.files, self.recorded, self.exports, pages, cursor),
             edit_menu(context, self.layouts.history, pages),
             GATES_MENU,
@@ -209,7 +216,7 @@ class Window(QMainWindow):
             self.pages.on_ready(event)
             catalogue, send = event.catalogue, self.context.send
             self.registry.register_rows(regime_rows(catalogue, send))
-            self.registry.register_rows(playground_rows(catalogue, self.docks, send))
+            self.registry.register_rows(playground_rows(catalogue, self.playground))
             self.registry.register_rows(experiment_rows(catalogue, self.experiments))
         self.run_control.on_event(event)
         self._show_state(before)
@@ -288,6 +295,7 @@ class Window(QMainWindow):
     def _connect_parts(self) -> None:
         docks, views, cursor = self.docks, self.run_views, self.time.cursor
         parts = (views.toolbar, views.strip, self.inspector, self.recorded, self.files.recent)
+        parts = (*parts, self.playground_bar, self.playground)
         for part in (*parts, self.guides.acts, cursor, self.time.compared, self.time.bar.dial):
             self.event_taken.connect(part.on_event)
         views.step_shown.connect(self.registry.refresh)

@@ -57,6 +57,7 @@ class DataEntry:
     takes_path: bool = False  # written as name:PATH
     rooted: bool = False  # stored in the data folder
     plane: bool = False  # points in the plane, for teaching
+    points: tuple[tuple[float, float, int], ...] = ()  # a few of them (x, y, class), as a picture
 
     @property
     def missing(self) -> bool:

@@ -33,7 +33,7 @@ from dgn_engine.protocol.messages import (
     Stopped,
     Working,
 )
-from dgn_engine.protocol.runs import HistoryReplayed, RunShown
+from dgn_engine.protocol.runs import FramesRecorded, HistoryReplayed, RunShown
 from dgn_engine.protocol.training import (
     Change,
     ChangesListed,
@@ -86,6 +86,7 @@ class RunState:
     scored: FileScored | None = None  # the accuracy of the inspected network
     training: TrainingOffered | None = None  # the regimes in which it can be trained
     silent: bool = False  # the engine's process does not respond
+    unrecorded: bool = False  # the run is not recorded until the user keeps it
     origin: BranchBegan | None = None  # if the run is a branch
     branch: BranchStatus | None = None  # of the branch that trains, or trained, alongside the run
     checkpoints: CheckpointsListed | None = None  # where a branch can start, once listed
@@ -181,6 +182,8 @@ class RunState:
                 return replace(self, phase="idle", catalogue=catalogue)
             case RunStarted():
                 return self._after_start(event)
+            case FramesRecorded() if self.unrecorded:
+                return replace(self, unrecorded=False)
             case RunShown(step=step):
                 return replace(self, recorded=event, phase="paused", step=step)
             case Running(step=step):
@@ -265,6 +268,7 @@ class RunState:
             probe_examples=run.config.probe_examples,
             probe_digest=run.probe_set.digest,
             probe_set=run.config.probe_set,
+            unrecorded=run.unrecorded,
         )
 
     def _after_compared_moved(self, event: ComparedMoved) -> RunState:

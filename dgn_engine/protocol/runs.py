@@ -82,6 +82,13 @@ class FramesRecorded(Event):
 
 
 @dataclass(frozen=True)
+class KeepRun(Command):
+    """Record a run that was started unrecorded: its scores and changes so far, and what follows."""
+
+    title = "keep this run"
+
+
+@dataclass(frozen=True)
 class ListRuns(Command):
     """List the user's recorded runs, while training continues; `RunsListed` follows."""
 

@@ -25,12 +25,16 @@ class LayerInfo:
 
 @dataclass(frozen=True)
 class StartRun(Command):
-    """Start a new run with this configuration; the current run ends."""
+    """Start a new run with this configuration; the current run ends.
+
+    Without `recorded` nothing of it is written until `KeepRun`.
+    """
 
     title = "start this run"
 
     config: RunConfig
     paused: bool = False
+    recorded: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class RunStarted(Event):
     accuracy_of: int = 0
     began_with: int = 0  # initial number of probe examples, if it was changed since
     watched: str = ""  # 'ResNet of train.py': trained by another program, with `watch`
+    unrecorded: bool = False  # not recorded until the user keeps it: a playground
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,7 @@ class Engine:
             files.SaveWeights: in_run(lambda run, c: run.save_weights(Path(c.path))),
             runs.ContinueRun: run_commands.continue_recorded,
             runs.ContinueLast: run_commands.continue_last,
+            runs.KeepRun: run_commands.keep_run,
             runs.ListRuns: library.list_runs,
             runs.NoteRun: library.save_notes,
             runs.DeleteRun: library.delete_recorded,
@@ -148,7 +149,7 @@ class Engine:
             runs.ReadCurves: library.read_curves,
             runs.ShowRun: lambda c: library.read_folder(c, state.recording),
             runs.OpenSession: library.open_session,
-            runs.SaveSession: lambda c: library.save_session(c, state.recording, loop.make_frame()),
+            runs.SaveSession: run_commands.save_session,
             branches.StartBranch: in_run(lambda run, c: branch.start_branch(c, run)),
             branches.StopBranch: lambda _: branch.stop_branch(),
             branches.ListCheckpoints: in_run(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from dgn_engine.data import data_sets
+from dgn_engine.config import DataConfig
+from dgn_engine.data import data_sets, load_examples
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.importing.from_config import settings_of_net
 from dgn_engine.model.nets import all_nets
@@ -39,15 +40,24 @@ def regime_entries() -> tuple[RegimeEntry, ...]:
 def data_entries(root: Path | None = None) -> tuple[DataEntry, ...]:
     """Return every data set and whether it is available; `root` is the data folder, None for the
     default."""
-    same = [field.name for field in fields(DataEntry) if field.name not in ("id", "available")]
+    own = ("id", "available", "points")
+    same = [field.name for field in fields(DataEntry) if field.name not in own]
     return tuple(
         DataEntry(
             id=name,
             available=entry.available(root),
+            points=_plane_points(name) if entry.plane else (),
             **{field: getattr(entry, field) for field in same},
         )
         for name, entry in data_sets().items()
     )
+
+
+def _plane_points(name: str) -> tuple[tuple[float, float, int], ...]:
+    """Return a few points of a data set of the plane, with little noise, to show its shape."""
+    examples = load_examples(DataConfig(name=name, options=(("n", 120), ("noise", 0.04))))
+    points = zip(examples.train_x[:, :2].tolist(), examples.train_y.tolist(), strict=True)
+    return tuple((x, y, int(label)) for (x, y), label in points)
 
 
 def net_entries() -> tuple[NetEntry, ...]:

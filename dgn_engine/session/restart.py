@@ -17,7 +17,12 @@ from dgn_engine.protocol.messages import (
     lost_requests,
 )
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.protocol.runs import ContinueRun, RecordingMended, RunContinued
+from dgn_engine.protocol.runs import (
+    ContinueRun,
+    FramesRecorded,
+    RecordingMended,
+    RunContinued,
+)
 from dgn_engine.protocol.training import Measured, Running, RunStarted, SettingChanged
 from dgn_engine.protocol.watching import ProbeScalars, Watch
 from dgn_engine.storage.lock import last_holder
@@ -95,6 +100,7 @@ class EngineRestart:
 
     def on_event(self, event: Event, pid: int) -> EngineRestarted | None:
         """Follow an event of process `pid`; return one when the run continues after a death."""
+        was_unrecorded = self._state.unrecorded
         self._state = self._state.after(event)
         match event:
             case RunStarted():
@@ -103,7 +109,9 @@ class EngineRestart:
                 self._folder, self._step, self._continued = Path(folder), step, step
             case RecordingMended(folder=folder) if folder:
                 self._folder = Path(folder)  # it may have been moved
-            case SettingChanged():  # emitted once the run's folder exists
+            case FramesRecorded(folder=folder) if was_unrecorded:
+                self._folder = Path(folder)
+            case SettingChanged() if not self._state.unrecorded:  # the run's folder exists by now
                 self._folder = self._folder or self._folder_of_process(pid)
                 return self._take_restarted()
             case Running():

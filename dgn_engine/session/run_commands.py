@@ -20,6 +20,7 @@ from dgn_engine.session.reading_commands import ReadingCommands
 from dgn_engine.session.session_state import SessionState
 from dgn_engine.session.training_loop import TrainingLoop
 from dgn_engine.session.undo import UndoHistory
+from dgn_engine.session.unwritten_log import UnwrittenLog
 from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.index import newest_resumable
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
@@ -77,7 +78,30 @@ class RunCommands:
             checkpoints=bool(state.runs_root),
             reclaimed=self._reclaimable_bytes(),
         )
-        self._replace_and_record(run, command.paused)
+        self._replace_and_record(run, command.paused, command.recorded)
+
+    def keep_run(self, command: runs.KeepRun) -> None:
+        """Record a run that was started unrecorded.
+
+        Its log begins with all scores and changes so far; frames and checkpoints begin now.
+        """
+        state, run = self._state, self._state.run_for(command)
+        if state.unwritten is None:
+            raise UserError("This run is recorded already.", kind="recorded")
+        if not state.runs_root:
+            raise UserError("Runs are not recorded: --no-record was given.", kind="not-recorded")
+        folder = create_named(Path(state.runs_root), run.config)
+        recording = begin_recording(folder, run, state.emit, started=state.unwritten.started)
+        state.unwritten.write_to(recording)
+        state.recording, state.unwritten = recording, None
+        recording.write_checkpoint()
+
+    def save_session(self, command: runs.SaveSession) -> None:
+        """Save what is shown as a session file; a run that was started unrecorded is kept first."""
+        if self._state.unwritten is not None and self._state.runs_root:
+            self.keep_run(runs.KeepRun())
+        frame = self._loop.make_frame()
+        self._state.library.save_session(command, self._state.recording, frame)
 
     def train_inspected(self, command: files.TrainOn) -> None:
         state = self._state
@@ -108,7 +132,8 @@ class RunCommands:
             self.start_run(training.StartRun(recorded.config))
         else:
             config = self._state.run_for(command).config
-            self.start_run(training.StartRun(config, paused=not self._state.running))
+            recorded = self._state.unwritten is None
+            self.start_run(training.StartRun(config, not self._state.running, recorded))
 
     def continue_recorded(self, command: runs.ContinueRun) -> None:
         state, folder = self._state, RunFolder(Path(command.folder))
@@ -192,20 +217,21 @@ class RunCommands:
     def close_current(self) -> None:
         """Finish what is shown: its folder, its readings, its undo history."""
         self._loop.end_recording()
+        self._state.unwritten = None
         self._branches.release_checkpoints()
         self._readings.release_readings(self._state.shown_network)
         self._undo.clear_history()
         self._state.way_back = RecoveryPoint()
         self._state.unused.schedule_release()
 
-    def _replace_and_record(self, run: Run, paused: bool) -> None:
-        """Replace the current run by a new one, and start to record it."""
+    def _replace_and_record(self, run: Run, paused: bool, recorded: bool = True) -> None:
+        """Replace the current run by a new one, and start to record it unless not `recorded`."""
         state = self._state
-        self._replace_run(run, paused)
+        self._replace_run(run, paused, recorded)
         ignored = run.find_ignored(live=True, recorded=bool(state.runs_root))
         if ignored:
             state.emit(training.SettingsIgnored(tuple(setting.sentence for setting in ignored)))
-        if state.runs_root:
+        if state.runs_root and recorded:
             try:
                 folder = create_named(Path(state.runs_root), run.config)
                 state.recording = begin_recording(folder, run, state.emit)
@@ -213,8 +239,8 @@ class RunCommands:
                 state.emit(runs.RecordingPaused(f"{refusal} This run is not recorded."))
         run.control.emit_settings()
 
-    def _replace_run(self, run: Run, paused: bool) -> None:
-        """Replace the current run, and finish its folder."""
+    def _replace_run(self, run: Run, paused: bool, recorded: bool = True) -> None:
+        """Replace the current run, and finish its folder; `recorded`: the new one will have one."""
         state = self._state
         self._check_cancelled()  # the last report may be seconds ago
         self.close_current()
@@ -223,7 +249,9 @@ class RunCommands:
         run.probe_schedule.watch(state.requests)
         state.set_shown(run)
         self._loop.attach_run(run, paused)
-        state.emit(run.started_event(paused))
+        started = replace(run.started_event(paused), unrecorded=not recorded)
+        state.unwritten = None if recorded else UnwrittenLog(started)
+        state.emit(started)
         self._readings.emit_probe_examples(run)
 
     def _reclaimable_bytes(self) -> float:

@@ -16,6 +16,7 @@ from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.session.run_library import RunLibrary
 from dgn_engine.session.unused_memory import UnusedMemory
+from dgn_engine.session.unwritten_log import UnwrittenLog
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.training.readings.executor_choice import ExecutorChoice
 from dgn_engine.training.recording import Recording
@@ -42,6 +43,7 @@ class SessionState:
         self.library = RunLibrary(emit, runs_root)
         self.run: Run | None = None
         self.recording: Recording | None = None
+        self.unwritten: UnwrittenLog | None = None  # of a run that was started unrecorded
         self.running = False
         self.inspected: InspectedNetwork | None = None  # exclusive with `run`
         self.number = 0  # of what is shown, from 1
@@ -55,6 +57,8 @@ class SessionState:
             event = self.way_back.add_finite_state(event, self.run, self.recording)
         if self.recording is not None:
             self.recording.on_event(event)
+        elif self.unwritten is not None:
+            self.unwritten.on_event(event)
         self.emit_unrecorded(event)
 
     @property

@@ -25,7 +25,14 @@ from dgn_engine.protocol.runs import (
     RecordThinned,
     RunContinued,
 )
-from dgn_engine.protocol.training import Finished, Measured, RegimeSwapped, Rewired, SettingChanged
+from dgn_engine.protocol.training import (
+    Finished,
+    Measured,
+    RegimeSwapped,
+    Rewired,
+    RunStarted,
+    SettingChanged,
+)
 from dgn_engine.protocol.watching import ProbeSetChanged
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import to_plain
@@ -294,14 +301,16 @@ def begin_recording(
     run: Run,
     emit: Callable[[Event], None],
     every: float = CHECKPOINT_EVERY,
+    started: RunStarted | None = None,
 ) -> Recording:
-    """Record a run that was just created from its configuration.
+    """Record a run from now on.
 
     Args:
         folder: New folder of the run.
-        run: The run, before its first step.
+        run: The run, before its first step or later.
         emit: Takes events about the recording.
         every: Seconds between two checkpoints, at least.
+        started: How it started; None if it has not taken a step yet.
 
     Returns:
         The recording.
@@ -310,9 +319,8 @@ def begin_recording(
         UserError: The folder cannot be written to.
     """
     with writing_to(folder):
-        folder.info.record_start(
-            run.started_event(paused=False), run.fingerprint, torch.get_num_threads()
-        )
+        began = started or run.started_event(paused=False)
+        folder.info.record_start(began, run.fingerprint, torch.get_num_threads())
     return Recording(folder, run, emit, every)
 
 

@@ -18,7 +18,7 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.files import FileListed, InspectFile, OpenFile, ReadingsFound, SayReading
 from dgn_engine.protocol.training import Rewire, SwapRegime
 from dgn_viewer.__main__ import first_run
-from dgn_viewer.actions.help_menu import playground_run
+from dgn_viewer.playground import playground_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from documentation.screenshots.photographer import Photographer
 from documentation.screenshots.shapes import write_shapes

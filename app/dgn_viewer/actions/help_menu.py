@@ -1,29 +1,11 @@
-"""The Help menu: guide, tours, playground, and information on panels and the program."""
+"""The Help menu: guide, tours, and information on panels and the program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
-from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.protocol.messages import Command
-from dgn_engine.protocol.training import StartRun
-from dgn_viewer.actions.action_rows import (
-    SEPARATOR,
-    ActionRow,
-    Family,
-    Menu,
-    is_ready,
-    shows_run_and_ready,
-)
+from dgn_viewer.actions.action_rows import SEPARATOR, ActionRow, Menu, shows_run_and_ready
 from dgn_viewer.actions.shortcuts import ShortcutSheet
-from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.shell.guides import Guides
 from dgn_viewer.shell.inspector_pages import InspectorPages
-
-LAYOUT = "teach"
-_PACE = 40.0  # steps per second, slow enough to follow
 
 
 def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Menu:
@@ -52,7 +34,6 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
                 tip="Eight cards: the claims of the papers, shown on live runs",
                 enabled=shows_run_and_ready,
             ),
-            Menu("Playground", (Family("playground.*"),)),
             ActionRow(
                 id="help.panel",
                 title="About this panel",
@@ -88,39 +69,4 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
                 tip="Versions, papers and licences",
             ),
         ),
-    )
-
-
-def playground_run(data: str) -> RunConfig:
-    """Return a network with three gate layers of eight units.
-
-    It has few enough paths to draw each of them, and still learns every data set of the plane.
-    """
-    return RunConfig(
-        data=DataConfig(name=data),
-        net=NetConfig(name="fc", options=(("depth", 4), ("width", 8))),
-        training=TrainingConfig(learning_rate=1e-2, batch=32, epochs=0, pace=_PACE),
-    )
-
-
-def playground_rows(
-    catalogue: Catalogue, docks: PanelDocks, send: Callable[[Command], None]
-) -> tuple[ActionRow, ...]:
-    """Return one row per data set of the plane."""
-
-    def start_playground(data: str) -> None:
-        docks.arrangement.arrange_preset(LAYOUT)
-        send(StartRun(playground_run(data)))
-
-    return tuple(
-        ActionRow(
-            id=f"playground.{entry.id}",
-            title=f"Playground: {entry.title}",
-            callback=partial(start_playground, entry.id),
-            tip="Train a small network on these points in the plane, in the Teach layout: "
-            "regions, paths, gates and the path kernel",
-            enabled=is_ready,
-        )
-        for entry in catalogue.data
-        if entry.plane
     )

@@ -9,7 +9,9 @@ from dgn_engine.protocol.branches import StopBranch
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import Advance, GoBack, Reset
 from dgn_viewer.actions.action_rows import SEPARATOR, ActionRow, Menu, has_run
+from dgn_viewer.actions.playground_menu import playground_menu
 from dgn_viewer.shell.inspector_pages import InspectorPages
+from dgn_viewer.shell.playground_control import PlaygroundControl
 from dgn_viewer.shell.run_control import RunControl
 from dgn_viewer.shell.window_context import WindowContext
 
@@ -19,6 +21,7 @@ def run_menu(
     control: RunControl,
     pages: InspectorPages,
     start_engine: Callable[[], object],
+    playground: PlaygroundControl,
 ) -> Menu:
     """Return the Run menu. `start_engine` replaces a stopped engine with a new one."""
     return Menu(
@@ -75,6 +78,7 @@ def run_menu(
                 text_now=_back_text,
             ),
             SEPARATOR,
+            playground_menu(playground),
             ActionRow(
                 id="run.branch",
                 title="Branch from here…",

@@ -69,7 +69,7 @@ class RunViews(QObject):
         for signal in (cursor.changed, cursor.reach_changed, cursor.steps_changed):
             signal.connect(status.write_now)
 
-    def add_bars(self, window: QMainWindow, question: QToolBar) -> None:
+    def add_bars(self, window: QMainWindow, below_strip: QToolBar, question: QToolBar) -> None:
         """Add the bars to the window, one below the other. `question`: last bar at the top."""
         standing = {name: self._action(name) for name in _INSPECTED_BANNER}
         recorded = {name: self._action(name) for name in _RECORDED_BANNER}
@@ -80,7 +80,7 @@ class RunViews(QObject):
             ),
         )
         window.addToolBar(self.toolbar)
-        for row in (StripBar(self.strip, window), *self.banners, question):
+        for row in (StripBar(self.strip, window), below_strip, *self.banners, question):
             window.addToolBarBreak()
             window.addToolBar(row)
         for row in self.banners:

@@ -65,7 +65,7 @@ def add_start(
 ) -> dict[str, Any]:
     """Return a `run.json` with what is known once the run is built: device, threads and so on."""
     event = to_plain(started)
-    for name in ("config", "run", "paused"):
+    for name in ("config", "run", "paused", "unrecorded"):
         del event[name]
     event["wiring"] = event.pop("wiring")  # the last key, as in every run.json so far
     return {

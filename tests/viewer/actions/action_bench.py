@@ -153,7 +153,7 @@ class Desk:
         pages: Any = whole.pages
         parts: Any = whole
         self.menus = (
-            run_menu(self.context, self.control, pages, parts.start_engine),
+            run_menu(self.context, self.control, pages, parts.start_engine, parts.playground),
             file_menu(self.context, files, parts.recorded, parts.exports, pages, cursor),
             edit_menu(self.context, layouts, pages),
             GATES_MENU,

@@ -16,7 +16,6 @@ from dgn_engine.protocol.training import (
     Pause,
     Paused,
     Resume,
-    StartRun,
     SwapRegime,
     UndoChanged,
 )
@@ -25,7 +24,7 @@ from dgn_engine.scene.panel_spec import About, PanelSpec
 from dgn_viewer.actions.action_rows import ActionRow
 from dgn_viewer.actions.experiments_menu import experiment_rows
 from dgn_viewer.actions.gates_menu import regime_rows
-from dgn_viewer.actions.help_menu import playground_rows, playground_run
+from dgn_viewer.actions.playground_menu import playground_rows
 from dgn_viewer.actions.view_menu import panel_rows
 from dgn_viewer.shell.inspector_pages import InspectorPages
 from tests.snapshots import Recorded
@@ -211,17 +210,15 @@ def test_each_panel_and_each_experiment_has_a_row() -> None:
     assert log == [("docks.toggle_panel", "p2"), ("runner.open_page", EXPERIMENTS[0])]
 
 
-def test_each_set_of_the_plane_has_a_row_that_arranges_the_panels_and_begins() -> None:
+def test_each_set_of_the_plane_has_a_row_that_starts_its_playground() -> None:
     log: list[Any] = []
-    docks: Any = Recorder("docks", log)
+    playground: Any = Recorder("playground", log)
     data = (
         DataEntry("moons", "Two moons (2-D)", True, ""),
         DataEntry("xor", "XOR (2-D)", True, "", plane=True),
     )
-    (row,) = playground_rows(Catalogue((), (), data, (), ()), docks, log.append)
+    (row,) = playground_rows(Catalogue((), (), data, (), ()), playground)
     assert (row.id, row.title) == ("playground.xor", "Playground: XOR (2-D)")
     assert not row.enabled(RunState())
     row.callback()
-    begun = StartRun(playground_run("xor"))
-    assert log == [("docks.arrangement.arrange_preset", "teach"), begun]
-    assert not begun.paused
+    assert log == [("playground.start_on", "xor")]
