@@ -34,6 +34,7 @@ from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
 from dgn_viewer.notices import Notices
 from dgn_viewer.settings import Settings
+from dgn_viewer.shell.compare_room import CompareRoom
 from dgn_viewer.shell.event_walk import EventWalk
 from dgn_viewer.shell.experiment_runner import ExperimentRunner
 from dgn_viewer.shell.export import Exports
@@ -119,12 +120,13 @@ class Window(QMainWindow):
         self.presentation = Presentation(context, docks, panels, lambda: self.run_views)
         self._declare_actions(panels, events, FocusWalk(strip, docks, columns))
         action = registry.__getitem__
-        self.time.make_bars(action("time.play"), action("time.live"))
+        self.time.make_bars(*map(action, ("time.play", "time.live", "time.compare")))
         self.run_views = RunViews(context, self.time, inspector, strip, status, action)
         self.guides = Guides(context, docks, self.run_views, columns, self.experiments, self.time)
         registry.add_menus(help_menu(self.guides, self.pages, self.action_views.sheet))
         self.action_views.fill_menu_bar(self.menuBar())
         self.run_views.add_bars(self, self.playground_bar, self.notice_views.question)
+        self.compare_room = CompareRoom(self, docks, self.run_views.strip_bar, columns)
         docks.arrangement.arrange_preset()
         self.notices.step_wanted.connect(show_step)
         self._connect_parts()
@@ -225,7 +227,8 @@ class Window(QMainWindow):
     def _show_state(self, before: RunState) -> None:
         """Show the state of the run, if it has changed."""
         if self.run_state is not before:
-            self.docks.arrangement.set_comparing(self.run_state.comparison is not None)
+            compared = self.run_state.comparison
+            self.docks.arrangement.set_compared(compared and compared.subject)
             self.registry.refresh()
             self.run_views.show_state()
 

@@ -200,4 +200,5 @@ PANEL = PanelSpec(
     area="left",
     order=2,
     compares=True,
+    draws_both=True,
 )

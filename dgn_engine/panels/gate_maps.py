@@ -13,8 +13,10 @@ from dgn_engine.scene.compared import (
     b_name,
     compared_reading,
     compared_view,
+    facts_of_view,
     pair_labels,
     reason_not_compared,
+    with_difference,
 )
 from dgn_engine.scene.elements import (
     Array,
@@ -52,6 +54,8 @@ def _unit_values(view: View) -> Values:
     return tuple((str(unit), f"channel {unit}") for unit in range(units))
 
 
+_HARD = "0 closed, 1 open"
+
 LAYER = Option(
     "layer", "Layer", lambda view: layer_values(view, "gates", "layer"), True, ("layer", 0)
 )
@@ -66,13 +70,13 @@ def draw(view: View, reading: Reading) -> Shown:
         return Empty("This network has no gate layers.", "no-gates")
     chosen = int(chosen_value(view, LAYER))
     note = _write_note(reading, chosen)
-    if compared := _side_by_side(view, reading, chosen):
-        return Scene(tuple(compared), _list_facts(reading, chosen), reading.step, note)
+    if compared := _draw_comparison(view, reading, chosen, note):
+        return compared
     charts_by_layer = {layer: _draw_overview(view, reading, layer) for layer in layers}
     small_charts, rows, per_row = make_overviews(charts_by_layer, chosen, LAYER.id)
     charts = (*small_charts, *_draw_large(view, reading, chosen, rows, per_row))
     note = join_sentences(note, _not_compared(view, chosen))
-    return Scene(charts, _list_facts(reading, chosen), reading.step, note)
+    return Scene(charts, _list_facts(view, chosen), reading.step, note)
 
 
 def _gate_matrix(view: View, reading: Reading, layer: int) -> Matrix:
@@ -81,7 +85,7 @@ def _gate_matrix(view: View, reading: Reading, layer: int) -> Matrix:
     dead = reading.arrays.get(f"dead_{layer}")
     conv = is_conv(view, reading, layer)
     soft = values.dtype != np.uint8
-    bar = "0 closed, 1 open"
+    bar = _HARD
     if conv or soft:
         bar = "mean gate over positions" if conv else "gate value"
     top = finite_range(values)[1] if values.size else 1.0
@@ -151,31 +155,52 @@ def _draw_large(view: View, reading: Reading, layer: int, row: int, columns: int
     return [large, unit]
 
 
-def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
-    """Draw the layer in A next to the same layer in B, stacked where there are channels.
+def _draw_comparison(view: View, reading: Reading, layer: int, note: str) -> Scene | None:
+    """Draw the layer in A, in B and A − B, with the maps of one channel of a convolution.
 
-    Empty where B has no such layer. Overviews are left out: both maps need the room.
+    None where B has no such layer. Overviews are left out: the maps need the room.
     """
     view_of_b, theirs = compared_view(view), compared_reading(view, "gates")
     if view_of_b is None or view.compared is None or theirs is None:
-        return []
+        return None
     if f"layer_{layer}" not in theirs.arrays:
-        return []
-    pair = (_draw_large(view, reading, layer, 0, 2), _draw_large(view_of_b, theirs, layer, 0, 2))
-    high = max(charts[0].matrix.high for charts in pair if charts[0].matrix is not None)
-    names = pair_labels(view.compared)[0], b_name(view.compared)
-    channels = any(len(charts) > 1 for charts in pair)
+        return None
+    owners = (
+        (pair_labels(view.compared)[0], view, reading),
+        (b_name(view.compared), view_of_b, theirs),
+    )
+    drawn_of_each = [
+        [
+            replace(
+                with_matrix(chart, of_compared=index > 0),
+                key=f"{chart.key}_{index}",
+                title=f"{name}, {chart.title[:1].lower()}{chart.title[1:]}",
+                column=index + 3 * place,  # A − B is between
+                column_span=1,
+                narrow=(index, place, 1, 1),
+            )
+            for place, chart in enumerate(_draw_large(owner, source, layer, 0, 2))
+        ]
+        for index, (name, owner, source) in enumerate(owners)
+    ]
+    pair = _on_one_scale([charts[0] for charts in drawn_of_each])
+    channels = _on_one_scale([chart for charts in drawn_of_each for chart in charts[1:]])
+    if not channels:
+        pair = [replace(chart, narrow=None) for chart in pair]
+    drawn, reason = with_difference(pair, "large_difference", view.compared)
+    note = join_sentences(note, reason)
+    return Scene((*drawn, *channels), _list_facts(view, layer), reading.step, note)
+
+
+def _on_one_scale(charts: list[Chart]) -> list[Chart]:
+    """Give the maps of A and B the same colours, with one bar."""
+    matrices = [chart.matrix for chart in charts if chart.matrix is not None]
+    high = max((matrix.high for matrix in matrices), default=1.0)
+    bar = next((matrix.bar for matrix in matrices if matrix.bar != _HARD), _HARD)
+    last = len(charts) - 1
     return [
-        replace(
-            with_matrix(chart, of_compared=index > 0, **scale),
-            key=f"{chart.key}_{index}",
-            title=f"{name}, {chart.title[:1].lower()}{chart.title[1:]}",
-            row=index if channels else 0,
-            column=chart.column if channels else index,
-            column_span=1,
-        )
-        for index, (name, charts) in enumerate(zip(names, pair, strict=True))
-        for chart, scale in zip(charts, ({"high": high}, {}), strict=False)
+        with_matrix(chart, high=high, bar=bar if index == last else "")
+        for index, chart in enumerate(charts)
     ]
 
 
@@ -209,7 +234,11 @@ def _tile_maps(view: View, maps: Array, labels: Array, layer: int) -> Matrix:
     )
 
 
-def _list_facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
+def _list_facts(view: View, layer: int) -> tuple[Fact, ...]:
+    return facts_of_view(view, "gates", lambda reading: _facts_of_layer(reading, layer))
+
+
+def _facts_of_layer(reading: Reading, layer: int) -> list[Fact]:
     facts = []
     if (active := reading.scalars.get(f"active_{layer}")) is not None:
         facts.append(
@@ -221,7 +250,7 @@ def _list_facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
     if (churn := reading.scalars.get("churn")) is not None:
         about = "Share of gates that switched since the last reading."
         facts.append(Fact("churn", format_percent(churn, 2), about))
-    return tuple(facts)
+    return facts
 
 
 def _write_note(reading: Reading, layer: int) -> str:
@@ -234,6 +263,7 @@ PANEL = PanelSpec(
     probes=("gates",),
     draw=draw,
     shows_examples=True,
+    draws_both=True,
     about=About(
         text=(
             "Each row is a probe example, each column a unit of the chosen layer; examples are "

@@ -6,7 +6,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import class_names
-from dgn_engine.scene.compared import compared_note
+from dgn_engine.scene.compared import compared_note, facts_of_view
 from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Matrix, Scene, Shown, finite_range
 from dgn_engine.scene.layer_curves import (
     chart_over_steps,
@@ -48,7 +48,7 @@ def draw(view: View, reading: Reading) -> Shown:
     )
     theirs = compared_note(view, "gate_statistics", "Dashed: ")
     note = join_sentences("Open: a gate of ½ or more.", layers_note(count), theirs)
-    return Scene(charts, _list_facts(reading), reading.step, note)
+    return Scene(charts, facts_of_view(view, "gate_statistics", _list_facts), reading.step, note)
 
 
 def _by_layer(view: View, reading: Reading, count: int) -> Chart:
@@ -129,6 +129,7 @@ PANEL = PanelSpec(
     title="Gate statistics",
     probes=("gate_statistics",),
     draw=draw,
+    draws_both=True,
     about=About(
         text=(
             "How open each layer's gates are on the probe examples, and how that changes during "

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_pairs
-from dgn_engine.scene.compared import b_name, compared_reading, pair_labels, reason_not_compared
+from dgn_engine.scene.compared import facts_of_view, reason_not_compared
 from dgn_engine.scene.elements import Chart, Fact, Matrix, Scene, Shown, finite_range
 from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
@@ -34,7 +34,8 @@ def draw(view: View, reading: Reading) -> Shown:
     """Draw both kernels on one scale, and how far apart they are over steps."""
     reach = max(max(map(abs, finite_range(reading.arrays[name]))) for name, _ in _NAMES) or 1.0
     charts = (*_draw_matrices(view, reading, reach), _over_steps(view, chosen_value(view, MEASURE)))
-    return Scene(charts, _list_facts(view, reading), reading.step, _write_note(view, reading))
+    facts = facts_of_view(view, "kernel_theory", _list_facts)
+    return Scene(charts, facts, reading.step, _write_note(view, reading))
 
 
 def _draw_matrices(view: View, reading: Reading, reach: float) -> Iterator[Chart]:
@@ -59,32 +60,28 @@ def _over_steps(view: View, measure: str) -> Chart:
     return chart_over_steps(view, _TITLES[measure], curves, (1, 0, 1, 2), 2)
 
 
-def _list_facts(view: View, reading: Reading) -> tuple[Fact, ...]:
-    reading_of_b = compared_reading(view, "kernel_theory")
-    facts = []
-    for name, about in (
-        ("distance", "‖K^V - βH‖/‖βH‖, Frobenius norm."),
-        ("cosine", "⟨K^V, βH⟩/(‖K^V‖‖βH‖): independent of scale."),
-        ("traces", "tr K^V / tr βH."),
-    ):
-        values = [
-            source.scalars.get(name) for source in (reading, reading_of_b) if source is not None
-        ]
-        if text := " | ".join(format_number(value, 4) for value in values if value is not None):
-            facts.append(Fact(name, text, f"A | B. {about}" if reading_of_b is not None else about))
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
+    facts = [
+        Fact(name, format_number(reading.scalars[name], 4), about)
+        for name, about in (
+            ("distance", "‖K^V - βH‖/‖βH‖, Frobenius norm."),
+            ("cosine", "⟨K^V, βH⟩/(‖K^V‖‖βH‖): independent of scale."),
+            ("traces", "tr K^V / tr βH."),
+        )
+        if name in reading.scalars
+    ]
     if width := reading.facts.get("width"):
         facts.append(Fact("width", width, "Smallest width of a gate layer."))
     return tuple(facts)
 
 
 def _write_note(view: View, reading: Reading) -> str:
-    numbers_note = reason_not_compared(view, "kernel_theory")
-    if compared_reading(view, "kernel_theory") is not None and view.compared is not None:
-        numbers_note = f"Numbers: {pair_labels(view.compared)[0]} | {b_name(view.compared)}."
+    matrices = "" if view.compared is None else "Matrices: A."
     return join_sentences(
         "Expectation at initialisation; σ of each layer from its current weights.",
         reading.facts.get("depends", ""),
-        numbers_note,
+        matrices,
+        reason_not_compared(view, "kernel_theory"),
     )
 
 
@@ -93,6 +90,7 @@ PANEL = PanelSpec(
     probes=("kernel_theory",),
     draw=draw,
     shows_examples=True,
+    draws_both=True,
     about=About(
         text=(
             "At initialisation, with gates independent of the value weights, the expected value "

@@ -9,7 +9,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_pairs
-from dgn_engine.scene.compared import compared_note
+from dgn_engine.scene.compared import compared_note, facts_of_view
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Fact, Matrix, Scene, Shown
 from dgn_engine.scene.layer_curves import (
     compared_layers,
@@ -51,7 +51,8 @@ def draw(view: View, reading: Reading) -> Shown:
     )
     for index, (chart, span) in enumerate(zip(large, spans, strict=True)):
         charts.append(replace(chart, row=rows, column=sum(spans[:index]), column_span=span))
-    return Scene(tuple(charts), _list_facts(reading), reading.step, _write_note(view, reading))
+    facts = facts_of_view(view, "layer_kernels", _list_facts)
+    return Scene(tuple(charts), facts, reading.step, _write_note(view, reading))
 
 
 def _draw_overview(view: View, reading: Reading, layer: int) -> Chart:
@@ -128,6 +129,7 @@ PANEL = PanelSpec(
     probes=("layer_kernels",),
     draw=draw,
     shows_examples=True,
+    draws_both=True,
     about=About(
         text=(
             "Each gate layer has its own overlap: how many of its units are open for both of two "

@@ -13,6 +13,7 @@ from dgn_engine.scene.axes import example_pairs
 from dgn_engine.scene.compared import (
     b_name,
     compared_reading,
+    facts_of_view,
     pair_labels,
     reason_not_compared,
     with_difference,
@@ -95,7 +96,7 @@ def draw(view: View, reading: Reading) -> Shown:
         why = f"{b_name(view.compared)} has none of these parts."
     notes = estimate_note(reading), matching_runs(view, "ntk")[1]
     note = join_sentences("Mean over logits.", _describe_weights(reading), why, *notes)
-    return Scene(tuple(charts), _list_facts(reading), reading.step, note)
+    return Scene(tuple(charts), facts_of_view(view, "ntk", _list_facts), reading.step, note)
 
 
 def _is_single_moment(view: View) -> bool:
@@ -155,29 +156,39 @@ def _draw_comparison(
     drawn, reason = with_difference(charts, f"{part[0]}_difference", compared)
     same = len(reading.arrays["labels"]) == len(other.arrays["labels"])
     levels = (
-        tuple(_level_lines(other, chosen_value(view, MEASURE), traces))
+        tuple(_traces_of_b(compared, other, chosen_value(view, MEASURE), traces))
         if same and not named
         else ()
     )
     curves = (*traces.curves, *levels)
-    traces = replace(traces, curves=curves, narrow=(0, 0, 1, len(drawn)))
+    ends = [float(curve.x[-1]) for curve in levels]
+    low, high = traces.x.limits or (0.0, 1.0)
+    x = replace(traces.x, limits=(low, max([high, *ends])))
+    traces = replace(traces, x=x, curves=curves, narrow=(0, 0, 1, len(drawn)))
     weights = [
         f"{owner}: {_describe_weights(source)}"
         for owner, source in ((a, reading), (name, other))
         if _describe_weights(source)
     ]
-    lines = (f"Horizontal lines: {name}.",) if levels else ()
+    lines = (f"Dash-dotted: {name}.",) if levels else ()
     if not same:  # a trace sums over examples, so it grows with them
         lines = (f"No lines for {name}: it uses a different number of examples.",)
     notes = estimate_note(reading, other), matching_runs(view, "ntk")[1]
     note = join_sentences("Mean over logits.", *weights, *lines, reason, *notes)
-    return Scene((traces, *drawn), _list_facts(reading), reading.step, note)
+    facts = facts_of_view(view, "ntk", _list_facts)
+    return Scene((traces, *drawn), facts, reading.step, note)
 
 
-def _level_lines(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
-    """Yield a level line across the time axis for each nonzero part of B."""
+def _traces_of_b(
+    compared: ComparedRun, other: Reading, measure: str, traces: Chart
+) -> Iterator[Curve]:
+    """Yield B's trace of each nonzero part; a level line if it was read once only."""
     ends = np.array(traces.x.limits or (0.0, 1.0))
     for part, name, role, _ in _PARTS:
+        series = compared.series.get(("ntk", f"{measure}_{part}"))
+        if series is not None and series.steps.size > 1 and np.any(series.values):
+            yield Curve(f"B {name}", series.steps, np.abs(series.values), role, "dashdot")
+            continue
         value = abs(other.scalars.get(f"{measure}_{part}", 0.0))
         if value > 0:
             yield Curve(f"B {name}", ends, np.array([value, value]), role, "dashdot")
@@ -240,6 +251,7 @@ PANEL = PanelSpec(
     probes=("ntk",),
     draw=draw,
     shows_examples=True,
+    draws_both=True,
     about=About(
         text=(
             "The tangent kernel predicts how a step on one example moves the output on another. "

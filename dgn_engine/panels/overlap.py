@@ -12,6 +12,8 @@ from dgn_engine.scene.axes import example_pairs
 from dgn_engine.scene.compared import (
     b_name,
     compared_reading,
+    facts_of_both,
+    notes_of_both,
     pair_labels,
     reason_not_compared,
     with_difference,
@@ -65,6 +67,8 @@ def draw(view: View, reading: Reading) -> Shown:
         facts.append(_mean_fact(kind, name, values, standard_errors(reading, f"{kind}{suffix}")))
     if not charts:
         return Empty("This layer has no overlap in the last frame; choose another.", "no-layer")
+    if view.compared is not None:
+        facts = [*facts_of_both(facts, (), view.compared)]
     why = reason_not_compared(view, "overlap")
     note = join_sentences(
         _write_note(view, dict(reading.facts)), why, _note_estimates(charts, reading)
@@ -110,7 +114,10 @@ def _draw_comparison(view: View, reading: Reading, kind: str, part: str) -> Show
     )
     lacking = (name for name, source in pairs if f"{kind}{suffix}" not in source.arrays)
     missing = (f"{name} has no such layer." for name in lacking)
-    about = _write_note(view, dict(reading.facts))
+    about = notes_of_both(
+        *(_write_note(view, dict(source.facts)) for source in (reading, reading_of_b)),
+        view.compared,
+    )
     note = join_sentences(about, *missing, reason, _note_estimates(charts, reading, reading_of_b))
     return Scene(drawn, facts, reading.step, note)
 
@@ -170,6 +177,7 @@ PANEL = PanelSpec(
     probes=("overlap",),
     draw=draw,
     shows_examples=True,
+    draws_both=True,
     about=About(
         text=(
             "Two examples overlap where the same paths are active for both. The left matrix "

@@ -13,6 +13,8 @@ from dgn_engine.scene.compared import (
     b_name,
     compared_reading,
     describe_b,
+    facts_of_view,
+    notes_of_both,
     overlay_charts,
     pair_labels,
     reason_not_compared,
@@ -63,7 +65,7 @@ def draw(view: View, reading: Reading) -> Shown:
     note = join_sentences(
         _write_note(reading), reason_not_compared(view, "npk"), spectrum_steps(view.overlaid)
     )
-    return Scene(charts, _list_facts(reading), reading.step, note)
+    return Scene(charts, facts_of_view(view, "npk", _list_facts), reading.step, note)
 
 
 def _draw_over(chart: Chart, others: Iterable[Curve]) -> Chart:
@@ -86,7 +88,7 @@ def _draw_comparison(
     view: View, reading: Reading, other: Reading, compared: ComparedRun, shown: str
 ) -> Scene:
     """Draw both spectra in one chart, or both kernels side by side on one scale."""
-    names = a, b = pair_labels(compared)
+    names = pair_labels(compared)
     charts: tuple[Chart, ...]
     reason = ""
     ours, theirs = (_SECOND[shown](view, item) for item in (reading, other))
@@ -95,7 +97,7 @@ def _draw_comparison(
         high = max(item.high for item in matrices)
         low = -high if any(item.low < 0 for item in matrices) else 0.0
         pair = []
-        for index, (title, chart) in enumerate(((a, ours), (b_name(compared), theirs))):
+        for index, (title, chart) in enumerate(((names[0], ours), (b_name(compared), theirs))):
             chart = with_matrix(
                 chart,
                 low=low,
@@ -113,23 +115,9 @@ def _draw_comparison(
             overlay_charts(ours, theirs, names),
         )
     legend = "" if shown == "kernel" else describe_b(compared)
-    note = join_sentences(legend, _write_note(reading), reason)
-    if other.error:
-        note = f"{note} {b}: {other.facts.get('estimate', '')}. {estimate_note(other)}"
-    return Scene(charts, _facts_of_both(reading, other), reading.step, note)
-
-
-def _facts_of_both(reading: Reading, other: Reading) -> tuple[Fact, ...]:
-    """Append B's number to each number of A."""
-    theirs = {fact.name: fact.value for fact in _list_facts(other)}
-    return tuple(
-        replace(
-            fact,
-            value=f"{fact.value} | {theirs.get(fact.name, '–')}",
-            about=f"A | B. {fact.about}",
-        )
-        for fact in _list_facts(reading)
-    )
+    notes = notes_of_both(_write_note(reading), _write_note(other), compared)
+    note = join_sentences(legend, notes, reason)
+    return Scene(charts, facts_of_view(view, "npk", _list_facts), reading.step, note)
 
 
 def _rank_axis(reading: Reading) -> Axis:
@@ -293,6 +281,7 @@ PANEL = PanelSpec(
     probes=("npk",),
     draw=draw,
     shows_examples=True,
+    draws_both=True,
     about=About(
         text=(
             "The neural path kernel compares two examples by the paths active for both. If a few "

@@ -7,7 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.scene.axes import LOG, count_beyond, spanning_axis, step_axis
-from dgn_engine.scene.compared import compared_view, describe_b, pair_labels
+from dgn_engine.scene.compared import (
+    compared_view,
+    describe_b,
+    facts_of_both,
+    pair_labels,
+)
 from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_engine.scene.layer_curves import recorded_curve
 from dgn_engine.scene.overlaid import scalar_curves
@@ -58,13 +63,17 @@ def draw(view: View) -> Shown:
     scores = (series for (source, _), series in view.series.items() if source == "training")
     scores = (series.until(view.cursor) for series in scores)
     last_steps = [int(series.steps[-1]) for series in scores if series.steps.size]
-    return Scene(charts, _list_facts(view), max(last_steps, default=0), _write_note(view, loss, y))
+    facts, other = _list_facts(view), compared_view(view)
+    if other is not None and view.compared is not None:
+        facts = facts_of_both(facts, _list_facts(other), view.compared)
+    return Scene(charts, facts, max(last_steps, default=0), _write_note(view, loss, y))
 
 
 def _layered_curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
     """Return the run's curves, over those of recorded runs and of B, which are dashed."""
     compared = compared_view(view)
-    curves_of_b = () if compared is None else _score_curves(compared, quantity, scale)
+    own = view.compared is not None and view.compared.own  # the curves of A are the same
+    curves_of_b = () if compared is None or own else _score_curves(compared, quantity, scale)
     b = "B" if view.compared is None else pair_labels(view.compared)[1]
     names = (f"test_{quantity}", f"train_{quantity}")
     return (
@@ -168,6 +177,7 @@ PANEL = PanelSpec(
     title="Training",
     probes=(),
     draw=draw,
+    draws_both=True,
     about=About(
         text=(
             "The thin line is the mean over the training batches since the last measurement, the "

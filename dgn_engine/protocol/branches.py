@@ -232,6 +232,11 @@ class ComparisonOpened(Event):
     at_step: int | None = None  # the requested step: nothing later is used; None: as it is now
     number: int = 0  # of the comparison in its session, from 1; frames refer to it
 
+    @property
+    def subject(self) -> tuple[str, str, int | None]:
+        """Identifies what the run is compared with; the same after it was reopened."""
+        return self.folder, self.name, self.at_step
+
 
 @dataclass(frozen=True)
 class ComparedMoved(Event):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.elements import Chart, Dash, with_matrix
+from dgn_engine.scene.elements import Chart, Dash, Fact, Sides, with_matrix
 from dgn_engine.scene.matrix_difference import difference_chart, reason_not_subtractable
 from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.scene.run_text import strip_dollars
@@ -72,7 +72,7 @@ def compared_view(view: View) -> View | None:
         wiring=compared.wiring,
         step=compared.step,
         readings=compared.readings,
-        series=compared.series,
+        series=view.series if compared.own else compared.series,
         cursor=compared.at,
         marks=(),
         compared=None,
@@ -89,16 +89,60 @@ def compared_reading(view: View, probe: str) -> Reading | None:
 
 
 def compared_note(view: View, probe: str, how: str) -> str:
-    """Return 'Dashed: B · resnet18.pth.' if B has such a reading, else why it is not shown."""
+    """Return 'Dashed: B · resnet18.pth. All else: A.' if B has such a reading, else why not."""
     if view.compared is not None and compared_reading(view, probe) is not None:
-        return describe_b(view.compared, how)
+        return (
+            f"{describe_b(view.compared, how)} All else: {pair_labels(view.compared)[0]}.".lstrip()
+        )
     return reason_not_compared(view, probe)
+
+
+def facts_of_both(
+    ours: Sequence[Fact], theirs: Sequence[Fact], compared: ComparedRun
+) -> tuple[Fact, ...]:
+    """Return each number of A and of B as one fact, 'A 12.4 | B 9.1'; '–' for a missing one."""
+    a, b = pair_labels(compared)
+    names = ("A ", "B ") if (a, b) == ("A", "B") else ("", "")  # steps are in the titles
+    merged = []
+    for name in dict.fromkeys(fact.name for fact in (*ours, *theirs)):
+        pair = [next((f for f in side if f.name == name), None) for side in (ours, theirs)]
+        texts = [
+            f"{letter}{'–' if fact is None else fact.value}"
+            for letter, fact in zip(names, pair, strict=True)
+        ]
+        abouts = [fact.about for fact in pair if fact is not None]
+        about = f"{a} | {b}. {abouts[0]}"
+        if len(set(abouts)) > 1:  # with numbers of its own
+            about = notes_of_both(*abouts, compared)
+        aside = all(fact.aside for fact in pair if fact is not None)
+        merged.append(Fact(name, " | ".join(texts), about, aside))
+    return tuple(merged)
+
+
+def notes_of_both(ours: str, theirs: str, compared: ComparedRun) -> str:
+    """Return the notes of A and of B, once if they are equal."""
+    a, b = pair_labels(compared)
+    return ours if ours == theirs else " ".join((f"{a}: {ours}", f"{b}: {theirs}"))
+
+
+def facts_of_view(
+    view: View, probe: str, list_facts: Callable[[Reading], Sequence[Fact]]
+) -> tuple[Fact, ...]:
+    """Return the facts of a probe's reading; in a comparison, of A and of B."""
+    ours = tuple(list_facts(view.readings[probe]))
+    if view.compared is None:
+        return ours
+    theirs = compared_reading(view, probe)
+    return facts_of_both(ours, () if theirs is None else list_facts(theirs), view.compared)
 
 
 def with_difference(
     pair: Sequence[Chart], key: str, compared: ComparedRun
 ) -> tuple[tuple[Chart, ...], str]:
     """Append a third chart, A − B entry by entry, to the matrices of A and of B.
+
+    The left chart alone has the names of the rows, and pictures. The three know each other's
+    values (`Matrix.sides`).
 
     Returns:
         The charts, and why there is no difference in one sentence; '' if there is one.
@@ -115,9 +159,17 @@ def with_difference(
         row, column, *spans = theirs.narrow
         one_below = ours.narrow is not None and ours.narrow[0] < row
         narrow = (row + one_below, column + (not one_below), spans[0], spans[1])
-    y = replace(result.y, label="", ticks=())
-    result = replace(result, key=key, title=f"{a} − {b}", y=y, narrow=narrow)
-    return (ours, theirs, replace(result, column=theirs.column + 1)), ""
+    column = theirs.column + theirs.column_span
+    result = replace(result, key=key, title=f"{a} − {b}", column=column, narrow=narrow)
+    charts = (ours, _without_rows(theirs), _without_rows(result))
+    matrices = [chart.matrix.values for chart in charts if chart.matrix is not None]
+    sides = Sides(key, (a, b, f"{a} − {b}"), tuple(matrices))
+    return tuple(with_matrix(chart, sides=sides) for chart in charts), ""
+
+
+def _without_rows(chart: Chart) -> Chart:
+    """Return the chart without the names of its rows and their pictures."""
+    return replace(chart, y=replace(chart.y, label="", ticks=()), pictures=None)
 
 
 def reason_not_compared(view: View, probe: str) -> str:

@@ -99,6 +99,18 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Sides:
+    """The matrices of A and B and their difference, for the readout and the linked zoom.
+
+    `key` is common to the three charts; `names` and `values` are in the same order.
+    """
+
+    key: str
+    names: tuple[str, ...]
+    values: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
 class Matrix:
     """An image of `values` (rows, columns), row 0 at the top; NaN is drawn as empty."""
 
@@ -124,6 +136,7 @@ class Matrix:
     column_examples: tuple[int, ...] = ()
     layer: int | None = None  # its layer; None: the whole network
     of_compared: bool = False  # it shows B
+    sides: Sides | None = None  # of a comparison
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,8 @@ def difference_chart(minuend: Chart, other: Chart) -> Chart:
         bar="difference",
         scale="",
         beyond=(False, False),
+        dead_columns=(),
+        sides=None,
         estimated=minuend.matrix.estimated or other.matrix.estimated,
         error=None,  # unknown for a difference: both may come from the same draws
     )

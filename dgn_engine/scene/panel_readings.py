@@ -76,6 +76,23 @@ def compared_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
     return tuple(readings[probe] for probe in spec.probes if probe in readings)
 
 
+def describe_step_of_b(spec: PanelSpec, view: View) -> str:
+    """Return 'B step 900' for the step of what is shown of B; '' if nothing is, or it is unknown.
+
+    The weights of a file may have been saved at any step.
+    """
+    compared = view.compared
+    if compared is None:
+        return ""
+    if not spec.probes:
+        steps = [int(curve.steps[-1]) for curve in compared.series.values() if curve.steps.size]
+        steps = [compared.at] if compared.own and compared.at is not None else steps
+        return f"B step {max(steps):,}" if steps else ""
+    readings = [one for one in compared_readings(spec, view) if not one.absent]
+    known = compared.step or compared.at is not None
+    return f"B step {readings[0].step or compared.step:,}" if readings and known else ""
+
+
 def describe_outdated(spec: PanelSpec, view: View) -> str:
     """Return 'before FR-II' if the picture shows the network before that change; else ''."""
     later = [view.outdated[name] for name in spec.probes or SCORES if name in view.outdated]
@@ -105,6 +122,8 @@ def list_remarks(spec: PanelSpec, view: View) -> tuple[str, ...]:
     """Return the remarks on probe examples, exact or ±; and B's where they differ."""
     ours = [reading.remark for reading in available_readings(spec, view)]
     theirs = [reading.remark for reading in compared_readings(spec, view)]
-    b = "B" if view.compared is None else pair_labels(view.compared)[1]
-    of_b = (f"{b}: {remark}" for remark in theirs if remark and remark not in ours)
-    return tuple(dict.fromkeys([*filter(None, ours), *of_b]))
+    if view.compared is None or not any(remark not in ours for remark in theirs if remark):
+        return tuple(dict.fromkeys(filter(None, ours)))
+    pairs = zip(pair_labels(view.compared), (ours, theirs), strict=True)
+    named = [f"{name}: {remark}" for name, side in pairs for remark in side if remark]
+    return tuple(dict.fromkeys(named))

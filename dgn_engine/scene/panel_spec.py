@@ -197,6 +197,7 @@ class PanelSpec:
     area: Literal["left", "right"] = "right"
     order: int = 0  # within its area, from the top
     compares: bool = False  # opens and closes with a comparison
+    draws_both: bool = False  # draws A and B itself; of others, both pictures are drawn
     opened: bool = True  # by default; others via View, Panels, or a layout
     prompt: bool = False  # drawn as soon as it changes; others wait if time is short
     shows_examples: bool = False  # its rows are examples: what the network answers is read too

@@ -51,7 +51,11 @@ def _describe_entry(matrix: Matrix, row: int, column: int) -> tuple[str, ...]:
     value_text = "undefined (zero diagonal)" if np.isnan(value) else format_number(value)
     if matrix.error is not None and np.isfinite(value):
         value_text = plus_minus(value, float(matrix.error[row, column]))
-    return (first, second, value_text)
+    sides = matrix.sides
+    if sides is None:
+        return (first, second, value_text)
+    values = zip(sides.names, (side[row, column] for side in sides.values), strict=True)
+    return (first, second, *(f"{name}  {format_number(float(entry))}" for name, entry in values))
 
 
 def _index_label(name: str, index: int, labels: tuple[str, ...]) -> str:

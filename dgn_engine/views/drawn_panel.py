@@ -10,9 +10,11 @@ from typing import Any
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.protocol.watching import ProbeRequest
+from dgn_engine.scene.compared import compared_view
 from dgn_engine.scene.elements import Scene, Shown
 from dgn_engine.scene.panel_spec import PREDICTIONS, PanelSpec, View, chosen_value
 from dgn_engine.scene.selection import NOTHING, Selection
+from dgn_engine.scene.side_by_side import scene_of_both
 
 _FIELDS = frozenset(one.name for one in dataclasses.fields(View))
 _BY_SOURCE = ("readings", "series")
@@ -28,6 +30,15 @@ class TrackedView(View):
         if name in _FIELDS:
             object.__getattribute__(self, "noted").add(name)
         return object.__getattribute__(self, name)
+
+
+def draw_panel(spec: PanelSpec, view: View) -> Shown:
+    """Return what a panel shows of a view; in a comparison, of A and of B."""
+    view_of_b = None if spec.draws_both else compared_view(view)
+    if view_of_b is None or view.compared is None:
+        return spec.draw(view)
+    ours = spec.draw(dataclasses.replace(view, compared=None))
+    return scene_of_both(ours, spec.draw(view_of_b), view.compared)
 
 
 class DrawnPanel:
@@ -56,13 +67,13 @@ class DrawnPanel:
         self.view = view
         if self._shown is None or not self._is_up_to_date(view):
             self._shown, self._made_of, self._noted = None, view, set()
-            self._shown = self.spec.draw(TrackedView(**vars(view), noted=self._noted))
+            self._shown = draw_panel(self.spec, TrackedView(**vars(view), noted=self._noted))
         return self._shown
 
     def draw_with(self, option: str, value: str) -> Scene | None:
         """Return what the panel would draw with another choice; None if that is nothing."""
         view = dataclasses.replace(self.view, choices={**self.view.choices, option: value})
-        shown = self.spec.draw(TrackedView(**vars(view), noted=self._noted))
+        shown = draw_panel(self.spec, TrackedView(**vars(view), noted=self._noted))
         return shown if isinstance(shown, Scene) else None
 
     def other_choices(self) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from dgn_engine.scene.panel_spec import PanelSpec
 LEAST_PANEL = 216  # pixels of height below which panels of a column become tabs
 ROOMY = 300  # … above which a panel may leave height to its neighbours
 OVERVIEW = "overview"
+COMPARE = "compare"
 
 Groups = tuple[tuple[str, ...], ...]  # panels of a column from the top; tabs in one place together
 Node = dict[str, Any]  # as returned by `dock_layout.describe_layout`
@@ -26,7 +27,7 @@ class LayoutPreset:
     title: str
     about: str
     columns: tuple[tuple[int, Groups], ...] = ()
-    # Relative heights of panels that need less than 1.
+    # Relative heights of panels that need less or more than 1.
     heights: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -56,13 +57,11 @@ PRESETS: Mapping[str, LayoutPreset] = {
         ),
         {"regions": 0.8},  # three squares side by side
     ),
-    "compare": LayoutPreset(
+    COMPARE: LayoutPreset(
         "Compare",
-        "A comparison: gates of A and B, where they differ, and their scores",
-        (
-            (54, (("gate_maps",), ("agreement",))),
-            (46, (("training",), ("overlap",), ("spectrum", "ntk"))),
-        ),
+        "Two rows: A, B and A − B of a panel side by side; the other panels are tabs",
+        ((100, (("gate_maps", "overlap", "agreement"), ("ntk", "spectrum", "training"))),),
+        {"ntk": 1.05},  # above an axis of steps with a lane of events
     ),
 }
 _AREAS = {"left": 56, "right": 44}  # percent of the width

@@ -116,6 +116,7 @@ def view_menu(
                         callback=docks.arrangement.arrange_preset,
                         tip="Restore the default layout",
                     ),
+                    _side_by_side_row(docks),
                 ),
             ),
             Menu("Theme", theme_rows(context.theme)),
@@ -209,10 +210,9 @@ def compare_menu(context: WindowContext, files: FileDialogs, pages: InspectorPag
             ),
             ActionRow(
                 id="view.compare",
-                title="Compare A and B",
+                title="Table of differences",
                 callback=pages.open_differences,
                 keys=("Ctrl+D",),
-                icon="panels",
                 tip="A table of differing settings, and of scores, ν and traces of both",
                 enabled=shows_run,
             ),
@@ -320,6 +320,22 @@ def layout_rows(docks: PanelDocks) -> tuple[ActionRow, ...]:
             checked=lambda _, name=name: docks.arrangement.is_showing_preset(name),  # type: ignore[misc]
         )
         for name, preset in PRESETS.items()
+    )
+
+
+def _side_by_side_row(docks: PanelDocks) -> ActionRow:
+    arrangement = docks.arrangement
+    return ActionRow(
+        id="view.side_by_side",
+        title="A and B side by side",
+        callback=arrangement.toggle_compare_layout,
+        icon="panels",
+        tip="Show A, B and A − B of each panel side by side, or return to the layout before",
+        enabled=lambda now: now.comparison is not None,
+        why_not=lambda _: "Nothing is compared.",
+        text_now=lambda _: (
+            "Back to layout" if arrangement.is_showing_comparison else "A and B side by side"
+        ),
     )
 
 

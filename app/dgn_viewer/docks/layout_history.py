@@ -40,6 +40,9 @@ class LayoutHistory(QObject):
         self._most = most
         self._docks, self._window = docks, window
         self._now: _Arrangement | None = None
+        # Of the layout before the Compare layout, which has a history of its own.
+        self._outside: tuple[_Arrangement | None, list[_Arrangement], list[_Arrangement]] | None
+        self._outside = None
         self._done: list[_Arrangement] = []
         self._undone: list[_Arrangement] = []
         self._putting = False
@@ -71,7 +74,7 @@ class LayoutHistory(QObject):
     def record_layout(self) -> None:
         """Record the current layout if it has changed.
 
-        Panels that a comparison opens or closes and a maximised panel do not count as changes.
+        Entering and leaving the Compare layout and maximising a panel do not count as changes.
         """
         self._quiet.stop()
         if QApplication.mouseButtons() != Qt.MouseButton.NoButton:
@@ -84,12 +87,19 @@ class LayoutHistory(QObject):
             return
         zoom = self._docks.steps.zoom
         before, self._now = self._now, _Arrangement(layout, self._docks.arrangement.preset, zoom)
+        inside = self._docks.arrangement.is_showing_comparison
+        if inside and self._outside is None:
+            self._outside = before, self._done, self._undone
+            self._done, self._undone = [], []
+            self.changed.emit()
+            return
+        if not inside and self._outside is not None:
+            before, self._done, self._undone = self._outside
+            self._outside = None
+            self.changed.emit()
         if before is None:
             return
-        moved = (
-            not is_same(before.layout, layout) and not self._docks.arrangement.comparing_changed()
-        )
-        if not moved and before.zoom == zoom:
+        if is_same(before.layout, layout) and before.zoom == zoom:
             return
         self._done.append(before)
         del self._done[: -self._most]

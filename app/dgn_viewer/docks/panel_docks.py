@@ -13,6 +13,7 @@ from shiboken6 import isValid
 from dgn_engine.scene.panel_spec import PanelSpec
 from dgn_engine.scene.theme import Theme
 from dgn_engine.views.layout_presets import (
+    COMPARE,
     OVERVIEW,
     PRESETS,
     Node,
@@ -169,8 +170,9 @@ class PanelArrangement(QObject):
         super().__init__(window)
         self._window, self._docks, self._specs = window, docks, specs
         self._visible, self._front, self._settled = visible, front, settled
-        self._comparing = self._told_comparing = False
-        self._before: SavedArrangement | None = None  # before a comparison
+        self._compared: object = None  # what the run is compared with
+        self._before: tuple[dict[str, Any], str] | None = None  # layout before, and its preset
+        self._of_comparison: tuple[dict[str, Any], str] | None = None  # as it was left
         self._preset = ""  # the last arranged preset
         self._tree: Node | None = None  # its tree when it was arranged
         self._adopting = False  # a restored layout belongs to a preset, for some other height
@@ -220,14 +222,24 @@ class PanelArrangement(QObject):
     def is_showing_preset(self, preset: str) -> bool:
         return self._preset == preset and self._is_preset()
 
-    def comparing_changed(self) -> bool:
-        """Return whether a comparison was opened or closed since the last call."""
-        before, self._told_comparing = self._told_comparing, self._comparing
-        return before != self._comparing
+    @property
+    def is_showing_comparison(self) -> bool:
+        """Whether the Compare layout is shown, which `leave_compare_layout` ends."""
+        return self._before is not None
 
     def arrange_preset(self, preset: str = OVERVIEW) -> None:
-        """Arrange the panels in a preset, for the current size of the window."""
+        """Arrange the panels in a preset, for the current size of the window.
+
+        The choice replaces the layout that the end of a comparison would restore.
+        """
         self.restore_panels()
+        if preset != COMPARE or self._compared is None:
+            self._before = None
+        elif self._before is None:
+            self._before = self._describe_current()
+        self._arrange_tree(preset)
+
+    def _arrange_tree(self, preset: str) -> None:
         tree = preset_tree(
             PRESETS[preset], self._specs, self._preset_panels(preset), self.docks_height()
         )
@@ -237,9 +249,9 @@ class PanelArrangement(QObject):
         with self._settled():
             apply_layout(self._window, self._docks, {"tree": tree})
             for name, spec in self._specs.items():
-                if spec.compares and not self._comparing:
+                if spec.compares and (preset != COMPARE or self._compared is None):
                     self._docks[name].hide()
-        self._preset, self._tree, self._before = preset, tree, None
+        self._preset, self._tree = preset, tree
         resize_to_shares(self._window, self._docks, tree)
         if front and not self._docks[front].isHidden():
             self._docks[front].raise_()
@@ -256,26 +268,43 @@ class PanelArrangement(QObject):
         self._refitting.start()
         return True
 
-    def set_comparing(self, on: bool) -> None:
-        """Open the panels of a comparison, or close them and restore the layout before."""
-        if on == self._comparing:
+    def set_compared(self, subject: object) -> None:
+        """Show the Compare layout for a new comparison, or end it.
+
+        Args:
+            subject: Identifies what the run is compared with; None at the end of the comparison,
+                which restores the layout from before unless the user has chosen another one.
+        """
+        if subject == self._compared:
             return
-        self.restore_panels()
-        self._comparing = on
-        if on:
-            self._before = self._window.saveState(), self._preset, self._tree
-            for name, dock in self._docks.items():
-                dock.setVisible(self._specs[name].compares or not dock.isHidden())
-            self.resize_panels()
-            if self._preset:  # again, once the rows for A and B have taken their height
-                self._refitting.start()
-        elif self._before is not None:
-            state, self._preset, self._tree = self._before
-            self._window.restoreState(state)
-            self.arranged.emit()
-        else:  # another layout was chosen meanwhile
+        if subject is not None:
+            self._compared = subject
+            self._enter_compare_layout()
+            return
+        self._compared = None
+        if self._before is not None:
+            self.leave_compare_layout()
+        else:
+            self.restore_panels()
             for name, dock in self._docks.items():
                 dock.setVisible(not self._specs[name].compares and not dock.isHidden())
+
+    def toggle_compare_layout(self) -> None:
+        """Show the Compare layout, or go back to the layout from before."""
+        if self.is_showing_comparison:
+            self.leave_compare_layout()
+        else:
+            self._enter_compare_layout()
+
+    def leave_compare_layout(self) -> None:
+        """Restore the layout from before the Compare layout."""
+        if self._before is None:
+            return
+        self.restore_panels()
+        self._of_comparison = self._describe_current()
+        (layout, preset), self._before = self._before, None
+        self.restore_layout(layout, preset)
+        self._schedule_shares(layout)
 
     def resize_panels(self) -> None:
         """Resize columns and panels to their shares, tabbing panels in a low window."""
@@ -299,7 +328,8 @@ class PanelArrangement(QObject):
             preset: The name of its preset, or ''.
         """
         self.restore_panels()
-        applied = apply_layout(self._window, self._docks, layout)
+        with self._settled():
+            applied = apply_layout(self._window, self._docks, layout)
         if applied:
             self._preset, self._tree = "", None
             self.adopt_preset(preset)
@@ -322,14 +352,42 @@ class PanelArrangement(QObject):
 
     # Private
 
+    def _describe_current(self) -> tuple[dict[str, Any], str]:
+        return self.current_layout(), self.preset
+
+    def _enter_compare_layout(self) -> None:
+        """Show the Compare layout as it was left, or for the first time."""
+        if self._before is not None:
+            return
+        if self._of_comparison is None:
+            self.arrange_preset(COMPARE)
+            return
+        self.restore_panels()
+        self._before = self._describe_current()
+        self.restore_layout(*self._of_comparison)
+        self._schedule_shares(self._of_comparison[0])
+
+    def _schedule_shares(self, layout: dict[str, Any]) -> None:
+        """Resize again once all panels are shown: closed ones accept no size before that."""
+        QTimer.singleShot(0, self, lambda: self._restore_shares(layout))
+
+    def _restore_shares(self, layout: dict[str, Any]) -> None:
+        trees = layout["tree"], self.current_layout()["tree"]
+        now, wanted = (layout_outline(tree, self._specs) for tree in trees)
+        if self._window.isVisible() and now == wanted:
+            self.sizes.apply_layout_shares(layout)
+
     def _preset_panels(self, preset: str) -> tuple[str, ...]:
         """Return the panels that the preset would show now."""
         specs = self._specs.items()
-        known = {name for name, spec in specs if not spec.compares or self._comparing}
+        compares = preset == COMPARE and self._compared is not None
+        known = {name for name, spec in specs if not spec.compares or compares}
         if preset == OVERVIEW:
             return tuple(n for n, spec in specs if n in known and spec.opened)
         columns = PRESETS[preset].columns
         preset_panels = {name for _, groups in columns for group in groups for name in group}
+        if compares:
+            preset_panels |= {name for name, spec in specs if spec.compares}
         return tuple(
             n for n in self._specs if n in known and (n in preset_panels or self.is_open(n))
         )
@@ -349,7 +407,8 @@ class PanelArrangement(QObject):
         if not self._preset or self._tree is None:
             return False
         layout, specs = self.current_layout(), self._specs.items()
-        preset_panels = {name for name, spec in specs if not spec.compares or self._comparing}
+        compares = self._preset == COMPARE and self._compared is not None
+        preset_panels = {name for name, spec in specs if not spec.compares or compares}
         same = layout_outline(layout["tree"], self._specs) == layout_outline(
             self._tree, preset_panels
         )
@@ -372,9 +431,7 @@ class PanelArrangement(QObject):
             or not self._is_preset()
         ):
             return
-        before = self._before
-        self.arrange_preset(self._preset)
-        self._before = before
+        self._arrange_tree(self._preset)
 
 
 class PanelDocks(QObject):

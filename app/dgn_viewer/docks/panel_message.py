@@ -16,6 +16,7 @@ from dgn_engine.scene.panel_readings import (
     describe_divergence,
     describe_left_out,
     describe_outdated,
+    describe_step_of_b,
     list_remarks,
     list_samples,
 )
@@ -82,7 +83,10 @@ def compose_footer(state: State, spec: PanelSpec, view: View, scene: Scene, ever
         parts = ["not training", *filter(None, [describe_assumption(view.run)])]
     if view.diverged is not None:
         parts = [describe_divergence(view)]
-    parts.append(", ".join(filter(None, (f"step {scene.step:,}", describe_outdated(spec, view)))))
+    of_b = describe_step_of_b(spec, view)
+    step = f"A step {scene.step:,}" if of_b else f"step {scene.step:,}"
+    parts.append(", ".join(filter(None, (step, describe_outdated(spec, view)))))
+    parts.extend(filter(None, [of_b]))
     parts.extend(_describe_pace(spec, view, every))
     parts.extend(list_remarks(spec, view))
     parts.extend(describe_left_out(spec, view, scene))

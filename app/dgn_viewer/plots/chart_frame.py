@@ -133,7 +133,7 @@ def measure_margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Marg
     left += _row_pictures_width(chart)
     top = style.title.height + 8.0 if chart.title else 6.0
     bottom = line + PAD if axis_ticks(chart.x, x, 5) else PAD
-    if chart.matrix is not None and chart.x.label:
+    if chart.x.label and not _is_label_inline(chart):
         bottom += line
     if chart.matrix is not None and chart.matrix.bar:
         widest = max((style.label.width(text) for _, text in bar_ticks(chart)), default=0.0)
@@ -143,6 +143,14 @@ def measure_margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Marg
         names = [axis_label(chart.x), *(curve.name for curve in chart.curves)]
         right += max(style.label.width(name) for name in names) + 2 * PAD
     return Margins(left, top, right, bottom, LANE if chart.has_step_axis else 0.0)
+
+
+def _is_label_inline(chart: Chart) -> bool:
+    """Return whether the label of the x axis is at its end, to save a line.
+
+    It is for curves and for the matrices of a comparison, which are side by side in a low row.
+    """
+    return chart.matrix is None or chart.matrix.sides is not None
 
 
 def paint_frame(
@@ -258,9 +266,11 @@ def _paint_columns(
     label = type_.shorten_label(full_label, box.width() + 40)
     x = box.center().x() - type_.width(label) / 2
     label_point = QPointF(x, base + (type_.height if ticks else 0.0))
-    if label and chart.matrix is None:  # at the end of the axis, to save a line
+    if label and _is_label_inline(chart):
+        if chart.matrix is not None and not chart.matrix.bar:  # its neighbour has it
+            label = full_label = ""
         label_point = QPointF(box.right() + PAD + 2, base)
-        right_limit = box.right()
+        right_limit = box.right() if label else right_limit
     type_.paint(painter, label_point, label, style.colour("muted"))
     widths = [type_.width(text) for _, text in ticks]
     positions = [

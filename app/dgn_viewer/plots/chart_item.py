@@ -140,6 +140,7 @@ class ChartItem(QGraphicsObject):
 
     clicked = Signal(QPointF, bool)  # position, whether it was a double click
     steps_zoomed = Signal(float, float)  # the user has zoomed a time axis
+    zoomed = Signal()  # the user has zoomed
     changed = Signal()  # about to be repainted
 
     def __init__(self, chart: Chart, style: ChartStyle) -> None:
@@ -222,6 +223,13 @@ class ChartItem(QGraphicsObject):
         """Reset the zoom, and show all data from now on."""
         self.following = True
         self._fit_range()
+        self._repaint_changed()
+
+    def show_range_of(self, other: ChartItem) -> None:
+        """Zoom to the same rows and columns as another matrix."""
+        self.following = other.following
+        x, y = other.field.viewRange()
+        self.field.setRange(xRange=x, yRange=y, padding=0)
         self._repaint_changed()
 
     # Coordinates
@@ -318,6 +326,7 @@ class ChartItem(QGraphicsObject):
     def _on_manual_zoom(self, *_: object) -> None:
         self.following = False
         self._repaint_changed()
+        self.zoomed.emit()
         if self.chart.has_step_axis and (shown := self.shown_steps()) is not None:
             self.steps_zoomed.emit(*shown)
 

@@ -40,6 +40,14 @@ class RightClicks(QObject):
         }
         EventFilter(self, callbacks, widget)
 
+    def _share_zoom(self, item: ChartItem) -> None:
+        """Zoom the other matrices of a comparison like this one."""
+        sides = item.chart.matrix and item.chart.matrix.sides
+        for other in self.charts.items.values() if sides else ():
+            of_other = other.chart.matrix and other.chart.matrix.sides
+            if other is not item and of_other and sides and of_other.key == sides.key:
+                other.show_range_of(item)
+
     def _on_press(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.RightButton:
             self._pressed = event.position().toPoint()
@@ -167,6 +175,7 @@ class SceneView(QWidget):
     def _connect_item(self, item: ChartItem) -> None:
         item.clicked.connect(self._on_click)
         item.steps_zoomed.connect(self.steps_zoomed)
+        item.zoomed.connect(partial(self._share_zoom, item))
         item.pointer.lit = self.links.lit
 
     def _on_press(self, event: QMouseEvent) -> None:
@@ -190,6 +199,7 @@ class SceneView(QWidget):
         chart = item.chart
         if item.is_over_follow(point) or (double and not chart.has_step_axis):
             item.follow_data()
+            self._share_zoom(item)
             if chart.has_step_axis:
                 self.steps_followed.emit()
         elif chart.has_step_axis:  # a plain single click does nothing: it may be accidental

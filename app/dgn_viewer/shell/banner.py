@@ -72,7 +72,9 @@ def inspection_message(now: RunState, shown: ShownSteps = ShownSteps()) -> Messa
             text_b = f"{shown.run_of_b} · step {shown.b:,}"
             tip_b = f"B: {text_b}, as recorded at that step{about}"
         texts = ((text_a, tip_a), (text_b, tip_b))
-        return Message(texts, (*stop_button, "view.compare", "file.close_comparison"))
+        return Message(
+            texts, (*stop_button, "view.side_by_side", "view.compare", "file.close_comparison")
+        )
     if not inspected:
         return None
     accuracy = f", {now.scored.sentence}" if now.scored is not None else ""

@@ -26,6 +26,7 @@ _INSPECTED_BANNER = (
     "run.train_on_gates",
     "file.new_run",
     "run.stop_branch",
+    "view.side_by_side",
     "view.compare",
     "file.close_comparison",
 )
@@ -71,6 +72,7 @@ class RunViews(QObject):
 
     def add_bars(self, window: QMainWindow, below_strip: QToolBar, question: QToolBar) -> None:
         """Add the bars to the window, one below the other. `question`: last bar at the top."""
+        self.strip_bar = StripBar(self.strip, window)
         standing = {name: self._action(name) for name in _INSPECTED_BANNER}
         recorded = {name: self._action(name) for name in _RECORDED_BANNER}
         self.banners = (
@@ -80,7 +82,7 @@ class RunViews(QObject):
             ),
         )
         window.addToolBar(self.toolbar)
-        for row in (StripBar(self.strip, window), below_strip, *self.banners, question):
+        for row in (self.strip_bar, below_strip, *self.banners, question):
             window.addToolBarBreak()
             window.addToolBar(row)
         for row in self.banners:

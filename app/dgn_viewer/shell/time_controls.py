@@ -49,10 +49,10 @@ class TimeControls(QObject):
         )
         self.cursor.thinned.connect(lambda words: context.notify(Notice("info", words)))
 
-    def make_bars(self, play: QAction, live: QAction) -> None:
+    def make_bars(self, play: QAction, live: QAction, compare: QAction) -> None:
         """Create the bar of each cursor, with equal steps aligned."""
         window, theme = self._context.window, self._context.theme
-        self.bar = TimeBar(self.cursor, self._history, play, live, window)
+        self.bar = TimeBar(self.cursor, self._history, play, live, compare, window)
         self.compared_bar = ComparedBar(self.compared, self.cursor, window)
         self.bar.dial.chosen.connect(lambda n: self._context.send(SetProbeExamples(n)))
         bars = (self.bar, self.compared_bar)

@@ -159,7 +159,7 @@ class WindowLayout:
         """Save the layout in the settings before the window closes."""
         self.history.stop()
         self._docks.arrangement.restore_panels()
-        self._docks.arrangement.set_comparing(False)
+        self._docks.arrangement.set_compared(None)
         if not self._foreign:
             self._settings.charts = _chart_settings(self._docks)
             self._settings.geometry = self._window.saveGeometry()

@@ -64,7 +64,13 @@ class TimeBar(FixedBar):
     KEYS = (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Home, Qt.Key.Key_End)
 
     def __init__(
-        self, cursor: StepCursor, history: History, play: QAction, live: QAction, window: QWidget
+        self,
+        cursor: StepCursor,
+        history: History,
+        play: QAction,
+        live: QAction,
+        compare: QAction,
+        window: QWidget,
     ) -> None:
         super().__init__("bar.time", "Time", window)
         self._cursor, self._history = cursor, history
@@ -77,6 +83,7 @@ class TimeBar(FixedBar):
         self.slider.ended.connect(lambda first: cursor.go_to_first() if first else cursor.go_live())
         self.play = _tool_button(play, Qt.ToolButtonStyle.ToolButtonIconOnly)
         self.live = _tool_button(live, Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.compare = _tool_button(compare, Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.play.setMenu(self._make_speed_menu())
         self.play.setPopupMode(QToolButton.ToolButtonPopupMode.MenuButtonPopup)
         self.label = PlainLabel("", self)
@@ -85,7 +92,8 @@ class TimeBar(FixedBar):
         self.left, self.right = QWidget(), QWidget()  # left and right of the slider
         make_row(self.play, 1, into=self.left)
         self.dial = ProbeExamplesDial()
-        make_row((self.label, 1), self.live, self.dial, into=self.right, spacing=8)
+        shown = ((self.label, 1), self.compare, self.live, self.dial)
+        make_row(*shown, into=self.right, spacing=8)
         parts = (self.left, (self.slider, 1), self.right)
         self.add_line("time_line", *parts, margins=(8, 0, 8, 0))
         cursor.changed.connect(self.refresh_bar)
@@ -107,6 +115,7 @@ class TimeBar(FixedBar):
         _set_tip(self.label, why or problem or cursor.keeper.memory_text)
         self.live.setVisible(step is not None)
         self.dial.show_state(self._history.shown_state, step is not None)
+        self.compare.setVisible(step is not None)
         self._apply_tint(step is not None)
 
     def set_theme(self, theme: Theme) -> None:

@@ -278,7 +278,12 @@ READINGS_OF_B = (
     ),
     reading("kernel_theory", value=SIZES, expected=SIZES, distance=0.125, cosine=1.0, traces=2.0),
     reading("layer_kernels", along=array(0.5, 0.375)),
-    reading("gate_statistics", density=array(0.875, 0.625)),
+    reading(
+        "gate_statistics",
+        density=array(0.875, 0.625),
+        dead=array(0.25, 0.0),
+        always=array(0.0, 0.125),
+    ),
 )
 SERIES_OF_B = {
     ("training", "test_loss"): make_series([5, 9], [1.75, 1.0]),

@@ -155,7 +155,7 @@ def other(**arrays: Array) -> ComparedRun:
     return ComparedRun("other.pt", "DL", make_layers((2,), (3,)), (0, 1), 3, {"gates": found})
 
 
-def test_a_convolution_stands_above_that_of_b_and_only_the_layers_share_a_range() -> None:
+def test_a_convolution_is_beside_that_of_b_and_both_share_their_colours() -> None:
     compared = replace(
         other(layer_0=2 * MEANS, unit_map=3 * MAPS),
         layers=make_layers((2, 2, 3), (3,)),
@@ -164,14 +164,18 @@ def test_a_convolution_stands_above_that_of_b_and_only_the_layers_share_a_range(
     scene = draw_scene("gate_maps", with_compared(CONV_VIEW, compared))
     assert [(one.key, one.title, one.row, one.column) for one in scene.charts] == [
         ("large_0", "A, layer 1 ← G2", 0, 0),
-        ("unit_0", "A, channel 1", 0, 1),
-        ("large_1", f"{B}, layer 1 ← G2", 1, 0),
-        ("unit_1", f"{B}, channel 0", 1, 1),
+        ("large_1", f"{B}, layer 1 ← G2", 0, 1),
+        ("large_difference", "A − B", 0, 2),
+        ("unit_0", "A, channel 1", 0, 3),
+        ("unit_1", f"{B}, channel 0", 0, 4),
     ]
     assert all(one.column_span == 1 for one in scene.charts)
-    assert [one.pick for one in scene.charts] == ["unit", "", "unit", ""]
+    assert [one.pick for one in scene.charts] == ["unit", "unit", "unit", "", ""]
+    assert [one.narrow for one in scene.charts] == [
+        (0, 0, 1, 1), (1, 0, 1, 1), (2, 0, 1, 1), (0, 1, 1, 1), (1, 1, 1, 1)
+    ]  # fmt: skip
     highs = [one.matrix.high for one in scene.charts if one.matrix is not None]
-    assert highs == pytest.approx([1.8, 1.0, 1.8, 87 / 32])
+    assert highs == pytest.approx([1.8, 1.8, 0.9, 87 / 32, 87 / 32])
     assert [matrix_of(scene, key).of_compared for key in ("unit_0", "unit_1")] == [False, True]
 
 

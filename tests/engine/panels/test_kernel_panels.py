@@ -155,7 +155,9 @@ def test_where_b_has_no_reading_the_run_is_shown_alone_and_why(panel: str) -> No
         scene = draw_scene(panel, with_compared(A, replace(OTHER, readings=readings)))
         alone = draw_scene(panel, A)
         assert [one.key for one in scene.charts] == [one.key for one in alone.charts]
-        assert scene.facts == alone.facts
+        assert [(fact.name, fact.value) for fact in scene.facts] == [
+            (fact.name, f"A {fact.value} | B –") for fact in alone.facts
+        ]
         assert said in scene.note
 
 

@@ -64,10 +64,21 @@ ONE_AND_ALL = {
     "over_steps: after all": (BOTH_STEPS, [50, 25]),
 }
 OF_BOTH = (
-    Known("gate_maps", matrices={"large_0": known.FIRST, "large_1": known.FIRST_OF_B}),
     Known(
         "gate_maps",
-        matrices={"large_0": known.SECOND, "large_1": 1 - known.SECOND},
+        matrices={
+            "large_0": known.FIRST,
+            "large_1": known.FIRST_OF_B,
+            "large_difference": known.FIRST.astype(float) - known.FIRST_OF_B,
+        },
+    ),
+    Known(
+        "gate_maps",
+        matrices={
+            "large_0": known.SECOND,
+            "large_1": 1 - known.SECOND,
+            "large_difference": 2.0 * known.SECOND - 1,
+        },
         choices={"layer": "1"},
     ),
     Known(

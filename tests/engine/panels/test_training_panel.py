@@ -85,11 +85,11 @@ def test_the_axis_is_chosen_by_what_is_in_view() -> None:
     assert not find_chart(end, "loss").y.log
 
 
-def test_a_compared_network_without_scores_changes_nothing() -> None:
-    assert_same(
-        draw_scene("training", with_compared(A, ComparedRun("b", "ReLU", make_layers((2,))))),
-        draw_scene("training", A),
-    )
+def test_of_a_compared_network_without_scores_nothing_is_drawn() -> None:
+    network = ComparedRun("b", "ReLU", make_layers((2,)))
+    scene, alone = draw_scene("training", with_compared(A, network)), draw_scene("training", A)
+    assert_same(scene.charts, alone.charts)
+    assert [fact.value for fact in scene.facts] == [f"A {f.value} | B –" for f in alone.facts]
     assert B in draw_scene("training", BOTH).note
 
 

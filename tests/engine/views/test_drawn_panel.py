@@ -63,7 +63,8 @@ class CountedPanel:
         about = About("A panel of a test.")
         layers = Option("layer", "Layer", always(("0", "1"), ("1", "2")), follows=("layer", 0))
         unit = Option("unit", "Unit", always(("0", "1"), ("1", "2")), engine=True)
-        self.spec = PanelSpec("Counted", ("gates",), self.draw, about, (layers, unit))
+        options = (layers, unit)
+        self.spec = PanelSpec("Counted", ("gates",), self.draw, about, options, draws_both=True)
 
     def draw(self, view: View) -> Shown:
         self.asked += 1

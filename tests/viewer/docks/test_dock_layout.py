@@ -237,20 +237,41 @@ def test_a_place_of_a_floating_panel_is_four_small_integers(
 def test_a_comparison_opens_its_panels_and_closed_leaves_the_layout_as_it_was(
     docks: PanelDocks, qtbot: QtBot
 ) -> None:
+    arrangement = docks.arrangement
     docks.toggle_panel("d")
-    before = docks.arrangement.current_layout()
-    docks.arrangement.set_comparing(True)
-    qtbot.waitUntil(lambda: docks.visible_panels() == ("a", "b", "both", "c"))
-    assert shape(docks.arrangement.current_layout()["tree"]) == (["a", "b", "both"], "c")
-    docks.arrangement.set_comparing(True)  # a second one replaces the first
-    docks.toggle_panel("b")
-    docks.arrangement.set_comparing(False)
+    before = arrangement.current_layout()
+    arrangement.set_compared("B")
+    qtbot.waitUntil(lambda: arrangement.is_open("both"))
+    assert arrangement.is_showing_comparison
+    (closed, *_) = docks.visible_panels()
+    docks.toggle_panel(closed)  # what is moved or closed meanwhile changes nothing outside
+    arrangement.set_compared("another B")
+    assert not arrangement.is_open(closed)
+    arrangement.set_compared(None)
     qtbot.waitUntil(lambda: docks.visible_panels() == ("a", "b", "c"))
-    assert docks.arrangement.current_layout() == before
-    docks.arrangement.set_comparing(False)
-    docks.arrangement.set_comparing(True)
-    docks.arrangement.arrange_preset()
-    assert docks.arrangement.is_open("both")
+    qtbot.waitUntil(lambda: is_same(arrangement.current_layout(), before))
+    assert not arrangement.is_showing_comparison
+    arrangement.set_compared("B")
+    assert not arrangement.is_open(closed)  # as it was left
+    arrangement.arrange_preset()
+    arrangement.set_compared(None)
+    assert arrangement.preset == "overview"  # another layout was chosen meanwhile
+
+
+def test_of_the_layout_of_a_comparison_one_goes_back_and_forth(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    arrangement = docks.arrangement
+    before = arrangement.current_layout()
+    arrangement.set_compared("B")
+    arrangement.toggle_compare_layout()
+    qtbot.waitUntil(lambda: is_same(arrangement.current_layout(), before))
+    assert arrangement.preset == "overview"
+    arrangement.toggle_compare_layout()
+    assert arrangement.is_open("both")
+    arrangement.toggle_compare_layout()
+    arrangement.set_compared("another B")  # a new comparison is shown at once
+    assert arrangement.is_showing_comparison
 
 
 def marked(docks: PanelDocks) -> list[str]:
@@ -419,20 +440,37 @@ def test_an_undone_layout_is_the_preset_that_it_was(
     assert docks.arrangement.preset == "overview"
 
 
-def test_changes_in_quick_succession_are_one_and_a_comparison_is_none(
-    docks: PanelDocks, history: LayoutHistory
-) -> None:
+def test_changes_in_quick_succession_are_one(docks: PanelDocks, history: LayoutHistory) -> None:
     docks.toggle_panel("b")
     docks.toggle_panel("c")  # no `take` in between: the timer has not run
-    history.record_layout()
-    docks.arrangement.set_comparing(True)
-    history.record_layout()
-    docks.arrangement.set_comparing(False)
     history.record_layout()
     history.undo()
     assert not history.can_undo
     assert docks.arrangement.is_open("b")
     assert docks.arrangement.is_open("c")
+
+
+def test_the_layout_of_a_comparison_has_a_history_of_its_own(
+    docks: PanelDocks, history: LayoutHistory, qtbot: QtBot
+) -> None:
+    docks.toggle_panel("b")
+    history.record_layout()
+    before = docks.arrangement.current_layout()
+    docks.arrangement.set_compared("B")
+    history.record_layout()
+    assert not history.can_undo
+    docks.toggle_panel("a")
+    history.record_layout()
+    history.undo()
+    assert docks.arrangement.is_open("a")
+    docks.toggle_panel("c")
+    history.record_layout()
+    docks.arrangement.set_compared(None)
+    qtbot.waitUntil(lambda: is_same(docks.arrangement.current_layout(), before))
+    history.record_layout()
+    history.undo()
+    assert not history.can_undo
+    assert docks.arrangement.is_open("b")
 
 
 def test_a_zoom_that_time_axes_share_is_undone_and_leaves_the_panels_where_they_lie(

@@ -185,7 +185,7 @@ def test_opening_another_panel_ends_it_and_what_was_opened_beside_it_stays(
     qtbot.waitUntil(lambda: docks.visible_panels() == SHOWN)
     docks.toggle_maximised()
     assert docks.arrangement.maximised_name == "training"  # the one in front
-    docks.arrangement.set_comparing(True)
+    docks.arrangement.set_compared("B")
     assert docks.arrangement.maximised_name == ""
     docks.toggle_maximised("ntk")
     docks.arrangement.arrange_preset("gates")
@@ -261,13 +261,13 @@ def test_a_preset_that_was_restored_is_adopted(docks: PanelDocks, qtbot: QtBot) 
 
 
 def test_a_preset_during_a_comparison_outlives_it(docks: PanelDocks, qtbot: QtBot) -> None:
-    docks.arrangement.set_comparing(True)
-    docks.arrangement.arrange_preset("compare")
-    qtbot.waitUntil(lambda: "agreement" in docks.visible_panels())
-    docks.arrangement.set_comparing(False)
-    assert not docks.arrangement.is_open("agreement")
-    assert not docks.arrangement.is_open("mine") or docks.arrangement.is_open("overlap")
+    docks.arrangement.set_compared("B")
     assert docks.arrangement.preset == "compare"
+    qtbot.waitUntil(lambda: docks.arrangement.is_open("agreement"))
+    docks.arrangement.arrange_preset("gates")
+    docks.arrangement.set_compared(None)
+    assert not docks.arrangement.is_open("agreement")
+    assert docks.arrangement.preset == "gates"
 
 
 def test_a_floating_panel_has_a_border_in_the_theme_and_can_be_resized(

@@ -265,7 +265,7 @@ def test_the_panels_of_a_comparison_are_forgotten_at_the_end(
 ) -> None:
     context = make_context(docks.window, settings=Settings(tmp_path / "settings.ini"))
     layouts = WindowLayout(docks.window, docks, context)
-    docks.arrangement.set_comparing(True)
+    docks.arrangement.set_compared("B")
     assert docks.arrangement.is_open("agreement")
     layouts.save_layout()
     assert not docks.arrangement.is_open("agreement")

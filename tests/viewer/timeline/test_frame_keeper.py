@@ -119,7 +119,7 @@ def test_what_thins_out_is_said_once_and_stands_at_the_bar(desk: Desk, qtbot: Qt
     window = QWidget()
     qtbot.addWidget(window)
     play, live = QAction("Play", window), QAction("Back to live", window)
-    bar = TimeBar(desk.cursor, desk.history, play, live, window)
+    bar = TimeBar(desk.cursor, desk.history, play, live, QAction("Compare", window), window)
     assert bar.label.text().startswith("live · ")
     for step in range(1, 50):
         desk.see(step)

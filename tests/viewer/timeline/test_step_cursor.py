@@ -230,7 +230,7 @@ def test_the_bar_is_dragged_typed_at_and_says_where_one_is(
     window = QWidget()
     qtbot.addWidget(window)
     play, live = QAction("Play", window), QAction("Back to live", window)
-    bar = TimeBar(desk.cursor, desk.history, play, live, window)
+    bar = TimeBar(desk.cursor, desk.history, play, live, QAction("Compare", window), window)
     bar.resize(600, 24)
     window.show()
     slider = bar.slider
