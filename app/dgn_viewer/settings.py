@@ -17,8 +17,10 @@ THEMES = ("light", "dark", "system")
 STARTS = ("default", "last", "none")  # run at startup
 DEFAULT_BUDGET = 5  # the engine's default
 BUDGETS = (1, 50)  # allowed viewer overhead, per cent of the step rate
+RAILS = ("", "open", "folded")
 _KINDS = ("checkpoint", "session", "configuration", "run", "result", "images")
 _REMEMBERED = 200
+_WIDEST = 10_000  # pixels
 LAYOUT_VERSION = 1  # increased when the docks change so much that old layouts are useless
 
 _T = TypeVar("_T")
@@ -104,6 +106,11 @@ def _parse_budget(value: Any) -> int:
     return int(text) if text.isdecimal() and low <= int(text) <= high else 0
 
 
+def _parse_pixels(value: Any) -> int:
+    text = _as_text(value)
+    return min(int(text), _WIDEST) if text.isdecimal() and len(text) <= 6 else 0
+
+
 def _as_key_map(value: Any) -> dict[str, str]:
     return {name: keys for name, keys in _as_mapping(value).items() if isinstance(keys, str)}
 
@@ -128,6 +135,9 @@ class Settings:
     # Chart settings by panel and chart, unvalidated.
     charts: StoredSetting[Any] = StoredSetting("window/charts", _parse_json, json.dumps)
     layout_preset = StoredSetting("window/layout_preset", _as_text)  # empty: none
+    # The list of recorded runs: 'open', 'folded', or '' for as there is room; pixels, 0 for usual.
+    runs_rail = StoredSetting("window/runs", _one_of(RAILS, RAILS[0]))
+    runs_width = StoredSetting("window/runs_width", _parse_pixels, str)
     export_folder = StoredSetting("export/folder", _existing_folder)  # folder of the last export
     # Last choices in the export dialog, unvalidated.
     export_choices = StoredSetting("export/choices", _as_mapping, json.dumps)

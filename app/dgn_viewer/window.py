@@ -33,6 +33,7 @@ from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
 from dgn_viewer.notices import Notices
+from dgn_viewer.rail.rail_bar import RailBar
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.compare_room import CompareRoom
 from dgn_viewer.shell.event_walk import EventWalk
@@ -42,9 +43,9 @@ from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.guides import Guides
 from dgn_viewer.shell.inspector_pages import InspectorPages
 from dgn_viewer.shell.notice_views import NoticeViews
-from dgn_viewer.shell.presentation import Presentation
 from dgn_viewer.shell.playground_bar import PlaygroundBar
 from dgn_viewer.shell.playground_control import PlaygroundControl
+from dgn_viewer.shell.presentation import Presentation
 from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.run_control import RunControl
 from dgn_viewer.shell.run_views import RunViews
@@ -107,7 +108,8 @@ class Window(QMainWindow):
         self.files = FileDialogs(context)
         self.columns = columns = SideColumns(self, context)
         self.inspector = inspector = columns.inspector
-        self.recorded = RecordedRuns(context, inspector, self.layouts, self.files.save_weights)
+        self.runs = RailBar(guarded, settings, theme.now, self)
+        self.recorded = RecordedRuns(context, self.runs, self.layouts, self.files.save_weights)
         self.exports = Exports(context, docks, self.history, self.time.cursor)
         self.experiments = ExperimentRunner(context, columns.results, inspector)
         self.registry = registry = Actions(context.shown_state, theme.make_icon, self)
@@ -118,7 +120,7 @@ class Window(QMainWindow):
         self.action_views = ActionViews(registry, self, theme)
         strip = LayersStrip(guarded)
         self.presentation = Presentation(context, docks, panels, lambda: self.run_views)
-        self._declare_actions(panels, events, FocusWalk(strip, docks, columns))
+        self._declare_actions(panels, events, FocusWalk(strip, docks, columns, self.runs))
         action = registry.__getitem__
         self.time.make_bars(*map(action, ("time.play", "time.live", "time.compare")))
         self.run_views = RunViews(context, self.time, inspector, strip, status, action)
@@ -126,6 +128,7 @@ class Window(QMainWindow):
         registry.add_menus(help_menu(self.guides, self.pages, self.action_views.sheet))
         self.action_views.fill_menu_bar(self.menuBar())
         self.run_views.add_bars(self, self.playground_bar, self.notice_views.question)
+        self.addToolBar(Qt.ToolBarArea.LeftToolBarArea, self.runs)
         self.compare_room = CompareRoom(self, docks, self.run_views.strip_bar, columns)
         docks.arrangement.arrange_preset()
         self.notices.step_wanted.connect(show_step)
@@ -134,6 +137,7 @@ class Window(QMainWindow):
         self.run_views.hide_banners()
         self.playground_bar.hide()
         self.notice_views.question.hide()
+        self.runs.show_saved()
         columns.hide_columns()
         theme.apply_theme()
         registry.refresh()
@@ -298,7 +302,7 @@ class Window(QMainWindow):
     def _connect_parts(self) -> None:
         docks, views, cursor = self.docks, self.run_views, self.time.cursor
         parts = (views.toolbar, views.strip, self.inspector, self.recorded, self.files.recent)
-        parts = (*parts, self.playground_bar, self.playground)
+        parts = (*parts, self.runs, self.playground_bar, self.playground)
         for part in (*parts, self.guides.acts, cursor, self.time.compared, self.time.bar.dial):
             self.event_taken.connect(part.on_event)
         views.step_shown.connect(self.registry.refresh)
@@ -315,10 +319,13 @@ class Window(QMainWindow):
         docks.linked.lighted.connect(views.strip.canvas.outline_layer)
         docks.steps.wanted.connect(cursor.go_to)
         docks.arrangement.arranged.connect(self.columns.page.fit_to_page)
+        self.columns.make_room(self.runs)
         self.files.drops.other_dropped.connect(self.inspector.files.close_file_page)
         self.files.opener.result_wanted.connect(self.experiments.show_folder)
         self.files.opener.images_wanted.connect(self.pages.open_run_on_images)
         self.recorded.settings_wanted.connect(self.pages.open_settings)
         for owner in (self.time, self.experiments, self.exports):
             self.closed.connect(owner.close)
+        self.closed.connect(self.runs.stop)
+        self.context.theme.changed.connect(self.runs.set_theme)
         self.closed.connect(self.recorded.remote.stop)

@@ -28,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     lister.add_argument(
         "root", nargs="?", type=Path, metavar="DIR", help="folder of runs (default: your runs)"
     )
+    lister.add_argument(
+        "--filter",
+        default="",
+        metavar="TERMS",
+        help="only runs with these words and settings: 'wide regime:DL best>90 tag:paper'",
+    )
     lister.add_argument("--json", action="store_true", help="print all details as JSON")
     lister.add_argument("--rebuild", action="store_true", help="rebuild the index first")
     _add_run_command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ TRAINING = "training"  # the source of loss and accuracy; any other source is th
 SAMPLES = (Measured, ProbeScalars)  # frequent: they may wait and be batched, and change no state
 
 
+_TAG = re.compile(r"(?<!\S)#([\w./+-]*\w)")
 _SCORES = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 
@@ -107,6 +109,9 @@ class ListedFacts:
     `status`: 'running', 'finished', 'stopped', 'diverged', 'failed', 'interrupted', 'damaged'.
     `resumable`: it has a checkpoint. `trouble`: why a damaged run cannot be read, one sentence; for
     any other run, what its log has lost.
+
+    `settings`: what runs are searched by, such as 'lr' and 'depth'. `trend`: its test accuracy over
+    its steps, as `protocol.trend` encodes it.
     """
 
     name: str
@@ -126,6 +131,13 @@ class ListedFacts:
     given_name: str = ""
     notes: str = ""
     trouble: str = ""
+    settings: Mapping[str, float | str] = field(default_factory=dict)
+    trend: str = ""
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The words of the notes that begin with #, without it."""
+        return tuple(dict.fromkeys(_TAG.findall(self.notes)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +254,14 @@ class RunCurves:
 
 @dataclass(frozen=True)
 class CurvesRead(Event):
-    """The curves of all requested runs, in that order; they replace earlier ones."""
+    """The curves of all requested runs, in that order; they replace earlier ones.
+
+    `requested` are the folders of the `ReadCurves` that is answered: a run that could not be read
+    is only there.
+    """
 
     runs: tuple[RunCurves, ...]
+    requested: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,18 @@ class RunStarted(Event):
     watched: str = ""  # 'ResNet of train.py': trained by another program, with `watch`
     unrecorded: bool = False  # not recorded until the user keeps it: a playground
 
+    @property
+    def network_name(self) -> str:
+        """'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'."""
+        name, widths = self.config.net.display_name, {layer.shape[0] for layer in self.layers}
+        kinds = {layer.kind for layer in self.layers}
+        if kinds == {"dense"} and len(widths) == 1:
+            return f"{name} {widths.pop()}×{len(self.layers) + 1}"
+        channels = dict(self.config.net.options).get("channels")
+        if channels is None and kinds == {"conv"} and len(widths) == 1:
+            channels = widths.pop()
+        return f"{name} {channels}" if channels is not None else name
+
 
 @dataclass(frozen=True)
 class SettingsIgnored(Event):

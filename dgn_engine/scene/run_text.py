@@ -63,15 +63,7 @@ def describe_network(run: RunStarted) -> str:
     """Return 'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'."""
     if run.inspected:
         return f"{run.inspected}, {describe_assumption(run)}" if run.assuming else run.inspected
-    name, widths = run.config.net.display_name, {layer.shape[0] for layer in run.layers}
-    kinds = {layer.kind for layer in run.layers}
-    if kinds == {"dense"} and len(widths) == 1:
-        return f"{name} {widths.pop()}×{len(run.layers) + 1}"
-    options = dict(run.config.net.options)
-    channels = options.get("channels")
-    if channels is None and kinds == {"conv"} and len(widths) == 1:
-        channels = widths.pop()
-    return f"{name} {channels}" if channels is not None else name
+    return run.network_name
 
 
 def describe_assumption(run: RunStarted) -> str:

@@ -113,6 +113,8 @@ class RunLibrary:
         self._loaded: queue.SimpleQueue[LoadedRun] = queue.SimpleQueue()
         self._temp_dir: PrivateTempDir | None = None
         self._listing = threading.Lock()
+        self._answering = threading.Lock()  # of the newest request for curves
+        self._newest_curves: ReadCurves | None = None
         self.shown: LoadedRun | None = None
         self._followed: FollowedRun | None = None  # the shown run, while another process writes it
         self._threads = ReportingThreads(emit)
@@ -171,16 +173,25 @@ class RunLibrary:
         self._run_in_thread(command, lambda: self._emit(RunExported(export_run(folder, path))))
 
     def read_curves(self, command: ReadCurves) -> None:
-        """Read curves; runs that cannot be read are refused, all others are emitted."""
+        """Read curves; runs that cannot be read are refused, all others are emitted.
+
+        A request that a newer one has replaced is not answered: its answer could arrive last.
+        """
+        with self._answering:
+            self._newest_curves = command
 
         def read_each() -> None:
             curves = []
             for folder in command.folders:
+                if self._newest_curves is not command:
+                    return
                 try:
                     curves.append(read_curves(Path(folder)))
                 except UserError as refusal:
                     self._emit(Refused.from_error(command.in_words(), refusal))
-            self._emit(CurvesRead(tuple(curves)))
+            with self._answering:
+                if self._newest_curves is command:
+                    self._emit(CurvesRead(tuple(curves), command.folders))
 
         self._run_in_thread(command, read_each)
 

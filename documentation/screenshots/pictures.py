@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from dgn_viewer.inspector.pages.runs_page import RunsPage
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QDialog
@@ -19,7 +20,6 @@ from dgn_engine.protocol.files import FileListed, InspectFile, OpenFile, Reading
 from dgn_engine.protocol.training import Rewire, SwapRegime
 from dgn_viewer.__main__ import first_run
 from dgn_viewer.playground import playground_run
-from dgn_viewer.inspector.pages.runs_page import RunsPage
 from documentation.screenshots.photographer import Photographer
 from documentation.screenshots.shapes import write_shapes
 from tests.engine.importing.torch_networks import models

@@ -20,9 +20,8 @@ from dgn_engine.protocol.files import (
     ReadingRefused,
     ReadingsFound,
 )
-from dgn_engine.protocol.messages import Command, Event, Failed, Refused, Working
+from dgn_engine.protocol.messages import Command, Event, Failed, Refused
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.protocol.runs import ListRuns, RunContinued, RunShown, RunsListed
 from dgn_engine.protocol.training import RunStarted, UndoChanged
 from dgn_engine.protocol.watching import ExamplesListed, ProbeExamples, ProbeSetChanged
 from dgn_engine.scene.panel_spec import PanelSpec, View
@@ -36,7 +35,6 @@ from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.inspector.pages.run_page import RunPage
-from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
 from dgn_viewer.style.stylesheet import themed_icon
 from dgn_viewer.style.type_scale import scaled
@@ -56,7 +54,6 @@ Page = (
     | FilePage
     | ProgramPage
     | RunPage
-    | RunsPage
     | SettingsPage
 )
 
@@ -66,8 +63,6 @@ class Inspector(QFrame):
 
     page_opened = Signal()
     closed = Signal()
-    run_export_wanted = Signal(object)  # a `RecordedRun`
-    run_trash_wanted = Signal(tuple)  # folders of runs
 
     def __init__(self, send: Callable[[Command], None], view: Callable[[], View] = View) -> None:
         """Create an empty inspector.
@@ -98,37 +93,21 @@ class Inspector(QFrame):
     def run_page(self) -> RunPage:
         """The form of a new run, kept so that its fields stay filled in."""
         page = RunPage(self._send)
-        self._add_cached_page(page)
-        return page
-
-    @cached_property
-    def runs_page(self) -> RunsPage:
-        """The page of recorded runs, kept so that ticked runs stay overlaid."""
-        page = RunsPage(self._send, self.theme)
-        page.export_wanted.connect(self.run_export_wanted)
-        page.trash_wanted.connect(self.run_trash_wanted)
-        self._add_cached_page(page)
-        return page
-
-    def _add_cached_page(self, page: RunPage | RunsPage) -> None:
         page.set_theme(self.theme)
         page.setParent(self)
         page.hide()
+        return page
 
-    def _cached_pages(self) -> list[RunPage | RunsPage]:
-        """Return the cached pages that exist already."""
-        return [vars(self)[name] for name in ("run_page", "runs_page") if name in vars(self)]
+    def _cached_pages(self) -> list[RunPage]:
+        """Return the form, if it exists already."""
+        return [vars(self)["run_page"]] if "run_page" in vars(self) else []
 
     def make_pages(self) -> None:
-        """Create the cached pages early, because the form must receive every engine event."""
-        _ = self.run_page, self.runs_page
+        """Create the form early, because it must receive every engine event."""
+        _ = self.run_page
 
     def show_run_settings(self) -> None:
         self.open_page(self.run_page)
-
-    def show_runs(self) -> None:
-        self.open_page(self.runs_page)
-        self.runs_page.await_list(self.state.working)
 
     def show_page(self, page: Page) -> None:
         """Show a page created elsewhere, and update it with the current state if it needs one."""
@@ -164,18 +143,10 @@ class Inspector(QFrame):
         if isinstance(self.page, AboutPage):
             self.page.refresh_trials()
         match event:
-            case RunsListed():
-                self.runs_page.show_runs(event)
-            case Working() if isinstance(self.page, RunsPage):
-                self.page.show_work(event.sentence)
             case ProbeExamples() | ExamplesListed() | ProbeSetChanged() | RunStarted() if (
                 isinstance(self.page, ExamplesPage)
             ):
                 self.page.on_event(event, state)
-            case RunShown() if isinstance(self.page, RunsPage):
-                self._send(ListRuns())  # the previous run has ended
-            case RunContinued() if isinstance(self.page, RunsPage):
-                self.dismiss_page()
             case RunStarted() if own_run_started and self.page is self.run_page:
                 self.dismiss_page()
             case _:
@@ -190,8 +161,8 @@ class Inspector(QFrame):
             page.set_theme(theme)
 
     def close_page(self) -> None:
-        """Close the page, after it has saved notes or released its file."""
-        if isinstance(self.page, (FilePage, RunsPage)):
+        """Close the page, after it has released its file."""
+        if isinstance(self.page, FilePage):
             self.page.prepare_to_close()
         self.dismiss_page()
 
@@ -294,8 +265,7 @@ def _shows_file(page: Page | None, ticket: int) -> bool:
 class InspectorDock(QDockWidget):
     """The dock of the inspector, which moves panels aside instead of covering them.
 
-    Its width is what the page wants or what the user has dragged it to, limited to leave enough
-    space for the panels.
+    Its width is what the user has dragged it to, limited to leave enough space for the panels.
     """
 
     opening = Signal()  # emitted before it is shown
@@ -308,10 +278,8 @@ class InspectorDock(QDockWidget):
         self.setFeatures(QDockWidget.DockWidgetFeature.NoDockWidgetFeatures)
         self.setWidget(inspector)
         self._window = window
-        self._wanted = WIDTH
-        self._drawn: dict[int, int] = {}  # widths dragged by the user, by the page's own width
+        self._wanted = WIDTH  # or what the user has dragged it to
         self._drawing = False
-        self._inspector = inspector
         on_event = {
             QEvent.Type.Resize: lambda _event: self.fit_to_page(),
             QEvent.Type.Show: lambda _event: self.fit_to_page(),
@@ -324,8 +292,6 @@ class InspectorDock(QDockWidget):
         self.hide()
 
     def _on_page(self) -> None:
-        page = self._inspector.page
-        self._wanted = page.wanted_width if isinstance(page, RunsPage) else scaled(WIDTH)
         if self.isHidden():
             self.opening.emit()
         self.show()
@@ -341,7 +307,7 @@ class InspectorDock(QDockWidget):
     def _on_release(self) -> None:
         if self._drawing:
             self._drawing = False
-            self._drawn[self._wanted] = self.width()
+            self._wanted = round(self.width() * WIDTH / scaled(WIDTH))
             self.fit_to_page()
 
     def _max_width(self) -> int:
@@ -362,7 +328,7 @@ class InspectorDock(QDockWidget):
         if not self.isVisible() or self._drawing:
             return
         min_width = self.minimumWidth()
-        self.setFixedWidth(min(self._drawn.get(self._wanted, self._wanted), self._max_width()))
+        self.setFixedWidth(min(scaled(self._wanted), self._max_width()))
         if (window_layout := self._window.layout()) is not None:
             window_layout.activate()
         self.setMinimumWidth(min_width)  # let the user shrink the window

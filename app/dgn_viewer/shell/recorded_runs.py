@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QFile, QObject, Signal
+from PySide6.QtCore import QObject, Signal
 
-from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import EngineReady, Event
 from dgn_engine.protocol.runs import (
     ContinueRun,
@@ -25,22 +24,17 @@ from dgn_engine.protocol.runs import (
 )
 from dgn_engine.protocol.training import Resume
 from dgn_engine.scene.run_text import format_age
-from dgn_engine.storage.runs.run_removal import check_removable
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.views.event_notices import Notice, NoticeButton
-from dgn_viewer.inspector.inspector_column import Inspector
+from dgn_viewer.rail.rail_bar import RailBar
 from dgn_viewer.shell.file_dialogs import ask_new_file
 from dgn_viewer.shell.remote_run import RemoteRun
+from dgn_viewer.shell.run_bin import RunBin
 from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.shell.window_layout import WindowLayout
 
 SESSIONS = "Sessions (*.dgn);;All files (*)"
 EXPORTS = "Whole run (*.dgn);;Scores (*.csv)"
-
-
-def trash_folder(folder: str) -> bool:
-    """Move a folder to the platform's trash; return whether that succeeded."""
-    return bool(QFile(folder).moveToTrash())
 
 
 class RecordedRuns(QObject):
@@ -54,25 +48,28 @@ class RecordedRuns(QObject):
     def __init__(
         self,
         context: WindowContext,
-        inspector: Inspector,
+        bar: RailBar,
         layouts: WindowLayout,
         save_weights: Callable[[], object],
     ) -> None:
         """`save_weights` asks for a file and saves the weights."""
         super().__init__(context.window)
         self._context = context
-        self._inspector, self._layouts = inspector, layouts
-        inspector.run_export_wanted.connect(self.export_run)
-        inspector.run_trash_wanted.connect(self.trash_runs)
+        self._bar, self._layouts = bar, layouts
+        self.bin = RunBin(context)
+        bar.rail.export_wanted.connect(self.export_run)
+        bar.rail.trash_wanted.connect(self.bin.delete_runs)
+        bar.rail.undo_wanted.connect(self.bin.undo_last)
+        self.bin.refused.connect(bar.rail.ask_to_delete_permanently)
+        self.bin.changed.connect(lambda: bar.rail.set_can_undo(self.bin.can_undo))
         self._save_weights = save_weights
         self._offered = False
         self._over = 0  # the exceeded limit that has been reported
-        self.move_to_trash: Callable[[str], bool] = trash_folder
         self.remote = RemoteRun(context)
 
     def open_run(self) -> None:
-        self._inspector.show_runs()
-        self._context.send(ListRuns())
+        """Unfold the list of runs, to find one with its filter."""
+        self._bar.open()
 
     def save_session(self) -> None:
         """Ask for a file; the engine writes run and window layout there."""
@@ -94,21 +91,6 @@ class RecordedRuns(QObject):
             f"{run.name}.dgn",
             lambda path: self._context.send(ExportRun(run.folder, path)),
         )
-
-    def trash_runs(self, folders: tuple[str, ...]) -> None:
-        """Move runs to the trash; ask again for those that cannot be moved there."""
-        not_moved: list[str] = []
-        for folder in folders:
-            try:
-                check_removable(Path(folder))
-            except UserError as refusal:
-                self._context.notify_refusal(str(refusal), refusal.kind)
-                continue
-            if not self.move_to_trash(folder):
-                not_moved.append(folder)
-        if not_moved:
-            self._inspector.runs_page.ask_to_delete_permanently(tuple(not_moved))
-        self._context.send(ListRuns())
 
     def return_to_previous_run(self) -> None:
         """Continue the run that was replaced by the one on show."""

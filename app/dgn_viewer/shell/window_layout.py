@@ -20,6 +20,7 @@ from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector, InspectorDock
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
+from dgn_viewer.rail.rail_bar import RailBar
 from dgn_viewer.settings import LAYOUT_VERSION
 from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.style.stylesheet import plain_tip
@@ -32,10 +33,12 @@ _LONGEST = 200  # characters of an option value
 
 
 class FocusWalk:
-    """Moves the focus between the layer strip, the visible panels and the inspector."""
+    """Moves the focus between the layer strip, the list of runs, the panels and the inspector."""
 
-    def __init__(self, strip: LayersStrip, docks: PanelDocks, columns: SideColumns) -> None:
-        self._strip, self._docks, self._columns = strip, docks, columns
+    def __init__(
+        self, strip: LayersStrip, docks: PanelDocks, columns: SideColumns, runs: RailBar
+    ) -> None:
+        self._strip, self._docks, self._columns, self._runs = strip, docks, columns, runs
 
     def move_focus(self, step: int) -> None:
         """Focus the next (1) or previous (-1) part."""
@@ -51,7 +54,8 @@ class FocusWalk:
         chips = [chip for chip in self._strip.canvas.chips if chip.isEnabled()][:1]
         panels = [self._docks.hosts[name] for name in self._docks.visible_panels()]
         page = [self._columns.inspector] if self._columns.page.isVisible() else []
-        return [*chips, *panels, *page]
+        runs = [self._runs.rail.table] if self._runs.rail.isVisible() else []
+        return [*chips, *runs, *panels, *page]
 
 
 def _contains_widget(part: QWidget, widget: QWidget | None) -> bool:
@@ -95,6 +99,13 @@ class SideColumns(QObject):
         self.inspector.closed.connect(self._on_page_closed)
         for part in (self.inspector, self.results):
             context.theme.changed.connect(part.set_theme)
+
+    def make_room(self, runs: RailBar) -> None:
+        """Let the list of runs give way to the inspector where there is no room for both."""
+        self.page.opening.connect(lambda: runs.give_way(self.page.minimumSizeHint().width()))
+        self.inspector.closed.connect(runs.come_back)
+        runs.page_in_way.connect(self.inspector.close_page)
+        runs.arranged.connect(self.page.fit_to_page)
 
     def hide_columns(self) -> None:
         self.page.hide()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, index
+from dgn_engine.storage.runs.run_search import search_runs
 from dgn_engine.storage.runs.storage_limits import effective_limits
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import print_error, print_json, print_line, printable_name
@@ -23,18 +24,21 @@ def list_runs(arguments: argparse.Namespace) -> int:
     gc.disable()  # everything is kept until the end, so collecting would only cost time
     try:
         if not arguments.json:
-            return _print_table(root)
+            return _print_table(root, arguments.filter)
         # The rows of the window's table; unknown numbers are null.
-        print_json([to_plain(run, "null") for run in index.list_runs(str(root)).runs], indent=2)
+        runs = search_runs(arguments.filter, index.list_runs(str(root)).runs)
+        print_json([to_plain(run, "null") for run in runs], indent=2)
         return 0
     finally:
         gc.enable()
 
 
-def _print_table(root: Path) -> int:
-    runs = index.list_runs(str(root)).runs
+def _print_table(root: Path, terms: str) -> int:
+    listed = index.list_runs(str(root)).runs
+    runs = search_runs(terms, listed)
     if not runs:
-        print_line(f"There are no runs in {root}.")
+        missing = f"None of the {len(listed):,} runs in {root} matches '{terms}'."
+        print_line(missing if listed else f"There are no runs in {root}.")
         return 0
     names = {run.folder: printable_name(run.name) for run in runs}
     width = min(_NAME, max(map(len, names.values())))
@@ -44,11 +48,12 @@ def _print_table(root: Path) -> int:
         parts = [run.regime, run.net, run.data, f"seed {run.seed}"] if run.net else []
         parts += ["·", run.trouble] if parts and run.trouble else [run.trouble] * bool(run.trouble)
         parts += ["·", run.given_name] if run.given_name else []
+        parts += [f"#{tag}" for tag in run.tags]
         shown = " ".join(map(printable_name, parts))
         print_line(
             f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {shown}"
         )
-    total, limit = sum(run.bytes for run in runs), effective_limits(root).all
+    total, limit = sum(run.bytes for run in listed), effective_limits(root).all
     if total > limit:
         print_error(f"{total_in_words(total, limit)}; thin out the oldest with 'dgn runs thin'.")
     return 0

@@ -21,7 +21,7 @@ from dgn_engine.storage.user_folders import user_cache
 FOLDER = "run-lists"
 FILE = "index.sqlite"
 _FILES = {FILE, f"{FILE}-journal"}
-_FORMAT = 1
+_FORMAT = 2  # 2: with settings and trend
 # It may contain nothing but this table: a view or a trigger could run forever.
 _TABLE = (
     "CREATE TABLE runs (root TEXT, name BLOB, facts BLOB, crc INTEGER, "

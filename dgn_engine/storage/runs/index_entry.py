@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.runs import ListedFacts
+from dgn_engine.protocol.training import RunStarted
+from dgn_engine.protocol.trend import is_trend
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_notes import RunNotes, read_notes
 from dgn_engine.storage.runs.run_ranges import is_count, is_time, is_word
@@ -45,6 +48,8 @@ class IndexEntry(ListedFacts):
             raise ValueError("notes of the wrong type")
         if type(self.resumable) is not bool:
             raise ValueError("`resumable` of the wrong type")
+        if not is_trend(self.trend) or not _are_settings(self.settings):
+            raise ValueError("settings or a trend of the wrong type")
 
 
 def read_entry(folder: Path, stamp: str) -> IndexEntry | None:
@@ -95,7 +100,7 @@ def _read_run(folder: Path, stamp: str) -> IndexEntry:
         step=reader.step,
         total_steps=started.total_steps if started is not None else 0,
         regime=plain_text(summary.regime or first) if summary.regime_known else UNKNOWN,
-        net=plain_text(config.net.display_name),
+        net=plain_text(config.net.display_name if started is None else started.network_name),
         data=plain_text(config.data.name),
         seed=config.seed,
         best=summary.best.accuracy,
@@ -106,6 +111,36 @@ def _read_run(folder: Path, stamp: str) -> IndexEntry:
         trouble=reader.log.lost_in_words,
         given_name=notes.name,
         notes=notes.notes,
+        settings=searched_settings(config, started),
+        trend=summary.trend,
+    )
+
+
+def searched_settings(config: RunConfig, started: RunStarted | None) -> dict[str, float | str]:
+    """Return the settings that runs are searched by (`run_search.FIELDS`)."""
+    training, options = config.training, dict(config.net.options)
+    settings: dict[str, float | str] = {
+        "lr": training.learning_rate,
+        "batch": training.batch,
+        "optimiser": training.optimiser,
+        "input": config.gating.value_input,
+    }
+    layers = started.layers if started is not None else ()
+    if layers and all(layer.kind == "dense" for layer in layers):
+        settings["depth"] = len(layers) + 1  # weight layers
+        widths = {layer.shape[0] for layer in layers}
+        if len(widths) == 1:
+            settings["width"] = widths.pop()
+    for name in ("depth", "width"):
+        if isinstance(value := options.get(name), int):
+            settings.setdefault(name, value)
+    return settings
+
+
+def _are_settings(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        is_word(name) and (is_word(item) or (type(item) in (int, float) and math.isfinite(item)))
+        for name, item in value.items()
     )
 
 

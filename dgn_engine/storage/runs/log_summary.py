@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import RecordThinned
 from dgn_engine.protocol.training import Measured, RegimeSwapped
+from dgn_engine.protocol.trend import encode_trend
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.log import (
     CONTINUED,
@@ -93,6 +94,7 @@ class LogSummary:
     thinned: Thinned
     lost: int = 0
     regime_known: bool = True
+    trend: str = ""  # test accuracy in any regime, as `protocol.trend` encodes it
 
 
 def summarise_log(lines: Iterable[LogLine]) -> LogSummary:
@@ -227,6 +229,7 @@ class LogFold:
             thinned=self._thinned,
             lost=self._lost,
             regime_known=self._doubtful < 0,
+            trend=encode_trend(self._steps, self._scores),
         )
 
     def _best_score(self, first: int) -> ScoreAt:

@@ -1,0 +1,1 @@
+"""The list of recorded runs at the left of the window."""

@@ -1,0 +1,280 @@
+"""Paint a run in two lines of text with a tick box and a sparkline; numbers are never cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen, QPolygonF
+from PySide6.QtWidgets import (
+    QApplication,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
+
+from dgn_engine.protocol.runs import RecordedRun
+from dgn_engine.protocol.trend import decode_trend
+from dgn_engine.scene.number_style import rewrite_numbers
+from dgn_engine.scene.theme import Theme
+from dgn_engine.text.printable import printable_name
+from dgn_engine.text.written_numbers import format_percent
+from dgn_viewer.rail.run_table import Index, RunTable
+from dgn_viewer.style.stylesheet import mix_colours, on_accent, tabular_font
+
+ROW, HEADING_ROW = 42, 24  # pixels
+_TICK = 14
+_MARGIN = 8
+_GAP = 6
+_CELL = 9  # left and right of the text of a cell
+_SPARK = QSize(48, 14)
+_NUMBER = re.compile(r"\d[\d.,×|]*(?:e[+-]?\d+)?(?: %)?|.", re.DOTALL)
+_TROUBLED = ("damaged", "failed", "diverged")
+_ORDINARY = ("stopped", "finished")
+
+
+def fit_text(text: str, room: int, width_of: Callable[[str], int]) -> str:
+    """Return the text, with letters left out in its middle if it is wider than `room`.
+
+    A number is kept whole or left out whole: a part of it would be another number.
+    """
+    if width_of(text) <= room:
+        return text
+    parts = _NUMBER.findall(text)
+    head, tail, shown = 0, len(parts), ""
+    while head < tail:
+        takes_head = head <= len(parts) - tail
+        wider = (head + 1, tail) if takes_head else (head, tail - 1)
+        longer = f"{''.join(parts[: wider[0]])}…{''.join(parts[wider[1] :])}"
+        if width_of(longer) > room:
+            break
+        (head, tail), shown = wider, longer
+    return shown
+
+
+def join_fitting(parts: tuple[str, ...], room: int, width_of: Callable[[str], int]) -> str:
+    """Join the first parts that fit; the very first is shortened if it does not fit itself."""
+    shown = ""
+    for part in parts:
+        longer = f"{shown} · {part}" if shown else part
+        if width_of(longer) > room:
+            return shown or fit_text(part, room, width_of)
+        shown = longer
+    return shown
+
+
+def paint_tick(painter: QPainter, box: QRect, colour: QColor | None, edge: QColor) -> None:
+    """Paint a tick box, filled with the colour of the overlaid curves if it is ticked."""
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(edge, 1))
+    painter.setBrush(colour if colour is not None else Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(QRectF(box).adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
+    if colour is not None:
+        bright = QColor("white") if colour.lightnessF() < 0.62 else QColor("black")
+        painter.setPen(QPen(bright, 2))
+        place = QPointF(box.topLeft())
+        corners = ((3.5, 7.2), (6.2, 10.0), (10.8, 4.4))
+        painter.drawPolyline(QPolygonF([place + QPointF(*corner) for corner in corners]))
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+
+
+class RunLine(QStyledItemDelegate):
+    """Paints the rows of the list: time, regime, network and best accuracy, then what differs."""
+
+    def __init__(self, runs: RunTable, view: QWidget) -> None:
+        super().__init__(view)
+        self._runs, self._view = runs, view
+        self._font = tabular_font(view)
+        self._small = tabular_font(view, 12)
+        self._bold = tabular_font(view, 12, bold=True)
+        self._metrics, self._small_metrics = QFontMetrics(self._font), QFontMetrics(self._small)
+        self._time_width = self._metrics.horizontalAdvance("00:00")
+
+    @staticmethod
+    def tick_box(row: QRect) -> QRect:
+        """Return the tick box in the rectangle of a row."""
+        return QRect(row.left() + _MARGIN, row.top() + 5, _TICK, _TICK)
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(220, ROW)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        run = self._runs.run_at(index.row())
+        painter.save()
+        if run is None:
+            self._paint_heading(painter, option.rect, str(index.data()))
+        else:
+            self._paint_run(painter, option, run)
+        painter.restore()
+
+    def editorEvent(self, event: QEvent, *_: object) -> bool:
+        return False  # ticked by the view, which also knows double clicks and the space bar
+
+    def updateEditorGeometry(
+        self, editor: QWidget, option: QStyleOptionViewItem, index: Index
+    ) -> None:
+        editor.setGeometry(option.rect.adjusted(_MARGIN + _TICK, 6, -4, -6))
+
+    def shown_texts(self, run: RecordedRun, width: int) -> tuple[str, str, str, str]:
+        """Return what a row of this width says: time, regime and network, accuracy, detail."""
+        started = self._runs.started(run)
+        clock = f"{started:%H:%M}" if started is not None else ""
+        theme = self._runs.theme
+        accuracy = "" if run.best != run.best else format_percent(run.best)
+        accuracy = rewrite_numbers(accuracy, theme.numbers)
+        left = 2 * _MARGIN + _TICK + self._time_width + _GAP
+        room = width - left - _MARGIN
+        width_of = self._metrics.horizontalAdvance
+        taken = width_of(accuracy) + _GAP if accuracy else 0
+        regime, net = printable_name(run.regime), printable_name(run.net)
+        if run.status == "damaged":
+            title = fit_text(printable_name(run.shown_name), room - taken, width_of)
+        else:
+            title = fit_text(regime, room - taken, width_of)
+            rest = fit_text(net, room - taken - width_of(f"{title} · "), width_of)
+            title = f"{title} · {rest}" if rest else title
+        if run.trend:
+            room -= _SPARK.width() + _GAP
+        detail = join_fitting(
+            self._details(run),
+            room + (self._time_width + _GAP if not clock else 0),
+            self._small_metrics.horizontalAdvance,
+        )
+        return clock, title, accuracy, detail
+
+    # Private
+
+    def _details(self, run: RecordedRun) -> tuple[str, ...]:
+        """Return what tells a run from others, the user's own words first."""
+        status = () if run.status in _ORDINARY else (run.status,)
+        name = (printable_name(run.given_name),) if run.given_name else ()
+        tags = tuple(f"#{printable_name(tag)}" for tag in run.tags)
+        return (*status, *name, *tags, *self._runs.differences(run))
+
+    def _paint_heading(self, painter: QPainter, rect: QRect, day: str) -> None:
+        painter.setFont(self._bold)
+        painter.setPen(QColor(self._runs.theme.muted))
+        inner = rect.adjusted(_MARGIN, 0, -_MARGIN, -2)
+        painter.drawText(inner, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignBottom, day)
+
+    def _paint_run(self, painter: QPainter, option: QStyleOptionViewItem, run: RecordedRun) -> None:
+        theme, rect = self._runs.theme, option.rect
+        selected = bool(option.state & QStyle.StateFlag.State_Selected)
+        hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
+        back = theme.panel
+        if selected:
+            back = mix_colours(theme.panel, theme.accent, 0.22)
+        elif hovered:
+            back = mix_colours(theme.panel, theme.line, 0.5)
+        painter.fillRect(rect, QColor(back))
+        if selected:
+            painter.fillRect(QRect(rect.left(), rect.top(), 3, rect.height()), QColor(theme.accent))
+        colour = self._runs.tick_colour(run)
+        paint_tick(painter, self.tick_box(rect), colour, _edge_colour(theme))
+        clock, title, accuracy, detail = self.shown_texts(run, rect.width())
+        muted = QColor(theme.text if selected else theme.muted)
+        top = QRect(rect.left() + 2 * _MARGIN + _TICK, rect.top() + 3, 0, 18)
+        top.setRight(rect.right() - _MARGIN)
+        painter.setFont(self._font)
+        painter.setPen(muted)
+        flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(top, flags, clock)
+        painter.setPen(QColor(theme.text))
+        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(top, right, accuracy)
+        shift = self._time_width + _GAP
+        painter.drawText(top.adjusted(shift, 0, 0, 0), flags, title)
+        below = top.translated(0, 18)
+        painter.setFont(self._small)
+        if detail.startswith(run.status):  # the status has a colour, what follows has not
+            painter.setPen(QColor(_status_colour(run, theme)))
+            painter.drawText(below.adjusted(shift, 0, 0, 0), flags, run.status)
+            shift += self._small_metrics.horizontalAdvance(run.status)
+            detail = detail.removeprefix(run.status)
+        painter.setPen(muted)
+        painter.drawText(below.adjusted(shift, 0, 0, 0), flags, detail)
+        if run.trend:
+            spark = QRect(below.right() - _SPARK.width() + 1, below.top() + 2, *_SPARK.toTuple())
+            _paint_trend(painter, spark, run.trend, colour or muted)
+
+
+class WholeNumbers(QStyledItemDelegate):
+    """Paints a cell of the table; letters are left out of a long text, digits are not."""
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
+        super().initStyleOption(option, index)
+        room = option.rect.width() - 2 * _CELL
+        option.text = fit_text(option.text, room, option.fontMetrics.horizontalAdvance)
+
+
+class TickedName(QStyledItemDelegate):
+    """Paints the name column of the table with the tick box of the list."""
+
+    def __init__(self, runs: RunTable, view: QWidget) -> None:
+        super().__init__(view)
+        self._runs, self._view = runs, view
+
+    def tick_box(self, row: QRect) -> QRect:
+        return QRect(row.left() + 6, row.center().y() - _TICK // 2, _TICK, _TICK)
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
+        super().initStyleOption(option, index)
+        option.features &= ~QStyleOptionViewItem.ViewItemFeature.HasCheckIndicator
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        run = self._runs.run_at(index.row())
+        box = self.tick_box(option.rect)
+        shown = QStyleOptionViewItem(option)
+        self.initStyleOption(shown, index)
+        style, text = self._view.style() or QApplication.style(), shown.text
+        shown.text = ""
+        style.drawControl(QStyle.ControlElement.CE_ItemViewItem, shown, painter, self._view)
+        if run is None:
+            return
+        painter.save()
+        theme = self._runs.theme
+        paint_tick(painter, box, self._runs.tick_colour(run), _edge_colour(theme))
+        selected = bool(option.state & QStyle.StateFlag.State_Selected)
+        painter.setPen(QColor(on_accent(theme) if selected else theme.text))
+        inner = option.rect.adjusted(6 + _TICK + 6, 0, -4, 0)
+        shown_text = fit_text(text, inner.width(), option.fontMetrics.horizontalAdvance)
+        flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(inner, flags, shown_text)
+        painter.restore()
+
+    def editorEvent(self, event: QEvent, *_: object) -> bool:
+        return False
+
+    def updateEditorGeometry(
+        self, editor: QWidget, option: QStyleOptionViewItem, index: Index
+    ) -> None:
+        editor.setGeometry(option.rect)
+
+
+def tick_box_of(delegate: object, row: QRect) -> QRect:
+    """Return the tick box that a delegate paints in a row; empty if it paints none."""
+    return delegate.tick_box(row) if isinstance(delegate, (RunLine, TickedName)) else QRect()
+
+
+def _edge_colour(theme: Theme) -> QColor:
+    return QColor(mix_colours(theme.line, theme.muted, 0.6))
+
+
+def _status_colour(run: RecordedRun, theme: Theme) -> str:
+    if run.status == "running":
+        return theme.accent
+    return theme.refused if run.status in _TROUBLED else theme.muted
+
+
+def _paint_trend(painter: QPainter, rect: QRect, trend: str, colour: QColor) -> None:
+    """Paint test accuracy from 0 to 100 % over the steps of the run."""
+    points = [
+        QPointF(rect.left() + x * rect.width(), rect.bottom() - y * (rect.height() - 2))
+        for x, y in decode_trend(trend)
+    ]
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(colour, 1.25))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawPolyline(QPolygonF(points))
