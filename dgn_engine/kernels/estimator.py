@@ -289,6 +289,7 @@ class PathEstimator:
         generator: Source of randomness, on the CPU.
         by_width: Whether every τ_l is divided by its width, also inside residual blocks.
         other: Second set of inputs; the kernels are then blocks `(n, m)`.
+        groups: Number of groups of draws kept apart for `eigenvalue_errors`, one `(n, n)` each.
 
     Raises:
         ArgumentError: The inputs do not fit the architecture.
@@ -301,6 +302,7 @@ class PathEstimator:
         generator: torch.Generator,
         by_width: bool = False,
         other: PathInputs | None = None,
+        groups: int = 0,
     ) -> None:
         check_architecture(architecture)
         check_flag("by_width", by_width)
@@ -313,7 +315,7 @@ class PathEstimator:
         sizes = [prod(shape) for _, shape in architecture.shapes()]
         item = self._like.element_size() * max(sizes)
         self.at_once = max(1, PASS_BYTES // item)  # examples per slice of a draw
-        self._kernels = KernelAverage(self._block.is_symmetric)
+        self._kernels = KernelAverage(self._block.is_symmetric, groups=groups)
         self._sensitive = KernelAverage(self._block.is_symmetric)
 
     @property
@@ -379,6 +381,32 @@ class PathEstimator:
               'cosine'.
         """
         return self._normalise_average(self._kernels, normalise)
+
+    @full_precision
+    def eigenvalue_errors(self) -> Tensor:
+        """Estimate the relative standard errors of the eigenvalues of H/trace H by the jackknife.
+
+        With λ_g the logarithms of the eigenvalues of the mean of all draws outside group g, and G
+        groups, the variance of each logarithm is (G−1)/G Σ_g (λ_g − λ̄)². Logarithms, since the
+        errors of small eigenvalues are proportional to them: a draw scales whole eigenvectors.
+
+        Returns:
+            Relative errors of the eigenvalues in descending order, `(n,)` float64; ∞ where an
+            eigenvalue vanishes without some group, and for fewer than two groups.
+        """
+        unknown = torch.full((len(self._like),), torch.inf, dtype=torch.float64)
+        logs = []
+        for mean in self._kernels.means_without_group():
+            mean = mean.cpu().double()
+            if not float(mean.trace()) > 0.0:  # no path was open in any of these draws
+                return unknown
+            logs.append(torch.linalg.eigvalsh(mean / mean.trace()).flip(0).log())
+        if not logs:
+            return unknown
+        stacked = torch.stack(logs)
+        variance = (stacked - stacked.mean(dim=0)).square().sum(dim=0)
+        errors = (variance * (len(logs) - 1) / len(logs)).sqrt()
+        return torch.where(errors.isfinite(), errors, torch.inf)
 
     def sensitive_overlap(self, normalise: Normalise = "none") -> KernelEstimate:
         """Return the estimate of S; the inputs must have sensitivities.

@@ -6,6 +6,7 @@ t_r the trace of A_r. The error of a ratio is that of its linear part at K̂ (th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -39,17 +40,22 @@ class KernelEstimate(HtmlFields):
 class KernelAverage:
     """The running mean of samples, with the sums of products that its errors need.
 
-    It keeps six matrices of the size of a sample, or three if the samples are not symmetric.
+    It keeps six matrices of the size of a sample, or three if the samples are not symmetric, and
+    one for each group.
 
     Args:
         symmetric: Whether the samples are square and symmetric.
         population: If given, samples are drawn without replacement from this many, whose mean is
           estimated; errors then fall to 0 with the last of them.
+        groups: Number of groups into which the samples are dealt for `means_without_group`.
     """
 
-    def __init__(self, symmetric: bool = True, population: int | None = None) -> None:
+    def __init__(
+        self, symmetric: bool = True, population: int | None = None, groups: int = 0
+    ) -> None:
         self.count = 0
         self._symmetric, self._population = symmetric, population
+        self._groups, self._group_sums = groups, list[Tensor]()
 
     def add_sample(self, sample: Tensor) -> None:
         """Add one sample.
@@ -70,6 +76,10 @@ class KernelAverage:
         deviation = sample - self._origin
         self._sum += deviation
         self._squares.addcmul_(deviation, deviation)
+        if len(self._group_sums) < self._groups:
+            self._group_sums.append(deviation)
+        elif self._groups:
+            self._group_sums[(self.count - 1) % self._groups] += deviation
         if self._symmetric:
             diagonal = deviation.diagonal()
             trace = float(diagonal.sum())
@@ -86,6 +96,17 @@ class KernelAverage:
             The mean, in the shape of a sample.
         """
         return self._origin + self._sum / self.count
+
+    def means_without_group(self) -> Iterator[Tensor]:
+        """Compute the mean of the samples outside each group, for the jackknife.
+
+        Yields:
+            One mean per group that has samples, in the shape of a sample; none of a single group.
+        """
+        used = len(self._group_sums)
+        for group, inside in enumerate(self._group_sums if used > 1 else ()):
+            size = len(range(group, self.count, self._groups))
+            yield self._origin + (self._sum - inside) / (self.count - size)
 
     def mean_estimate(self, scale: float = 1.0) -> KernelEstimate:
         """Return K̂ times a constant, with standard errors.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,6 +33,7 @@ from dgn_engine.scene.elements import (
 )
 from dgn_engine.scene.estimates import estimate_note, mark_estimate
 from dgn_engine.scene.layer_curves import chart_over_steps
+from dgn_engine.scene.matrix_colours import SPANS, describe_constant, with_pair_colours
 from dgn_engine.scene.overlaid import kernel_curves, matching_runs
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import (
@@ -57,11 +58,12 @@ _PARTS: tuple[Part, ...] = (
 )
 
 
+FEWEST_POINTS = 5  # of a trace
 _SCALES = {"cross": "by the diagonal of $K^V + K^F$"}
 
 _MEASURES: Values = (("trace", "trace"), ("norm", "norm"))
 SCALE = Option("scale", "Matrices", always(("unit", "unit diagonal"), ("raw", "as computed")))
-MEASURE = Option("measure", "Over steps", lambda view: () if _is_single_moment(view) else _MEASURES)
+MEASURE = Option("measure", "Over steps", lambda view: _MEASURES if _has_traces(view) else ())
 
 
 def _compared_parts(view: View) -> Values:
@@ -80,29 +82,48 @@ PART = Option("part", "Part", _compared_parts)
 def draw(view: View, reading: Reading) -> Shown:
     """Draw the traces over steps, and the matrices of the parts that exist."""
     parts = [part for part in _PARTS if part[0] in reading.arrays]
-    charts = [_over_steps(view, reading, chosen_value(view, MEASURE), len(parts))]
+    charts = [_over_steps(view, reading, _chosen_measure(view), len(parts))]
     reading_of_b = compared_reading(view, "ntk")
     shared = [part for part in parts if reading_of_b is not None and part[0] in reading_of_b.arrays]
     if reading_of_b is not None and view.compared is not None and shared:
         part = next(part for part in shared if part[0] == chosen_value(view, PART))
         return _draw_comparison(view, reading, reading_of_b, view.compared, charts[0], part)
     for column, (name, title, _, _) in enumerate(parts, 1):
-        scaled, last = _scale_part(view, reading, name), column == len(parts)
-        charts.append(_draw_matrix(view, name, title, scaled, reading, column, last))
-    if parts and _is_single_moment(view):
-        charts = [replace(chart, column=chart.column - 1, narrow=None) for chart in charts[1:]]
+        values = _scale_part(view, reading, name)
+        charts.append(_draw_matrix(view, name, title, values, reading, column))
+    if parts and not _has_traces(view):
+        charts = _without_first(charts)
     why = reason_not_compared(view, "ntk")
     if reading_of_b is not None and view.compared is not None:
         why = f"{b_name(view.compared)} has none of these parts."
     notes = estimate_note(reading), matching_runs(view, "ntk")[1]
-    note = join_sentences("Mean over logits.", _describe_weights(reading), why, *notes)
+    about = f"Mean over logits. Colours: {SPANS['pairs']}." if parts else "Mean over logits."
+    note = join_sentences(about, _describe_weights(reading), why, *notes)
     return Scene(tuple(charts), facts_of_view(view, "ntk", _list_facts), reading.step, note)
 
 
-def _is_single_moment(view: View) -> bool:
-    """Return whether there is only one step, so that nothing can be plotted over steps."""
+def _has_traces(view: View) -> bool:
+    """Return whether there are enough points over steps to make room for their chart.
+
+    Before that the matrices have the place, and for good where nothing trains.
+    """
     inspected = view.run is not None and bool(view.run.inspected)
-    return inspected and view.compared is None and not view.overlaid
+    alone = view.compared is None and not view.overlaid
+    if inspected and alone:
+        return False
+    if view.overlaid:  # recorded runs have points enough
+        return True
+    counts = (series.steps.size for (source, _), series in view.series.items() if source == "ntk")
+    return max(counts, default=0) >= FEWEST_POINTS
+
+
+def _chosen_measure(view: View) -> str:
+    return chosen_value(view, MEASURE) or _MEASURES[0][0]
+
+
+def _without_first(charts: Sequence[Chart]) -> list[Chart]:
+    """Return all charts but the first, one column further to the left."""
+    return [replace(chart, column=chart.column - 1, narrow=None) for chart in charts[1:]]
 
 
 def _describe_weights(reading: Reading) -> str:
@@ -145,19 +166,17 @@ def _draw_comparison(
     a, name = pair_labels(compared)[0], b_name(compared)
     named = bool(compared.labels[1])  # B is a step of this run, which is on its curves
     pair = [_scale_part(view, source, part[0]) for source in (reading, other)]
-    reach = max(reach for _, reach in pair)
     charts = []
     for index, (owner, source) in enumerate(((a, reading), (name, other))):
-        scaled = pair[index][0], reach
-        title = f"{owner}, {part[1]}"
-        chart = _draw_matrix(view, part[0], title, scaled, source, index + 1, index == 1)
+        title, bar = f"{owner}, {part[1]}", index == 1
+        chart = _draw_matrix(view, part[0], title, pair[index], source, index + 1, bar, pair)
         chart = with_matrix(chart, of_compared=index > 0)
         charts.append(replace(chart, key=f"{part[0]}_{index}"))
     drawn, reason = with_difference(charts, f"{part[0]}_difference", compared)
     same = len(reading.arrays["labels"]) == len(other.arrays["labels"])
     levels = (
-        tuple(_traces_of_b(compared, other, chosen_value(view, MEASURE), traces))
-        if same and not named
+        tuple(_traces_of_b(compared, other, _chosen_measure(view), traces))
+        if same and not named and _has_traces(view)
         else ()
     )
     curves = (*traces.curves, *levels)
@@ -171,12 +190,13 @@ def _draw_comparison(
         if _describe_weights(source)
     ]
     lines = (f"Dash-dotted: {name}.",) if levels else ()
-    if not same:  # a trace sums over examples, so it grows with them
+    if not same and _has_traces(view):  # a trace sums over examples, so it grows with them
         lines = (f"No lines for {name}: it uses a different number of examples.",)
     notes = estimate_note(reading, other), matching_runs(view, "ntk")[1]
     note = join_sentences("Mean over logits.", *weights, *lines, reason, *notes)
     facts = facts_of_view(view, "ntk", _list_facts)
-    return Scene((traces, *drawn), facts, reading.step, note)
+    shown = (traces, *drawn) if _has_traces(view) else tuple(_without_first((traces, *drawn)))
+    return Scene(shown, facts, reading.step, note)
 
 
 def _traces_of_b(
@@ -194,10 +214,7 @@ def _traces_of_b(
             yield Curve(f"B {name}", ends, np.array([value, value]), role, "dashdot")
 
 
-Scaled = tuple[Array, float]
-
-
-def _scale_part(view: View, reading: Reading, part: str) -> Scaled:
+def _scale_part(view: View, reading: Reading, part: str) -> Array:
     """Return the part as computed, or K(s,s')/√(d_s d_s') with d its own diagonal.
 
     For K^X, d is the diagonal of K^V + K^F, which bounds the ratio by 1. Entries of examples whose
@@ -205,29 +222,41 @@ def _scale_part(view: View, reading: Reading, part: str) -> Scaled:
     """
     values = reading.arrays[part]
     if chosen_value(view, SCALE) != "unit":
-        return values, largest_magnitude(values)
+        return values
     names = [p for p in ("value", "feature") if p in reading.arrays] if part == "cross" else [part]
     diagonal = sum(np.diagonal(reading.arrays[name]).astype(np.float64) for name in names)
     positive = np.isfinite(diagonal) & (np.asarray(diagonal) > 0)
     # K(s, s') / √(d_s d_s')
     root = np.sqrt(np.where(positive, diagonal, np.nan))
-    return values.astype(np.float64) / root[:, None] / root[None, :], 1.0
+    return values.astype(np.float64) / root[:, None] / root[None, :]
 
 
 def _draw_matrix(
-    view: View, part: str, name: str, scaled: Scaled, reading: Reading, column: int, last: bool
+    view: View,
+    part: str,
+    name: str,
+    values: Array,
+    reading: Reading,
+    column: int,
+    bar: bool = True,
+    every: Sequence[Array] = (),
 ) -> Chart:
-    (values, reach), labels = scaled, reading.arrays["labels"]
+    """Draw one part in colours that span its pairs, or those of all matrices in `every`."""
+    labels = reading.arrays["labels"]
     unit = chosen_value(view, SCALE) == "unit"
+    reach = largest_magnitude(values)
     matrix = Matrix(
         name=part,
         values=values,
         ramp="diverging",
         low=-reach,
         high=reach,
-        bar=("normalised" if unit else "kernel value") if last or not unit else "",
+        bar=("normalised" if unit else "kernel value") if bar else "",
         scale=_SCALES.get(part, "unit diagonal") if unit else "as computed",
     )
+    if constant := describe_constant(values):
+        name = f"{name}: {constant}"
+    matrix = with_pair_colours(matrix, every)
     chart = example_pairs(view, labels, part, name, matrix, column, column == 1)
     # There are no errors for K^X at unit diagonal.
     chart = mark_estimate(chart, reading, part, f"{part}_unit_error" if unit else "")

@@ -30,9 +30,10 @@ from dgn_engine.scene.elements import (
     Scene,
     Shown,
     finite_range,
-    with_matrix,
+    largest_magnitude,
 )
 from dgn_engine.scene.estimates import estimate_note, mark_estimate, standard_errors
+from dgn_engine.scene.matrix_colours import SPANS, describe_constant, with_pair_colours
 from dgn_engine.scene.overlaid import spectrum_curves, spectrum_steps
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import (
@@ -63,7 +64,9 @@ def draw(view: View, reading: Reading) -> Shown:
         _SECOND[shown_view](view, reading),
     )
     note = join_sentences(
-        _write_note(reading), reason_not_compared(view, "npk"), spectrum_steps(view.overlaid)
+        _write_note(reading, shown_view),
+        reason_not_compared(view, "npk"),
+        spectrum_steps(view.overlaid),
     )
     return Scene(charts, facts_of_view(view, "npk", _list_facts), reading.step, note)
 
@@ -94,18 +97,12 @@ def _draw_comparison(
     ours, theirs = (_SECOND[shown](view, item) for item in (reading, other))
     matrices = [item.matrix for item in (ours, theirs) if item.matrix is not None]
     if matrices:
-        high = max(item.high for item in matrices)
-        low = -high if any(item.low < 0 for item in matrices) else 0.0
+        every = [item.values for item in matrices]
         pair = []
         for index, (title, chart) in enumerate(((names[0], ours), (b_name(compared), theirs))):
-            chart = with_matrix(
-                chart,
-                low=low,
-                high=high,
-                ramp="diverging" if low < 0 else "sequential",
-                bar=matrices[index].bar * index,
-                of_compared=index > 0,
-            )
+            matrix = with_pair_colours(matrices[index], every)
+            matrix = replace(matrix, bar=matrix.bar * index, of_compared=index > 0)
+            chart = replace(chart, matrix=matrix)
             chart = replace(chart, key=f"kernel_{index}", title=f"{title}, $H$", column=index)
             pair.append(replace(chart, narrow=(index, 0, 1, 1)))
         charts, reason = with_difference(pair, "kernel_difference", compared)
@@ -115,7 +112,7 @@ def _draw_comparison(
             overlay_charts(ours, theirs, names),
         )
     legend = "" if shown == "kernel" else describe_b(compared)
-    notes = notes_of_both(_write_note(reading), _write_note(other), compared)
+    notes = notes_of_both(_write_note(reading, shown), _write_note(other, shown), compared)
     note = join_sentences(legend, notes, reason)
     return Scene(charts, facts_of_view(view, "npk", _list_facts), reading.step, note)
 
@@ -135,31 +132,37 @@ def _draw_eigenvalues(reading: Reading) -> Chart:
         key="eigenvalues",
         title="Eigenvalues $ρ_i$",
         x=_rank_axis(reading),
-        y=Axis(log=True, limits=_eigenvalue_range(values, reading.scalars.get("cutoff", 0.0))),
+        y=Axis(log=True, limits=_eigenvalue_range(reading)),
         curves=(
-            *_error_band(reading),
+            *_error_bars(reading),
             Curve("", _rank_index(reading), values, role="text", marker=values.size <= 128),
         ),
         narrow=(0, 0, 1, 1),
     )
 
 
-def _error_band(reading: Reading) -> tuple[Curve, ...]:
-    """Return curves one standard error above and below the eigenvalues of an estimate."""
+def _error_bars(reading: Reading) -> tuple[Curve, ...]:
+    """Return a bar of one standard error to both sides of each eigenvalue of an estimate."""
     errors = standard_errors(reading, "eigenvalues")
     if errors is None:
         return ()
     values, index = reading.arrays["eigenvalues"], _rank_index(reading)
-    ends = (("+ error", values + errors), ("− error", values - errors))
-    return tuple(Curve(name, index, end, "muted", "dot", faint=True) for name, end in ends)
+    seen = np.isfinite(values)
+    low, high = (values - errors)[seen], (values + errors)[seen]
+    bars = np.column_stack((low, high, np.full(len(low), np.nan))).ravel()
+    return (Curve("± error", np.repeat(index[seen], 3), bars, "muted", faint=True, segments=True),)
 
 
-def _eigenvalue_range(values: Array, cutoff: float) -> tuple[float, float] | None:
+def _eigenvalue_range(reading: Reading) -> tuple[float, float] | None:
     """Return the range of eigenvalues above the cut-off; below it is rounding noise."""
-    counted = values[values > max(cutoff, 0.0)]
-    if counted.size == 0:
+    values = reading.arrays["eigenvalues"]
+    errors = standard_errors(reading, "eigenvalues")
+    counted = values > max(reading.scalars.get("cutoff", 0.0), 0.0)
+    if not counted.any():
         return None
-    low, high = finite_range(counted)
+    around = 0.0 if errors is None else errors[counted]
+    low, _ = finite_range(values[counted] - around)
+    _, high = finite_range(values[counted] + around)
     return low / 1.6, high * 1.6
 
 
@@ -208,19 +211,18 @@ def _draw_alignment(view: View, reading: Reading) -> Chart:
 
 def _draw_kernel(view: View, reading: Reading) -> Chart:
     values, labels = reading.arrays["npk"], reading.arrays["labels"]
-    low, high = finite_range(values)
-    signed = low < 0
-    reach = max(abs(low), abs(high)) or 1.0
     matrix = Matrix(
         name="npk",
         values=values,
-        ramp="diverging" if signed else "sequential",
-        low=-reach if signed else 0.0,
-        high=reach,
+        ramp="sequential",
+        low=0.0,
+        high=largest_magnitude(values),
         bar="share of the trace",
         scale="trace 1",
     )
-    chart = example_pairs(view, labels, "kernel", "Kernel $H$ / trace $H$", matrix, 1)
+    constant = describe_constant(values)
+    title = f"$H$ / trace $H$: {constant}" if constant else "Kernel $H$ / trace $H$"
+    chart = example_pairs(view, labels, "kernel", title, with_pair_colours(matrix), 1)
     return mark_estimate(replace(chart, narrow=(1, 0, 1, 1)), reading, "npk")
 
 
@@ -245,7 +247,7 @@ def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     if errors is not None:
         largest, error = float(reading.arrays["eigenvalues"][0]), float(errors[0])
         text = plus_minus(largest, error) if np.isfinite(largest) else "not resolved yet"
-        about = "Largest eigenvalue of H / trace H; ± is at most one standard error (Weyl)."
+        about = "Largest eigenvalue of H / trace H; ± is one standard error."
         return (
             Fact(
                 "ν", "needs the exact kernel", "ν and the rank depend on the smallest eigenvalues."
@@ -259,10 +261,19 @@ def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     )
 
 
-def _write_note(reading: Reading) -> str:
+def _describe_estimate(reading: Reading, shown: str) -> str:
+    """Describe an estimate and the errors that are drawn."""
+    if shown == "kernel":
+        return join_sentences(f"{reading.facts.get('estimate', '')}.", estimate_note(reading))
+    share = format_number(100 * reading.error, 2)
+    resolved = reading.facts.get("estimate", "")
+    return f"{resolved}. Estimated, ± {share} % of the kernel; bars: one standard error."
+
+
+def _write_note(reading: Reading, shown: str) -> str:
+    colours = f" Colours: {SPANS['pairs']}." if shown == "kernel" else ""
     if reading.error:
-        estimate = reading.facts.get("estimate", "")
-        return f"$H$ scaled to trace 1; {estimate}. {estimate_note(reading)}"
+        return f"$H$ scaled to trace 1; {_describe_estimate(reading, shown)}{colours}"
     cutoff = reading.scalars.get("cutoff")
     text = "$H$ scaled to trace 1"
     if cutoff is not None:
@@ -273,7 +284,7 @@ def _write_note(reading: Reading) -> str:
     contradictory = int(reading.scalars.get("contradictory", 0))
     if contradictory:
         text += f"; {contradictory} examples share an input with one of another label"
-    return text + "."
+    return text + "." + colours
 
 
 PANEL = PanelSpec(

@@ -32,6 +32,8 @@ def draw(view: View) -> Shown:
         return Empty(why, "not-trained")
     loss, accuracy = _layered_curves(view, "loss", 1.0), _layered_curves(view, "accuracy", 100.0)
     if not loss and not accuracy:
+        if view.step:
+            return Empty(f"No loss was measured up to step {view.step:,}.", "no-reading")
         return Empty(
             "Loss and accuracy on training batches and on the test set appear from step 1.",
             "no-reading",

@@ -10,6 +10,7 @@ import numpy as np
 
 from dgn_engine.scene.axes import Range
 from dgn_engine.scene.elements import Array, Chart, Matrix, Ramp
+from dgn_engine.text.written_numbers import format_number
 
 # '': as the panel draws it; 'pairs': off the diagonal of a square matrix.
 Span = Literal["", "whole", "middle_98", "middle_90", "pairs", "symmetric", "fixed"]
@@ -21,6 +22,7 @@ SPANS: Mapping[Span, str] = {
     "symmetric": "symmetric about 0",
     "fixed": "custom range",
 }
+_ROUNDING = 1e-6  # relative: values that differ by less are one value
 _SHARES = {"middle_98": (1.0, 99.0), "pairs": (1.0, 99.0), "middle_90": (5.0, 95.0)}
 
 
@@ -51,6 +53,8 @@ def span_range(matrices: Sequence[Array], span: Span) -> Range | None:
             return -reach, reach
         case "middle_98" | "middle_90" | "pairs":
             low, high = (float(end) for end in np.percentile(values, _SHARES[span]))
+            if high - low <= _ROUNDING * max(abs(low), abs(high)):
+                low = high
         case _:
             return None
     # A single value: from 0 to it, so that an overlap of 1 everywhere is bright.
@@ -73,6 +77,37 @@ def with_colour_range(
         below = any(bool((values < low).any()) for values in parts)
         above = any(bool((values > high).any()) for values in parts)
     return replace(matrix, low=low, high=high, beyond=(below, above))
+
+
+def with_pair_colours(matrix: Matrix, seen: Sequence[Array] = ()) -> Matrix:
+    """Return the kernel in colours of its off-diagonal percentiles, which show how pairs differ.
+
+    Values of one sign have a sequential scale, others one centred on 0.
+
+    Args:
+        matrix: A square matrix.
+        seen: All matrices that share the scale; the matrix alone if empty.
+    """
+    parts = seen or (matrix.values,)
+    reach = span_range(parts, "pairs")
+    if reach is None:
+        return matrix
+    ramp: Ramp = "diverging" if reach[0] < 0.0 < reach[1] else "sequential"
+    return with_colour_range(replace(matrix, ramp=ramp), *reach, parts)
+
+
+def describe_constant(values: Array) -> str:
+    """Return '0.25 for all pairs' for a kernel of different examples that are all alike, else ''.
+
+    On any scale of colours it would be a sheet of one colour.
+    """
+    pairs = _off_diagonal(values)
+    pairs = pairs[np.isfinite(pairs)]
+    if not pairs.size:
+        return ""
+    low, high = float(pairs.min()), float(pairs.max())
+    same = high - low <= _ROUNDING * max(abs(low), abs(high))
+    return f"{format_number(low, 3)} for all pairs" if same else ""
 
 
 def charts_sharing_scale(charts: Sequence[Chart], key: str) -> tuple[str, ...]:

@@ -37,6 +37,9 @@ class _RequestedScore:
 class EvaluationSchedule:
     """Schedule of train scores (about 20 per epoch) and test scores (one per epoch).
 
+    Live runs also have train scores after steps 1, 2, 4, 8, … of the first of these intervals, so
+    that there is a curve at any pace.
+
     Emits `Measured`. Scores draw no random numbers and change no weights. A pending test pass
     advances chunk by chunk, so that commands can be handled in between. A card is waited for only
     at the end of an epoch and before a test; other train scores are emitted when they have arrived.
@@ -115,7 +118,9 @@ class EvaluationSchedule:
         tests = self._trainer.regime.generalises and repeated is None
         test_due = self._live and tests and time.monotonic() >= self._next_test_time()
         waits = epoch_ends or test_due
-        if waits or step % self._every == 0 or (repeated is not None and step in repeated):
+        early = self._live and step < self._every and step & (step - 1) == 0  # a power of two
+        due = step % self._every == 0 or (early if repeated is None else step in repeated)
+        if waits or due:
             score = self._trainer.train_sums.fetch_score()
             asked = _RequestedScore(step, self._trainer.epoch, score, epoch_ends, waits and tests)
             self._asked.append(asked)

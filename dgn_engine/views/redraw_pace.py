@@ -15,6 +15,8 @@ CREDIT = 0.06  # seconds of drawing allowed at once before pictures have to wait
 WINDOW = "window"  # entry in the ledger if the window delays training
 SHORTEST = 1 / 30  # seconds between two drawings of one panel
 EARLY = 0.5  # share of the time between rounds: an early round is not delayed
+YOUNG = 0.1  # of the age of a picture: the longest time until it is drawn again, at least …
+FIRST_INTERVAL = 0.25  # … seconds
 REPORT_EVERY = 1.0  # seconds
 
 
@@ -76,10 +78,18 @@ class RedrawPace:
         """Seconds between two drawings of what changes all the time."""
         return max(self._every, SHORTEST)
 
-    @property
-    def reading_interval(self) -> float:
-        """Seconds between two drawings of what the engine paces."""
-        return max(EARLY * self._every, SHORTEST)
+    def interval_at(self, age: float, paced: bool) -> float:
+        """Return the seconds until a panel may be drawn again.
+
+        A young picture is drawn again when it is a tenth older: some forty times in its first
+        minute, whatever the time between two rounds.
+
+        Args:
+            age: Seconds from the panel's first picture of the run to its last drawing.
+            paced: Whether the engine paces what it shows.
+        """
+        interval = max(EARLY * self._every, SHORTEST) if paced else self.redraw_interval
+        return min(interval, max(YOUNG * age, FIRST_INTERVAL))
 
     def record_drawing(self, cost: float) -> None:
         """Add the processor seconds of drawing new readings.

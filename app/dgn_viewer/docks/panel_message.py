@@ -70,6 +70,11 @@ def compose_message(
         return "Not training", empty.reason, ""
     if view.run is None:
         return "Waiting for a run", f"{empty.reason} {_BEGIN}", ""
+    if view.step and view.cursor is None:
+        if not spec.probes:
+            return "No scores yet", empty.reason, ""
+        when = "after the step in progress" if view.trains and not view.paused else "now"
+        return "In progress", f"{spec.title}: computed {when}.", ""
     return "Waiting for the first frame", empty.reason, ""
 
 

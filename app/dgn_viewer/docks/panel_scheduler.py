@@ -55,6 +55,7 @@ class PanelScheduler(QObject):
         self._drawn: dict[str, tuple[tuple[Revision, ...], Hashable]] = {}
         self._owed: set[str] = set()  # panels whose next reading reflects a user's change
         self._when: dict[str, float] = {}  # time of the last drawing
+        self._first: dict[str, tuple[int, float]] = {}  # run and time of the first picture
         self._painting: dict[str, float] = {}  # total painting time at the last drawing
         self._watched: tuple[ProbeRequest, ...] | None = None
         self._asked = False
@@ -142,10 +143,9 @@ class PanelScheduler(QObject):
             return 0.0
         if self._is_urgent(name):
             return self._when[name] + SHORTEST
-        paced = self._specs[name].probes
-        return self._when[name] + (
-            self._pace.reading_interval if paced else self._pace.redraw_interval
-        )
+        first = self._first.get(name, (0, self._when[name]))[1]
+        interval = self._pace.interval_at(self._when[name] - first, bool(self._specs[name].probes))
+        return self._when[name] + interval
 
     def _is_urgent(self, name: str) -> bool:
         """Return whether a drawing is due to a user's change or to a final reading.
@@ -199,6 +199,9 @@ class PanelScheduler(QObject):
         self._painting[name] = painting
         host.show_view(self._history.view(host.drawn.choices), self._pace.redraw_interval)
         if self._history.past is None and isinstance(content := host.shown_content(), Scene):
+            run = key[0][0][0]
+            if self._first.get(name, (-1, 0.0))[0] != run:
+                self._first[name] = run, now
             self.drawn.emit(content.step)
         cost = self._busy() - began + painted
         if self._history.past is None:

@@ -40,14 +40,6 @@ class RightClicks(QObject):
         }
         EventFilter(self, callbacks, widget)
 
-    def _share_zoom(self, item: ChartItem) -> None:
-        """Zoom the other matrices of a comparison like this one."""
-        sides = item.chart.matrix and item.chart.matrix.sides
-        for other in self.charts.items.values() if sides else ():
-            of_other = other.chart.matrix and other.chart.matrix.sides
-            if other is not item and of_other and sides and of_other.key == sides.key:
-                other.show_range_of(item)
-
     def _on_press(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.RightButton:
             self._pressed = event.position().toPoint()
@@ -177,6 +169,14 @@ class SceneView(QWidget):
         item.steps_zoomed.connect(self.steps_zoomed)
         item.zoomed.connect(partial(self._share_zoom, item))
         item.pointer.lit = self.links.lit
+
+    def _share_zoom(self, item: ChartItem) -> None:
+        """Zoom the other matrices of a comparison like this one."""
+        sides = item.chart.matrix and item.chart.matrix.sides
+        for other in self.charts.items.values() if sides else ():
+            of_other = other.chart.matrix and other.chart.matrix.sides
+            if other is not item and of_other and sides and of_other.key == sides.key:
+                other.show_range_of(item)
 
     def _on_press(self, event: QMouseEvent) -> None:
         point = self.pointer.map_to_scene(event)

@@ -15,9 +15,11 @@ from dgn_engine.training.probes._probe import (
     assumed_flops,
     no_comparison,
 )
+from dgn_engine.training.probes._refinement import TOO_ROUGH
 
 __all__ = [
     "ASSUMED_FLOPS",
+    "TOO_ROUGH",
     "ComparedGates",
     "Probe",
     "ProbeContext",

@@ -1,4 +1,4 @@
-"""Refine expensive kernels: exact on a few examples, estimated on all, exact on all.
+"""Refine expensive kernels: estimated on a few examples, estimated on all, exact on all.
 
 Each `next` of these generators is one slice of work. Its duration decides how many examples the
 next slice takes, how much time is left, and whether the exact kernel is feasible.
@@ -27,14 +27,15 @@ Clock = Callable[[], float]
 
 AT_ONCE = 0.1  # seconds: a cheaper reading needs no estimate
 FEWEST = 8  # probe examples of a first picture
-FIRST_PICTURE = 0.8  # seconds it may take with more examples than that
-FIRST_DRAWS = 2
+FIRST_PICTURE = 0.4  # seconds it may take with more examples or draws than the fewest
+FEWEST_DRAWS = 2  # one draw has no error
 TRUSTED = 8  # draws before their scatter is trusted: two or three may agree by chance
+GROUPS = 8  # of draws, for the errors of eigenvalues; of many examples, whose …
+MANY = 1024  # … spectra take long, as few as there can be
 SLICE = 0.25  # seconds
 ROUGH = 0.05  # relative error at which the exact kernel is timed
 LOOK_AFTER = 10.0  # seconds of draws after which it is timed anyway
-TOO_ROUGH = 0.2  # relative error above which fewer examples, exact, are more informative
-FEW_EXACT = 3.0  # seconds such a picture may take
+TOO_ROUGH = 0.2  # relative error above which a better picture of fewer examples is kept
 SHARP = 0.01  # relative error at which an estimate is good enough
 LONGEST = 600.0  # seconds for the exact kernel, or for an estimate instead of it
 SHARE = 0.25  # of the exact kernel's time, spent on sharpening the estimate first
@@ -179,7 +180,7 @@ def path_steps(
     generator: torch.Generator,
     spent: Spent,
 ) -> Iterator[WorkSlice]:
-    """Refine path kernels: draws on a few examples, exact on a few, draws on all, exact on all.
+    """Refine path kernels: draws on a few examples, draws on all, exact on all.
 
     Args:
         context: All probe examples.
@@ -192,12 +193,11 @@ def path_steps(
     """
     clock = spent.clock
     expected = k.npk_cost(context.architecture, len(context.x)) / assumed_flops(context.x.device)
-    pace, subset = measure_pace(context, 1.0 + FIRST_DRAWS * reading.passes, clock)
+    pace, subset = measure_pace(context, 1.0 + TRUSTED * reading.passes, clock)
     if subset is not None:
         estimator = _path_estimator(subset, reading, generator)
-        estimator.add_draws(FIRST_DRAWS)
+        _draw_first(estimator, TRUSTED, clock)
         yield WorkSlice(max(expected, SLICE), *reading.estimated(subset, estimator))
-        yield from _exact_fewest(context, reading, max(expected, SLICE), clock)
     yield from _forward_slices(context, pace, expected)
     estimator = _path_estimator(context, reading, generator)
     estimator.at_once = min(estimator.at_once, _examples_per_slice(pace * reading.passes))
@@ -220,22 +220,18 @@ def path_steps(
     yield WorkSlice(0.0, reading.exact(context, blocks))
 
 
-def _exact_fewest(
-    context: ProbeContext, reading: PathReading, after: float, clock: Clock
-) -> Iterator[WorkSlice]:
-    """Compute the exact kernel of the fewest examples, unless it takes long.
-
-    `after` is the expected time of the work that follows.
-    """
-    few = context.subsample(max(len(context.x) // FEWEST, 1))
-    blocks = k.PathBlocks(few.architecture, reading.inputs(few), clock=clock)
-    for _ in blocks.slices(SLICE):
-        if blocks.seconds_left > FEW_EXACT:
+def _draw_first(estimator: k.PathEstimator | k.TangentEstimator, most: int, clock: Clock) -> None:
+    """Add the draws of a first picture: `most`, or as many as `FIRST_PICTURE` allows."""
+    began = clock()
+    while estimator.draws < most:
+        estimator.add_draws(1)
+        if _is_first(estimator.draws, most, clock() - began):
             return
-        yield WorkSlice(blocks.seconds_left + after)
-    picture = reading.exact(few, blocks)
-    if not picture.absent:
-        yield WorkSlice(after, picture)
+
+
+def _is_first(draws: int, most: int, seconds: float) -> bool:
+    """Return whether an estimate has enough draws, or took long enough, to be shown first."""
+    return draws >= most or (draws >= FEWEST_DRAWS and seconds >= FIRST_PICTURE)
 
 
 def tangent_steps(
@@ -244,9 +240,9 @@ def tangent_steps(
     generator: torch.Generator,
     spent: Spent,
 ) -> Iterator[WorkSlice]:
-    """Refine tangent kernels: two sketched logits on a few examples, then logit after logit on all.
+    """Refine tangent kernels: sketched logits on a few examples, then logit after logit on all.
 
-    After the last logit the kernel is exact.
+    After the last logit the kernel is exact, so it is at once where the logits are few.
 
     Args:
         context: All probe examples.
@@ -258,19 +254,22 @@ def tangent_steps(
         Slices of work.
     """
     expected = k.ntk_cost(context.architecture, len(context.x)) / assumed_flops(context.x.device)
-    pace, few = measure_pace(context, 1.0 + 2.0 * SWEEPS, spent.clock)
+    logits = context.architecture.classes
+    pace, few = measure_pace(context, 1.0 + min(logits, TRUSTED) * SWEEPS, spent.clock)
     if few is not None:
         estimator = _tangent_estimator(few, generator)
-        estimator.add_draws(2)
+        _draw_first(estimator, estimator.logits, spent.clock)
         yield WorkSlice(max(expected, SLICE), *made(few, estimator))
     yield from _forward_slices(context, pace, expected)
     estimator = _tangent_estimator(context, generator)
     before, per_logit = spent.seconds, expected / estimator.logits
+    shown = False
     while True:
         for share in estimator.slices():
             yield WorkSlice(max((estimator.logits - estimator.draws - share) * per_logit, 1e-3))
         per_logit = (spent.seconds - before) / estimator.draws
-        if estimator.draws == 1 and not estimator.is_exact:  # one draw has no error
+        shown |= _is_first(estimator.draws, estimator.logits, spent.seconds - before)
+        if not shown:
             continue
         result, error = made(context, estimator)
         left = (estimator.logits - estimator.draws) * per_logit
@@ -313,9 +312,7 @@ def measure_pace(
 
 
 def widen_errors(estimate: k.KernelEstimate) -> k.KernelEstimate:
-    """Widen the errors of an estimate by Student's factor for one standard error (68 %).
-
-    With ν = draws - 1, the factor is 1 + 1/(2ν) + 1/(4ν²) + 1/(16ν³), a series in 1/ν.
+    """Widen the errors of an estimate by `student_factor`.
 
     Args:
         estimate: Estimate with the scatter of its draws.
@@ -323,9 +320,23 @@ def widen_errors(estimate: k.KernelEstimate) -> k.KernelEstimate:
     Returns:
         The same estimate with wider errors.
     """
-    step = 1.0 / max(estimate.draws - 1, 1)
-    factor = 1.0 + step / 2.0 + step**2 / 4.0 + step**3 / 16.0
+    factor = student_factor(estimate.draws)
     return replace(estimate, error=estimate.error * factor, relative=estimate.relative * factor)
+
+
+def student_factor(draws: int) -> float:
+    """Return Student's t over the normal quantile for one standard error (68 %).
+
+    With ν = draws - 1, it is 1 + 1/(2ν) + 1/(4ν²) + 1/(16ν³), a series in 1/ν.
+
+    Args:
+        draws: Number of independent samples that an error was computed from.
+
+    Returns:
+        The factor, above 1.
+    """
+    step = 1.0 / max(draws - 1, 1)
+    return 1.0 + step / 2.0 + step**2 / 4.0 + step**3 / 16.0
 
 
 def with_errors(arrays: Mapping[str, k.KernelEstimate]) -> dict[str, Array]:
@@ -359,7 +370,9 @@ def _forward_slices(context: ProbeContext, pace: float, after: float) -> Iterato
 def _path_estimator(
     context: ProbeContext, reading: PathReading, generator: torch.Generator
 ) -> k.PathEstimator:
-    return k.PathEstimator(context.architecture, reading.inputs(context), generator)
+    groups = GROUPS if len(context.x) <= MANY else FEWEST_DRAWS
+    inputs = reading.inputs(context)
+    return k.PathEstimator(context.architecture, inputs, generator, groups=groups)
 
 
 def _tangent_estimator(context: ProbeContext, generator: torch.Generator) -> k.TangentEstimator:
@@ -399,7 +412,11 @@ class _Draws:
                 )
                 self._seconds = began + self._spent.seconds - before
             draws = self._estimator.draws
-            if draws >= max(2.0, NEWS * self._shown):
+            if self._shown:
+                is_news = draws >= NEWS * self._shown
+            else:
+                is_news = _is_first(draws, TRUSTED, self._seconds)
+            if is_news:
                 result, self._error = self.estimate_result()
                 self._shown = draws
                 left = self._seconds_left(error, seconds - (self._seconds - began)) + after

@@ -6,11 +6,11 @@ share; `alignment` (n,), (u_iᵀy)² as a share of yᵀy. Scalars: `nu`, `rank`,
 leaves out; `contradictory`, number of examples whose input also occurs with another label. If any
 example has no label, `alignment`, `nu`, `outside` and `contradictory` are missing.
 
-An estimate has no scalars, since ν, rank and small eigenvalues cannot be estimated from it. It adds
-`npk_error` (n, n), one standard error of each entry, and `eigenvalues_error` (n,), equal for all:
-by Weyl's inequality |ρ̂_i - ρ_i| ≤ ‖Ĥ - H‖₂, whose root mean square is at most the Frobenius norm
-of the errors. Eigenvalues not above twice that, and what follows from them, are NaN; so is the
-alignment of an eigenvector whose eigenvalue is not that far from its neighbours.
+An estimate has no scalars, since ν, rank and the smallest eigenvalues cannot be estimated from it.
+It adds `npk_error` (n, n) and `eigenvalues_error` (n,), one standard error of each entry and of
+each eigenvalue, the latter by the jackknife over groups of draws. Eigenvalues not above twice their
+error, and what follows from them, are NaN; so is the alignment of an eigenvector whose eigenvalue
+is within twice their errors of a neighbour.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ from dgn_engine.training.probes._probe import (
 )
 from dgn_engine.training.probes._refinement import (
     AT_ONCE,
+    GROUPS,
     NOT_EXACT,
     PathReading,
     iterate_refinements,
     path_steps,
+    student_factor,
     widen_errors,
     with_errors,
 )
@@ -131,24 +133,27 @@ def _estimated_result(
     if not bool(estimate.kernel.any()):
         return ProbeResult(facts={"fault": "no open path"}, absent=NOTHING_OPEN), NOT_EXACT
     spectrum = k.spectrum(estimate.kernel, _class_targets(context))
-    bound = float(estimate.error.norm())  # ≥ E‖Ĥ - H‖₂, Weyl's bound
     values = spectrum.eigenvalues
-    resolved = values > 2.0 * bound
-    # Distance to the nearest other eigenvalue, which an eigenvector needs to be resolved.
-    gaps = torch.full_like(values, torch.inf)
-    gaps[1:] = values[:-1] - values[1:]
-    gaps[:-1] = torch.minimum(gaps[:-1], values[:-1] - values[1:])
+    widened = student_factor(min(estimator.draws, GROUPS))
+    errors = values * estimator.eigenvalue_errors() * widened
+    resolved = (values > spectrum.cutoff) & (values > 2.0 * errors)
+    # An eigenvector is resolved where its eigenvalue is apart from the next one on either side.
+    apart = resolved.clone()
+    distinct = values[:-1] - values[1:] > 2.0 * (errors[:-1] + errors[1:])
+    apart[1:] &= distinct
+    apart[:-1] &= distinct
     arrays: dict[str, Array] = {
         "labels": to_numpy(context.labels),
         **with_errors({"npk": estimate}),
         "eigenvalues": to_numpy(torch.where(resolved, values, torch.nan)),
-        "eigenvalues_error": to_numpy(torch.full_like(values, bound)),
+        "eigenvalues_error": to_numpy(torch.where(resolved, errors, torch.nan)),
         "cumulative": to_numpy(torch.where(resolved, spectrum.cumulative, torch.nan)),
     }
     if spectrum.alignment is not None:
-        apart = resolved & (gaps > 2.0 * bound)
         arrays["alignment"] = to_numpy(torch.where(apart, spectrum.alignment, torch.nan))
-    facts = {"estimate": f"{int(resolved.sum())} of {len(values)} eigenvalues exceed their error"}
+    facts = {
+        "estimate": f"{int(resolved.sum())} of {len(values)} eigenvalues exceed twice their error"
+    }
     return ProbeResult(arrays, facts=facts), max(estimate.relative, NOT_EXACT)
 
 

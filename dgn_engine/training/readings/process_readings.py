@@ -19,6 +19,7 @@ from dgn_engine.confinement.child_process import (
     own_folder,
     python_environment,
 )
+from dgn_engine.training.readings.first_slices import compute_first_slices
 from dgn_engine.training.readings.reading_executor import ReadingExecutor
 from dgn_engine.training.readings.reading_jobs import (
     Answer,
@@ -190,19 +191,22 @@ class ProcessReadings(ReadingExecutor):
             self.close()
 
     def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
-        """Send the jobs with a packed copy of the network.
+        """Send the jobs with a packed copy of the network, and deliver quick first slices now.
 
         Args:
             jobs: Refined jobs.
             contexts: The probe examples under the current network.
         """
         network, orders = pack_context(contexts.whole), list[BeginJob]()
-        for job in jobs:
-            assert isinstance(job, RefinedJob)
+        refined = [job for job in jobs if isinstance(job, RefinedJob)]
+        for job in refined:
             orders.append(job.order_for(contexts))
             self._jobs[job.ticket] = _OrderedJob(job, orders[-1], network)
         if self.start() and self._process is not None:  # else `deliver_answers` reports it
             self._process.send_order(BeginJobs(network, tuple(orders)))
+        # The process may be seconds from loading torch, or from a turn of the processor.
+        for job, first_slice in compute_first_slices(refined, contexts):
+            job.deliver(first_slice)
 
     def cancel(self, job: ExactJob | RefinedJob) -> None:
         """Ask the process to stop a job.

@@ -36,6 +36,7 @@ from dgn_engine.training.readings.reading_jobs import (
 )
 
 NICENESS = 10  # of 19; on Windows the parent starts it below the normal priority
+FIRST_MINUTE = 15.0  # processor seconds, loading torch included, at most at normal priority
 FEWEST = 8  # probe examples: fewer are not informative
 
 
@@ -96,6 +97,18 @@ class ReadingServer:
             True while any job has sent no result.
         """
         return any(job.shown is None for job in self._jobs)
+
+    @property
+    def awaits_whole_picture(self) -> bool:
+        """Return whether a job has no picture of all probe examples yet.
+
+        Returns:
+            True while the best result of any job is of fewer.
+        """
+        return any(
+            job.shown is None or 0 < _count_examples(job.shown) < len(job.context.x)
+            for job in self._jobs
+        )
 
     def handle_order(self, order: Order) -> None:
         """Carry out an order.
@@ -222,7 +235,7 @@ def _read_orders(orders: IO[bytes], inbox: queue.SimpleQueue[Order]) -> None:
 
 
 def main() -> None:
-    """Serve until the input closes; lower the priority once the first pictures are sent."""
+    """Serve until the input closes; lower the priority once all have a picture of all examples."""
     ignore_group_signals()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep prints of libraries out of the answers
@@ -243,7 +256,9 @@ def main() -> None:
         while not server.has_jobs or not inbox.empty():
             server.handle_order(inbox.get())
         server.run_slice()
-        if not (nice or server.awaits_picture):
+        if nice or server.awaits_picture:
+            continue
+        if time.process_time() > FIRST_MINUTE or not server.awaits_whole_picture:
             nice = True
             if hasattr(os, "nice"):
                 os.nice(NICENESS)

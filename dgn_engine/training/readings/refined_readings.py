@@ -11,14 +11,15 @@ from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.watching import ProbeScalars
-from dgn_engine.text.written_numbers import format_relative_error
+from dgn_engine.text.written_numbers import format_relative_error, time_left
 from dgn_engine.training.overflow import should_keep_picture
-from dgn_engine.training.probes import Probe
+from dgn_engine.training.probes import TOO_ROUGH, Probe
+from dgn_engine.training.readings.first_slices import first_slice_seconds
+from dgn_engine.training.readings.reading_child import FEWEST
 from dgn_engine.training.readings.reading_executor import InlineReadings, ReadingExecutor
 from dgn_engine.training.readings.reading_jobs import JobOver, JobSlice, RefinedJob, StepContexts
 
 GOOD = 0.05  # relative standard error at which a newer step replaces a sharper picture
-FIRST = "Computing a first estimate…"
 STOPPED = "Cancelled before there was a first estimate."
 
 
@@ -156,7 +157,7 @@ class RefinedReadings:
             jobs.append(progress.job)
             before = self._readings.get(name)
             if before is None or before.absent:
-                before = Reading(name, contexts.step, absent=FIRST)
+                before = Reading(name, contexts.step, absent=_describe_wait(contexts))
             self._readings[name] = replace(before, progress=0.0, left=0.0, cancelled=False)
         self.executor.submit(jobs, contexts)
 
@@ -321,8 +322,17 @@ def _should_replace(new: Reading, shown: Reading, done: float) -> bool:
         return True
     if _count_examples(new) < _count_examples(shown):
         return False
-    enough = shown.error if new.step == shown.step else max(shown.error, GOOD)
-    return new.error <= enough
+    if new.step != shown.step:
+        return new.error <= max(shown.error, GOOD)
+    more = _count_examples(new) > _count_examples(shown)
+    return new.error <= (max(shown.error, TOO_ROUGH) if more else shown.error)
+
+
+def _describe_wait(contexts: StepContexts) -> str:
+    """Describe what a probe without a picture waits for."""
+    whole, seconds = len(contexts.whole.x), first_slice_seconds(contexts.whole.architecture)
+    few = f"{FEWEST} of {whole} probe examples" if whole >= 2 * FEWEST else "all probe examples"
+    return f"Estimating from {few}, about {time_left(seconds)}."
 
 
 def _count_examples(reading: Reading) -> float:

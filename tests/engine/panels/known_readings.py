@@ -217,6 +217,9 @@ READINGS = (
 )
 
 
+FIVE_STEPS = [2, 3, 4, 5, 6]  # fewer have no chart
+
+
 def _series(**names: list[float]) -> dict[tuple[str, str], Series]:
     """'probe__scalar': its values at steps 2 and 6."""
     return {
@@ -230,13 +233,13 @@ SERIES = {
     ("training", "train_accuracy"): make_series([2, 4, 6], [0.25, 0.5, 0.625]),
     ("training", "test_loss"): make_series([3, 6], [2.0, 1.5]),
     ("training", "test_accuracy"): make_series([3, 6], [0.4, 0.35]),
+    ("ntk", "trace_value"): make_series(FIVE_STEPS, [50.0, 51.0, 52.0, 53.0, 55.0]),
+    ("ntk", "trace_feature"): make_series([2, 6], [0.0, 165.0]),
+    ("ntk", "trace_cross"): make_series([2, 6], [10.0, -110.0]),
+    ("ntk", "norm_value"): make_series(FIVE_STEPS, [60.0, 60.25, 60.5, 61.0, 61.237]),
+    ("ntk", "norm_cross"): make_series([2, 6], [7.0, 8.0]),
     **_series(
         agreement__equal=[0.5, 0.75],
-        ntk__trace_value=[50.0, 55.0],
-        ntk__trace_feature=[0.0, 165.0],
-        ntk__trace_cross=[10.0, -110.0],
-        ntk__norm_value=[60.0, 61.237],
-        ntk__norm_cross=[7.0, 8.0],
         drift__features=[0.25, 0.5],
         drift__values=[0.125, 0.75],
         drift__features_cosine=[0.9, 0.8],

@@ -22,6 +22,7 @@ from tests.engine.panels.known_readings import (
     SENSITIVE,
     SIZES,
     UNIT_CROSS,
+    UNIT_FEATURE,
     UNIT_VALUE,
     VALUE,
     A,
@@ -47,6 +48,10 @@ def matrix(scene: Scene, key: str) -> Matrix:
     found = find_chart(scene, key).matrix
     assert found is not None
     return found
+
+
+def off_diagonal(values: Array) -> Array:
+    return values[~np.eye(len(values), dtype=bool)]
 
 
 def ranged(scene: Scene, key: str) -> tuple[str, float, float]:
@@ -84,7 +89,10 @@ def test_the_kernels_of_both_networks_have_one_range_and_one_bar(signed: bool) -
     scene = draw_scene(
         "spectrum", with_choices(with_compared(spectrum(npk=ours), OTHER), show="kernel")
     )
-    expected = ("diverging", -0.4, 0.4) if signed else ("sequential", 0.0, 0.4)
+    pairs = np.concatenate([off_diagonal(ours), off_diagonal(PATH_KERNEL_OF_B)])
+    low, high = np.percentile(pairs, (1.0, 99.0))
+    reach = max(-low, high)
+    expected = ("diverging", -reach, reach) if signed else ("sequential", low, high)
     for place, values in enumerate((ours, PATH_KERNEL_OF_B)):
         assert ranged(scene, f"kernel_{place}") == expected
         np.testing.assert_array_equal(matrix(scene, f"kernel_{place}").values, values)
@@ -231,21 +239,36 @@ def test_soft_gates_say_what_counts_as_sensitive(facts: dict[str, str], said: st
 # The tangent kernel.
 
 
-def test_as_computed_each_part_has_its_own_range_and_both_networks_one() -> None:
-    scene = draw_scene("ntk", with_choices(A, scale="raw"))
-    # The largest entries: 25 on the diagonal, 3 · 25, and 4 · 20 · 0.95 beside 4 · 25 · 0.5.
-    for key, values, reach in (
-        ("value", VALUE, 25),
-        ("feature", FEATURE, 75),
-        ("cross", CROSS, 76),
-    ):
-        assert ranged(scene, key) == ("diverging", -reach, reach)
+@pytest.mark.parametrize("scale", ["unit", "raw"])
+def test_each_part_spans_its_pairs_and_those_of_both_networks_have_one_range(scale: str) -> None:
+    scene = draw_scene("ntk", with_choices(A, scale=scale))
+    parts = {"value": VALUE, "feature": FEATURE, "cross": CROSS}
+    if scale == "unit":
+        parts = {"value": UNIT_VALUE, "feature": UNIT_FEATURE, "cross": UNIT_CROSS}
+    for key, values in parts.items():
         np.testing.assert_allclose(matrix(scene, key).values, values)
-    both = draw_scene("ntk", with_choices(BOTH, scale="raw"))
-    assert ranged(both, "value_0") == ranged(both, "value_1") == ("diverging", -50.0, 50.0)
-    unit = draw_scene("ntk", A)
-    assert ranged(unit, "cross") == ("diverging", -1.0, 1.0)
-    np.testing.assert_allclose(matrix(unit, "cross").values, UNIT_CROSS)
+        low, high = np.percentile(off_diagonal(values), (1.0, 99.0))
+        reach = max(-low, high)
+        signed = ("diverging", -reach, reach)
+        ramp, *ends = signed if low < 0 < high else ("sequential", low, high)
+        assert ranged(scene, key) == (ramp, *map(pytest.approx, ends))
+        assert matrix(scene, key).bar
+    both = draw_scene("ntk", with_choices(BOTH, scale=scale))
+    assert ranged(both, "value_0") == ranged(both, "value_1")
+    assert [bool(matrix(both, f"value_{place}").bar) for place in (0, 1)] == [False, True]
+
+
+@pytest.mark.parametrize("panel", ["ntk", "overlap", "spectrum"])
+def test_a_kernel_whose_pairs_are_all_alike_says_so(panel: str) -> None:
+    alike = symmetric_matrix(5, 1.0, [0.25] * 10) + 1e-9 * symmetric_matrix(5, 0.0, [*range(10)])
+    views = {
+        "ntk": (tangent(value=alike), "value"),
+        "overlap": (overlap(active=alike), "active"),
+        "spectrum": (with_choices(spectrum(npk=alike), show="kernel"), "kernel"),
+    }
+    view, key = views[panel]
+    assert "0.25" in find_chart(draw_scene(panel, view), key).title
+    assert "0.25" not in find_chart(draw_scene(panel, with_choices(A, show="kernel")), key).title
 
 
 def over_steps(**found: dict[int, float]) -> dict[str, list[float]]:
@@ -256,21 +279,31 @@ def over_steps(**found: dict[int, float]) -> dict[str, list[float]]:
 
 
 def test_traces_over_steps_are_sizes_with_gaps_where_a_regime_lacks_a_part() -> None:
-    assert over_steps(trace_cross={2: 0.25, 6: 0.5}) == {"$K^X$": [0.25, 0.5]}
-    assert over_steps(trace_cross={2: 0.25, 6: -0.5}) == {"|$K^X$|": [0.25, 0.5]}
-    assert over_steps(trace_value={6: 55.0}, trace_feature={6: 0.0}) == {"$K^V$": [55.0]}
-    assert over_steps() == over_steps(trace_value={}) == {}
-    found = over_steps(
-        trace_value={2: 50.0, 6: 55.0, 8: 60.0, 9: 65.0}, trace_feature={2: 165.0, 9: 170.0}
-    )
-    assert found["$K^V$"] == [50.0, 55.0, 60.0, 65.0]
-    assert np.isfinite(found["$K^F$"]).tolist() == [True, False, False, True]
-    alone = find_chart(
-        draw_scene("ntk", replace(A, series={("ntk", "trace_value"): make_series([6], [5.0])})),
-        "over_steps",
-    )
-    assert (alone.x.limits, alone.curves[0].marker) == ((0.0, 12.0), True)
-    assert find_chart(draw_scene("ntk", replace(A, series={})), "over_steps").x.limits == (0.0, 4.0)
+    five = {2: 0.25, 3: 0.25, 4: 0.25, 5: 0.25, 6: 0.5}
+    assert over_steps(trace_cross=five) == {"$K^X$": [*five.values()]}
+    assert over_steps(trace_cross=five | {6: -0.5}) == {"|$K^X$|": [*five.values()]}
+    assert over_steps(trace_value=five, trace_feature={6: 0.0}) == {"$K^V$": [*five.values()]}
+    found = over_steps(trace_value=five, trace_feature={2: 165.0, 6: 170.0})
+    assert found["$K^V$"] == [*five.values()]
+    assert np.isfinite(found["$K^F$"]).tolist() == [True, False, False, False, True]
+
+
+def test_traces_of_fewer_than_five_points_leave_their_place_to_the_matrices() -> None:
+    measure = all_panels()["ntk"].options[0]
+    for count in (0, 1, 4, 5):
+        series = {("ntk", "trace_value"): make_series([*range(count)], [1.0] * count)}
+        view = replace(A, series=series)
+        charts = draw_scene("ntk", view).charts
+        shown = [(one.key, one.column) for one in charts]
+        matrices = ["value", "feature", "cross"]
+        if count < 5:
+            assert shown == [*zip(matrices, range(3), strict=True)]
+            assert measure.values(view) == ()
+        else:
+            assert shown == [*zip(["over_steps", *matrices], range(4), strict=True)]
+            assert [value for value, _ in measure.values(view)] == ["trace", "norm"]
+        both = [one.key for one in draw_scene("ntk", with_compared(view, OTHER)).charts]
+        assert ("over_steps" in both) == (count == 5)
 
 
 def test_a_missing_part_is_no_chart_and_its_reason_stands_in_the_note() -> None:
@@ -330,11 +363,9 @@ def test_an_example_without_a_length_is_left_empty(wrong: float) -> None:
     )
     everything = tangent(value=np.full((5, 5), wrong))
     for scale in ("unit", "raw"):
-        assert ranged(draw_scene("ntk", with_choices(everything, scale=scale)), "value") == (
-            "diverging",
-            -1,
-            1,
-        )
+        found = ranged(draw_scene("ntk", with_choices(everything, scale=scale)), "value")
+        undefined = scale == "unit" or bool(wrong)
+        assert found == (("diverging", -1.0, 1.0) if undefined else ("sequential", 0.0, 1.0))
 
 
 def test_both_networks_are_compared_in_a_part_that_both_have() -> None:

@@ -119,9 +119,9 @@ OF_BOTH = (
     Known(
         "ntk",
         curves={
-            "over_steps: $K^V$": (BOTH_STEPS, [50, 55]),
-            "over_steps: $K^F$": (BOTH_STEPS, [NAN, 165]),
-            "over_steps: |$K^X$|": (BOTH_STEPS, [10, 110]),
+            "over_steps: $K^V$": (known.FIVE_STEPS, [50, 51, 52, 53, 55]),
+            "over_steps: $K^F$": (known.FIVE_STEPS, [NAN, NAN, NAN, NAN, 165]),
+            "over_steps: |$K^X$|": (known.FIVE_STEPS, [10, NAN, NAN, NAN, 110]),
             "over_steps: B $K^V$": ([0, 6], [110, 110]),
             "over_steps: B $K^X$": ([0, 6], [4, 4]),
         },
@@ -134,8 +134,8 @@ OF_BOTH = (
     Known(
         "ntk",
         curves={
-            "over_steps: $K^V$": (BOTH_STEPS, [60, 61.237]),
-            "over_steps: $K^X$": (BOTH_STEPS, [7, 8]),
+            "over_steps: $K^V$": (known.FIVE_STEPS, [60, 60.25, 60.5, 61, 61.237]),
+            "over_steps: $K^X$": (known.FIVE_STEPS, [7, NAN, NAN, NAN, 8]),
             "over_steps: B $K^V$": ([0, 6], [70, 70]),
         },
         matrices={

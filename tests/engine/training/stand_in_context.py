@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 
+from dgn_engine.model.architecture import Architecture, Dense
+
 
 class StandInContext:
     """So many probe examples, or each n-th of them."""
 
-    architecture: Any = None
+    architecture: Any = Architecture((4,), (Dense(4, 2, gated=False),))
 
     def __init__(self, count: int = 64) -> None:
         self.x, self.network = torch.zeros(count), torch.nn.Identity()

@@ -22,7 +22,7 @@ from dgn_engine.training.readings.reading_jobs import (
     StepContexts,
 )
 from dgn_engine.training.readings.reading_sizes import FIRST_LOOK, UNSURE
-from dgn_engine.training.readings.refined_readings import FIRST, STOPPED, JobPace, describe_examples
+from dgn_engine.training.readings.refined_readings import STOPPED, JobPace, describe_examples
 from dgn_engine.training.readings.watch_budget import WatchBudget
 from tests.engine.training.stand_in_context import StandInContext
 
@@ -119,8 +119,9 @@ def test_what_is_heavy_is_read_elsewhere_and_nothing_here(bench: Bench) -> None:
     assert bench.look(5) == ("p",)
     assert bench.worker.begun == [(1, "p", {}, 5)]
     assert bench.here == []
-    assert (bench.reading.pending, bench.reading.absent, bench.reading.step) == (True, FIRST, 5)
-    assert "raining" not in FIRST  # nothing may train: an inspected network, a paused run
+    assert (bench.reading.pending, bench.reading.step) == (True, 5)
+    assert "8 of 64" in bench.reading.absent
+    assert "raining" not in bench.reading.absent  # nothing may train: an inspected network
     assert (bench.reading.progress, bench.reading.left) == (0.0, 0.0)
     assert bench.schedule.is_refining
 

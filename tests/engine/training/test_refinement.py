@@ -92,8 +92,12 @@ def test_refinements_end_at_the_ordinary_reading(probe: str, name: str, own: boo
 
 
 @pytest.mark.parametrize("probe", HEAVY)
-def test_estimates_have_the_shapes_of_the_reading_errors_and_no_scalars(probe: str) -> None:
-    network = a_network()
+def test_estimates_have_the_shapes_of_the_reading_errors_and_no_scalars(
+    probe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = make_network(replace_classes("conv-gap", 12), soft=True)
+    network.trains = ("value", "feature")
+    monkeypatch.setattr(refining, "FIRST_PICTURE", 0.0)  # do not wait for all logits
     found = refined(probe, context_of(network))
     exact = MODULES[probe].PROBE.read(context_of(network), {}, None)
     estimates = [one for one in found if one.error > 0.0]
@@ -130,8 +134,7 @@ def test_an_estimated_spectrum_shows_only_eigenvalues_above_their_error() -> Non
         arrays = one.result.arrays
         seen = np.isfinite(arrays["eigenvalues"])
         assert (arrays["eigenvalues"][seen] > 2.0 * arrays["eigenvalues_error"][seen]).all()
-        reach = np.linalg.norm(arrays["npk_error"])
-        np.testing.assert_allclose(arrays["eigenvalues_error"], reach)
+        assert np.array_equal(np.isfinite(arrays["eigenvalues_error"]), seen)
         assert np.array_equal(np.isfinite(arrays["cumulative"]), seen)
         assert not (np.isfinite(arrays["alignment"]) & ~seen).any()
 
@@ -160,23 +163,18 @@ def test_where_the_exact_kernel_takes_too_long_the_last_one_is_an_estimate(
             assert not last.result.scalars
 
 
-@pytest.mark.parametrize("probe", ["npk", "overlap"])
-def test_an_exact_picture_of_few_examples_stays_until_the_estimate_of_all_is_sharp(
+@pytest.mark.parametrize("probe", HEAVY)
+def test_a_good_picture_of_few_examples_stays_until_that_of_all_is_good(
     probe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refining, "FIRST_PICTURE", 0.0)
-    context = context_of(a_network(), 16)
-    found = refined(probe, context)
-    few = [one for one in found if len(one.result.arrays["labels"]) == 8]
-    exact = MODULES[probe].PROBE.read(context.subsample(2), {}, None)
-    assert not few[-1].error
-    for key, values in exact.arrays.items():
-        if key != "alignment":
-            np.testing.assert_allclose(few[-1].result.arrays[key], values, rtol=1e-6, atol=1e-9)
+    monkeypatch.setattr(refining, "TOO_ROUGH", 0.0)  # until it is exact
+    monkeypatch.setattr(refining, "measure_pace", lambda context, *_: (0.0, context.subsample(2)))
+    found = refined(probe, context_of(a_network(), 16))
     sizes = [len(one.result.arrays["labels"]) for one in found]
-    later = found[sizes.index(16) :]
-    assert all(one.error <= refining.TOO_ROUGH for one in later)
-    assert {len(one.result.arrays["labels"]) for one in later} == {16}
+    if found[0].error:  # else nothing is better than this reading
+        assert all(one.error for one in found if len(one.result.arrays["labels"]) == 8)
+    assert sizes == sorted(sizes)
+    assert (sizes[0], sizes[-1], found[-1].error) == (8, 16, 0.0)
 
 
 def test_an_estimate_that_stays_rough_never_takes_the_place_of_an_exact_picture() -> None:
@@ -214,16 +212,6 @@ def spectrum_slice(examples: int, above: int, error: float) -> WorkSlice:
 def a_slice(examples: int, error: float, left: float = 1.0) -> WorkSlice:
     labels = np.zeros(examples, dtype=np.int64)
     return WorkSlice(left, refining.ProbeResult({"labels": labels}), error)
-
-
-def test_an_exact_kernel_of_few_examples_that_takes_long_is_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(refining, "FIRST_PICTURE", 0.0)
-    monkeypatch.setattr(refining, "FEW_EXACT", 0.0)
-    found = refined("npk", context_of(a_network(), 16))
-    few = [one for one in found if len(one.result.arrays["labels"]) == 8]
-    assert all(one.error > 0.0 for one in few)
 
 
 def test_what_is_done_is_the_share_of_the_time() -> None:

@@ -8,23 +8,47 @@ import pytest
 
 from dgn_engine.protocol.frames import Watching
 from dgn_engine.protocol.watching import ReportWindow
-from dgn_engine.views.redraw_pace import CREDIT, SHORTEST, LookBackPace, RedrawPace
+from dgn_engine.views.redraw_pace import (
+    CREDIT,
+    FIRST_INTERVAL,
+    SHORTEST,
+    LookBackPace,
+    RedrawPace,
+)
+
+
+def intervals(pace: RedrawPace, age: float = 1e6) -> tuple[float, float, float]:
+    return pace.redraw_interval, pace.interval_at(age, False), pace.interval_at(age, True)
 
 
 def test_where_nothing_trains_panels_are_drawn_as_often_as_a_screen_shows() -> None:
     pace = RedrawPace()
-    assert (pace.redraw_interval, pace.reading_interval) == (SHORTEST, SHORTEST)
+    assert intervals(pace) == (SHORTEST, SHORTEST, SHORTEST)
     pace.update_interval(Watching(0.05, every=2.0))
     pace.update_interval(None)
-    assert (pace.redraw_interval, pace.reading_interval) == (SHORTEST, SHORTEST)
+    assert intervals(pace) == (SHORTEST, SHORTEST, SHORTEST)
 
 
 def test_while_a_run_trains_panels_are_drawn_with_the_rounds_of_the_engine() -> None:
     pace = RedrawPace()
     pace.update_interval(Watching(0.05, every=2.0))
-    assert (pace.redraw_interval, pace.reading_interval) == (2.0, 1.0)
+    assert intervals(pace) == (2.0, 2.0, 1.0)
     pace.update_interval(Watching(0.05, every=0.01))
-    assert (pace.redraw_interval, pace.reading_interval) == (SHORTEST, SHORTEST)
+    assert intervals(pace) == (SHORTEST, SHORTEST, SHORTEST)
+
+
+def test_a_young_picture_is_drawn_again_when_it_is_a_tenth_older() -> None:
+    pace = RedrawPace()
+    pace.update_interval(Watching(0.05, every=30.0))
+    assert intervals(pace, 0.0) == (30.0, FIRST_INTERVAL, FIRST_INTERVAL)
+    assert intervals(pace, 10.0) == (30.0, 1.0, 1.0)
+    assert intervals(pace, 600.0) == (30.0, 30.0, 15.0)
+    age, count = 0.0, 0
+    while age < 60.0:
+        age, count = age + pace.interval_at(age, False), count + 1
+    assert count < 50
+    pace.update_interval(Watching(0.05, every=0.3))
+    assert intervals(pace, 0.0)[1:] == (FIRST_INTERVAL, 0.15), "never later than otherwise"
 
 
 def test_the_window_reports_once_a_second_what_drawing_took_and_what_the_rest() -> None:
