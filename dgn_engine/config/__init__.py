@@ -184,7 +184,7 @@ class GatingConfig:
 
     regime: str = setting(
         "DL", "regime", order=-2, offered=True,
-        help="ReLU, soft-ReLU, FR-II, FR-DI, FL, DL, gates-only, FRG, …",
+        help="ReLU, DL, FL, FR-II, DLN, …",
     )
     beta: float = setting(
         8.0, "steepness β", above=0, help="steepness β of soft gates", span=(0.1, 1000),

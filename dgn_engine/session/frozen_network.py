@@ -346,7 +346,7 @@ def _offer_of_own(listing: CheckpointContents, imported: ImportedNetwork) -> Tra
     return TrainingOffer(
         (),
         f"Its gates come from a second network ({regime.name}), which only its own run has: "
-        "resume that run (File ▸ Open run…).",
+        "resume that run (File ▸ Recorded runs…).",
     )
 
 

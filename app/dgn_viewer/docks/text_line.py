@@ -117,9 +117,9 @@ class FactsLine(QWidget):
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             x = event.pos().x()
             hovered = [fact for fact, left, right in self._fact_positions() if left <= x <= right]
-            about = escape(hovered[0].about) if hovered else ""
-            texts = filter(None, (about, self.hidden_facts_text()))
-            QToolTip.showText(event.globalPos(), "<br>".join(texts), self)
+            about, more = hovered[0].about if hovered else "", self.hidden_facts_text()
+            text = f"{escape(about)}<br>{more}" if about and more else about or more
+            QToolTip.showText(event.globalPos(), text, self)
             return True
         return super().event(event)
 

@@ -42,7 +42,7 @@ _WIDTH = 560  # initial width of the dock, pixels
 COMING = "Rows, claims and figures appear here once all runs are done."
 EMPTY = (
     "No result is open. Reproduce a table or figure from the Experiments menu, or choose "
-    "File ▸ Open result… to open an existing one."
+    "File ▸ Open… to open an existing one."
 )
 
 

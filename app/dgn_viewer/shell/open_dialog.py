@@ -10,8 +10,11 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QFileDialog,
     QGridLayout,
+    QHeaderView,
     QLineEdit,
     QPushButton,
+    QSplitter,
+    QTreeView,
     QWidget,
 )
 
@@ -31,6 +34,8 @@ _KINDS: dict[PathKind, str] = {
 _ENDINGS = (*WEIGHTS, ".dgn", CONFIGURED, ".json", *PACKED)
 _FILTERS = (f"Everything that opens ({' '.join(f'*{e}' for e in _ENDINGS)})", "All files (*)")
 _SIZE = QSize(820, 500)
+_SIDEBAR = 160  # pixels
+_TYPE = 2  # column
 _HINT = "Choose a file or a folder, or paste a path."
 
 
@@ -48,8 +53,9 @@ class OpenDialog(QFileDialog):
         self.resize(_SIZE)
         self.setFileMode(QFileDialog.FileMode.ExistingFile)
         self.setNameFilters(_FILTERS)
-        roots = [QUrl.fromLocalFile(str(p)) for p in (runs_root(), results_root()) if p.is_dir()]
-        self.setSidebarUrls([*self.sidebarUrls(), *roots])
+        places = (Path.home(), runs_root(), results_root())
+        self.setSidebarUrls([QUrl.fromLocalFile(str(p)) for p in places if p.is_dir()])
+        self._arrange_columns()
         self.said = MessageLine()
         self.open_folder = QPushButton("Open this folder")
         self.open_folder.setAutoDefault(False)
@@ -65,6 +71,17 @@ class OpenDialog(QFileDialog):
         self.fileSelected.connect(opened)
         self.finished.connect(self.deleteLater)
         self._describe_folder()
+
+    def _arrange_columns(self) -> None:
+        """Show whole names and dates; the line below says the type better than Qt does."""
+        splitter, files = self.findChild(QSplitter), self.findChild(QTreeView)
+        assert isinstance(splitter, QSplitter)
+        assert isinstance(files, QTreeView)
+        splitter.setSizes([_SIDEBAR, _SIZE.width() - _SIDEBAR])
+        header = files.header()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        files.hideColumn(_TYPE)
 
     @property
     def path_line(self) -> QLineEdit:

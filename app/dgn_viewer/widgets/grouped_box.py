@@ -86,17 +86,16 @@ def fill_grouped_menu(menu: QMenu, more: QMenu, actions: Iterable[tuple[str, QAc
 
 
 class GroupedBox(QComboBox):
-    """Combo box that opens a menu if any of its choices has a group."""
+    """Combo box that opens a menu if any of its choices has a group.
+
+    `menus`: that menu and its submenu 'More'; empty otherwise.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._choices: tuple[BoxChoice, ...] = ()
         self._closing = False  # by the mouse press that is being handled
-        self.menu = QMenu(self)
-        self.more_menu = QMenu(MORE, self)
-        for menu in (self.menu, self.more_menu):
-            menu.setToolTipsVisible(True)
-        self.menu.aboutToHide.connect(self._on_menu_hidden)
+        self.menus: tuple[QMenu, ...] = ()
 
     def offer_choices(self, choices: Sequence[BoxChoice]) -> None:
         """Replace all choices."""
@@ -106,42 +105,50 @@ class GroupedBox(QComboBox):
             self.addItem(choice.listed_title, choice.value)
             if tip := choice.about or choice.title:
                 self.setItemData(index, wrapping_tip(tip), Qt.ItemDataRole.ToolTipRole)
-        self._fill_menu()
+        for menu in self.menus:
+            menu.deleteLater()
+        self.menus = self._make_menus() if any(choice.group for choice in self._choices) else ()
 
     def showPopup(self) -> None:
         """Open the menu below the box, or the list if no choice is under 'More'."""
         if self._closing:
             return
-        if self.more_menu.isEmpty():
+        if not self.menus:
             super().showPopup()
             return
-        actions = (*self.menu.actions(), *self.more_menu.actions())
-        for action in actions:
+        for action in (action for menu in self.menus for action in menu.actions()):
             if action.isCheckable():
                 action.setChecked(action.data() == self.currentIndex())
-        self.menu.setMinimumWidth(self.width())
-        self.menu.popup(self.mapToGlobal(QPoint(0, self.height())))
+        menu = self.menus[0]
+        menu.setMinimumWidth(self.width())
+        menu.popup(self.mapToGlobal(QPoint(0, self.height())))
 
     def hidePopup(self) -> None:
-        self.menu.close()
+        for menu in self.menus[:1]:
+            menu.close()
         super().hidePopup()
 
-    def choose_index(self, index: int) -> None:
-        """Choose an entry as a click on it does."""
-        self.setCurrentIndex(index)
-        self.activated.emit(index)
-
-    def _fill_menu(self) -> None:
-        self.menu.clear()
+    def _make_menus(self) -> tuple[QMenu, QMenu]:
+        menu = QMenu(self)
+        more = QMenu(MORE, menu)
         actions: list[tuple[str, QAction]] = []
         for index, choice in enumerate(self._choices):
-            action = QAction(choice.listed_title.replace("&", "&&"), self.menu)
+            action = QAction(choice.listed_title.replace("&", "&&"), menu)
             action.setData(index)
             action.setCheckable(True)
             action.setToolTip(wrapping_tip(choice.about or choice.listed_title))
-            action.triggered.connect(lambda _=False, index=index: self.choose_index(index))
             actions.append((choice.group, action))
-        fill_grouped_menu(self.menu, self.more_menu, actions)
+        fill_grouped_menu(menu, more, actions)
+        for part in (menu, more):
+            part.setToolTipsVisible(True)
+        menu.triggered.connect(self._on_triggered)
+        menu.aboutToHide.connect(self._on_menu_hidden)
+        return menu, more
+
+    def _on_triggered(self, action: QAction) -> None:
+        """Choose an entry as a click on it in a list does."""
+        self.setCurrentIndex(action.data())
+        self.activated.emit(action.data())
 
     def _on_menu_hidden(self) -> None:
         """Let a press on the box close its menu: Qt passes the press on to the box afterwards."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPoint
 from PySide6.QtGui import QHelpEvent
@@ -11,11 +12,17 @@ from PySide6.QtWidgets import QApplication, QToolTip
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import MISFIT, Reading
-from dgn_engine.scene.elements import Empty, Fact, Scene
+from dgn_engine.scene.elements import Empty, Fact, Mark, Scene
 from dgn_engine.scene.panel_readings import available_readings
 from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from dgn_engine.scene.theme import DARK, LIGHT
-from dgn_viewer.docks.panel_message import State, compose_footer, compose_message, is_pending
+from dgn_viewer.docks.panel_message import (
+    State,
+    compose_caption,
+    compose_footer,
+    compose_message,
+    is_pending,
+)
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from tests.engine.panels.pictures import started_run
 from tests.viewer.seen_charts import colours_in
@@ -164,6 +171,49 @@ def test_the_line_below_a_picture(
     assert compose_footer(state, SPEC, view, scene, every) == words
 
 
+NPK_READ = Reading("npk", 9, arrays={"labels": np.zeros(64)}, remark="64 probe examples, exact")
+ROUGH = replace(NPK_READ, error=0.05)
+OF_B = Reading("npk", 9, arrays={"labels": np.zeros(8)})
+PLAIN = Scene((), step=1234, note="a note")
+
+
+@pytest.mark.parametrize(
+    ("view", "scene", "words"),
+    [
+        (VIEW, PLAIN, "step 1,234"),
+        (seeing(NPK_READ), PLAIN, "step 1,234 · n 64"),
+        (seeing(ROUGH), PLAIN, "step 1,234 · n 64 · ± 5 %"),
+        (seeing(replace(ROUGH, error=1e-6)), PLAIN, "step 1,234 · n 64 · ± < 0.01 %"),
+        (
+            replace(seeing(NPK_READ), compared=ComparedRun("x.pt", readings={"npk": NPK_READ})),
+            PLAIN,
+            "step 1,234 · n 64",
+        ),
+        (
+            replace(seeing(ROUGH), compared=ComparedRun("x.pt", readings={"npk": OF_B})),
+            PLAIN,
+            "step 1,234 · n 64 · ± 5 % · B: n 8",
+        ),
+        (
+            replace(seeing(NPK_READ), outdated={"npk": Mark(8.0, "FR-II")}),
+            PLAIN,
+            "step 1,234, before FR-II · n 64",
+        ),
+        (replace(VIEW, diverged=1200), PLAIN, "diverged at step 1,200 · step 1,234"),
+        (
+            replace(VIEW, run=replace(started_run((2,)), inspected="x", assuming="ReLU")),
+            PLAIN,
+            "ReLU assumed · step 1,234",
+        ),
+        (VIEW, replace(PLAIN, refusal="Cannot subtract."), "step 1,234 · Cannot subtract."),
+    ],
+)
+def test_the_caption_has_step_and_examples_and_what_limits_them(
+    view: View, scene: Scene, words: str
+) -> None:
+    assert compose_caption(SPEC, view, scene) == words
+
+
 def test_the_readings_of_a_panel_are_those_of_its_probes() -> None:
     other = Reading("gates", 1)
     view = seeing(NTK, NPK, other)
@@ -240,6 +290,16 @@ def test_facts_are_shown_first_things_first_as_far_as_there_is_room(qtbot: QtBot
     assert line.shown_facts() == ()
     line.set_theme(DARK)
     assert not line.grab().isNull()
+
+
+def test_a_fact_aside_is_on_hover_and_read_aloud(qtbot: QtBot) -> None:
+    line = FactsLine(LIGHT)
+    qtbot.addWidget(line)
+    line.resize(600, 24)
+    line.set_facts((replace(FACTS[0], aside=True), FACTS[1]))
+    assert line.shown_facts() == ("rank",)
+    assert "0.5" in line.hidden_facts_text()
+    assert "0.5" in line.accessibleName()
 
 
 def test_behind_a_fact_that_has_no_room_there_is_none(qtbot: QtBot) -> None:

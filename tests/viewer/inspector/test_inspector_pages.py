@@ -282,8 +282,9 @@ def test_a_list_that_is_none_is_refused_in_a_sentence(fields: RunForm) -> None:
 def test_regimes_out_of_sight_stand_under_the_headings_of_their_groups(fields: RunForm) -> None:
     box = fields.fields["gating.regime"]
     assert isinstance(box, GroupedBox)
-    listed = [action.text() for action in box.more_menu.actions() if not action.isSeparator()]
-    heads = [a.text() for a in box.more_menu.actions() if a.text() and not a.isEnabled()]
+    _, more = box.menus
+    listed = [action.text() for action in more.actions() if not action.isSeparator()]
+    heads = [a.text() for a in more.actions() if a.text() and not a.isEnabled()]
     assert heads == ["One network", FIXED, "Learnt gates"]
     assert listed.index(heads[1]) + 3 == listed.index(heads[2])
 

@@ -74,8 +74,8 @@ def choose(box: object, place: int) -> None:
     """Pick an entry of a combo box as a user does: open the list, press the row."""
     assert isinstance(box, GroupedBox)
     box.showPopup()
-    if not box.more_menu.isEmpty():
-        listed = (*box.menu.actions(), *box.more_menu.actions())
+    if box.menus:
+        listed = [action for menu in box.menus for action in menu.actions()]
         next(action for action in listed if action.data() == place).trigger()
         box.hidePopup()
         return
