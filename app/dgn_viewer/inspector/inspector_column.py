@@ -262,6 +262,11 @@ def _shows_file(page: Page | None, ticket: int) -> bool:
     return isinstance(page, FilePage) and page.listed.ticket == ticket
 
 
+def _page_width() -> int:
+    """Return the width of a page; larger type gets half of its share, for the panels' sake."""
+    return (WIDTH + scaled(WIDTH)) // 2
+
+
 class InspectorDock(QDockWidget):
     """The dock of the inspector, which moves panels aside instead of covering them.
 
@@ -307,7 +312,7 @@ class InspectorDock(QDockWidget):
     def _on_release(self) -> None:
         if self._drawing:
             self._drawing = False
-            self._wanted = round(self.width() * WIDTH / scaled(WIDTH))
+            self._wanted = round(self.width() * WIDTH / _page_width())
             self.fit_to_page()
 
     def _max_width(self) -> int:
@@ -328,7 +333,8 @@ class InspectorDock(QDockWidget):
         if not self.isVisible() or self._drawing:
             return
         min_width = self.minimumWidth()
-        self.setFixedWidth(min(scaled(self._wanted), self._max_width()))
+        wanted = round(self._wanted * _page_width() / WIDTH)
+        self.setFixedWidth(min(wanted, self._max_width()))
         if (window_layout := self._window.layout()) is not None:
             window_layout.activate()
         self.setMinimumWidth(min_width)  # let the user shrink the window

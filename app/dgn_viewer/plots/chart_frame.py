@@ -72,6 +72,11 @@ class ChartStyle:
         return TextStyle(self.family, 11 * self.theme.scale, numbers=self.theme.numbers)
 
     @property
+    def lane(self) -> float:
+        """The height of the lane of events."""
+        return LANE * self.theme.scale
+
+    @property
     def tab(self) -> TextStyle:
         return TextStyle(self.family, 12 * self.theme.scale)
 
@@ -142,7 +147,7 @@ def measure_margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Marg
         # The right margin has the names of the curves and, below them, of the x axis.
         names = [axis_label(chart.x), *(curve.name for curve in chart.curves)]
         right += max(style.label.width(name) for name in names) + 2 * PAD
-    return Margins(left, top, right, bottom, LANE if chart.has_step_axis else 0.0)
+    return Margins(left, top, right, bottom, style.lane if chart.has_step_axis else 0.0)
 
 
 def _is_label_inline(chart: Chart) -> bool:

@@ -6,7 +6,7 @@ from PySide6.QtCore import QLineF, QPointF, QRectF
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from dgn_engine.scene.elements import Chart, Mark
-from dgn_engine.scene.mark_labels import LANE, Chip, EpochTick, epoch_ticks, lane_chips
+from dgn_engine.scene.mark_labels import Chip, EpochTick, epoch_ticks, lane_chips
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, data_from_drawn, drawn_at
 
 _CHIP = 15.0  # height
@@ -18,7 +18,8 @@ class EventLane:
     def __init__(self, chart: Chart, style: ChartStyle, plot_area: PlotArea, below: float) -> None:
         """`below`: the distance from the frame to the bottom of the lane, in pixels."""
         box = plot_area.box
-        self.box = QRectF(box.left(), box.bottom() + below - LANE, box.width(), LANE)
+        lane = style.lane
+        self.box = QRectF(box.left(), box.bottom() + below - lane, box.width(), lane)
         self._style, self._chart, self._area = style, chart, plot_area
         width_of = style.label.width
         offset_marks = [(self._step_offset(mark.x), mark) for mark in chart.marks]
@@ -47,8 +48,9 @@ class EventLane:
 
     def chip_box(self, chip: Chip) -> QRectF:
         """Return the rectangle of a chip in scene coordinates."""
-        top = self.box.center().y() - _CHIP / 2
-        return QRectF(self.box.left() + chip.left, top, chip.width, _CHIP)
+        height = _CHIP * self._style.theme.scale
+        top = self.box.center().y() - height / 2
+        return QRectF(self.box.left() + chip.left, top, chip.width, height)
 
     def paint(self, painter: QPainter, pointed: tuple[float, float] | None) -> None:
         """Paint epoch ticks and chips; `pointed` has the steps of the hovered chip."""

@@ -65,6 +65,7 @@ def card_size(style: ChartStyle, readout: ExampleReadout, pinned: bool) -> QSize
     type_ = style.label
     pictures_width = _pictures_width(readout)
     text_width = max(_LEAST_STRIP, *(type_.width(line) for line in _card_lines(readout, pinned)))
+    text_width += 1.0  # rounded places would leave the longest line a little less than it needs
     gates = [_TAG + _LEAST_STRIP + 8.0 + type_.width(rows.words) for rows in readout.gates]
     text_height = len(_card_lines(readout, pinned)) * type_.height
     height = max(SIDE, text_height) + sum(

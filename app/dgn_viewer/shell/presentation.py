@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from PySide6.QtCore import QEvent, QObject, QSize, QTimer
 from PySide6.QtWidgets import QAbstractButton, QApplication, QToolBar
+from shiboken6 import isValid
 
 from dgn_engine.scene.panel_spec import PanelSpec
 from dgn_engine.views.layout_presets import LayoutPreset, preset_tree
@@ -23,7 +24,7 @@ LAYOUT = LayoutPreset(
 
 
 class Presentation(QObject):
-    """Shows the window for an audience, and restores it afterwards.
+    """Shows the window to an audience, and restores it afterwards.
 
     `views`: returns the bars of the window, once they exist.
     """
@@ -59,7 +60,8 @@ class Presentation(QObject):
         self._docks.arrangement.restore_panels()
         self._show_bars(brief=False)
         for part, size in self._icons.items():
-            part.setIconSize(size)
+            if isValid(part):  # a page may have been closed meanwhile
+                part.setIconSize(size)
         self._icons.clear()
         self._theme.set_scale(1.0)
         self._settle_bars()
@@ -83,11 +85,10 @@ class Presentation(QObject):
         self._before = arrangement.saved()
         self._show_bars(brief=True)
         self._theme.set_scale(SCALE)
-        for kind in (QAbstractButton, QToolBar):
-            for part in self._window.findChildren(kind):
-                self._icons[part] = part.iconSize()
-                part.destroyed.connect(lambda _=None, part=part: self._icons.pop(part, None))
-                part.setIconSize(part.iconSize() * SCALE)
+        window = self._window
+        for part in (*window.findChildren(QAbstractButton), *window.findChildren(QToolBar)):
+            self._icons[part] = part.iconSize()
+            part.setIconSize(part.iconSize() * SCALE)
         self._settle_bars()
         height = arrangement.docks_height() / SCALE
         names = [name for _, groups in LAYOUT.columns for group in groups for name in group]

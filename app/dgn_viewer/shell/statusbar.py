@@ -301,10 +301,10 @@ class StatusBar(QStatusBar):
     def _write_texts(self) -> None:
         self._said, self._written = self._field_texts(), self._clock()
         short = self._notice is not None and self._busy() and self.width() < _WIDE
-        left, right = (_SHORT if short else _LEFT), _RIGHT
+        shown: tuple[tuple[str, ...], tuple[str, ...]] = (_SHORT if short else _LEFT, _RIGHT)
         if self._quiet:
-            left, right = (), ("step",)
-        for label, names in ((self._left, left), (self._right, right)):
+            shown = (), ("step",)
+        for label, names in zip((self._left, self._right), shown, strict=True):
             text = " · ".join(self._said[name] for name in names if self._said[name])
             label.setText(text)
         tip_text = self._make_tip()

@@ -146,8 +146,8 @@ class RunToolbar(FixedBar):
             self.summary.show_text("no run")
 
     def set_brief(self, brief: bool) -> None:
-        """Show only the buttons and the regime."""
-        for action in self._settings:
+        """Show only the buttons, the regime and the value input: no numbers."""
+        for action in self._numbers:
             action.setVisible(not brief)
 
     def _setting_fields(self) -> tuple[QWidget, ...]:
@@ -205,15 +205,14 @@ class RunToolbar(FixedBar):
         self.addSeparator()
         self.addWidget(_caption_label("regime", self.regime))
         self.addWidget(self.regime)
-        self._settings = [
-            self.addSeparator(),
-            self.addWidget(_caption_label("value input", self.value_input)),
-            self.addWidget(self.value_input),
-        ]
+        self.addSeparator()
+        self.addWidget(_caption_label("value input", self.value_input))
+        self.addWidget(self.value_input)
+        self._numbers = []
         for text, field in (("β", self.beta), ("lr", self.learning_rate)):
-            self._settings.append(self.addWidget(_caption_label(text, field)))
-            self._settings.append(self.addWidget(field))
-        self._settings.append(self.addWidget(self.pace))
+            self._numbers.append(self.addWidget(_caption_label(text, field)))
+            self._numbers.append(self.addWidget(field))
+        self._numbers.append(self.addWidget(self.pace))
         self.addWidget(self.summary)
         self.addActions(last)
 

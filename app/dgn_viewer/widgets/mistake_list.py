@@ -9,7 +9,7 @@ from PySide6.QtGui import QIcon, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QListWidget, QListWidgetItem, QSizePolicy
 
 from dgn_engine.protocol.watching import ProbeExamples
-from dgn_engine.scene.predictions import Prediction
+from dgn_engine.scene.predictions import WRONG, Prediction
 from dgn_viewer.plots.example_image import example_image
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 
@@ -51,7 +51,7 @@ class MistakeList(QListWidget):
             ):
                 item.setData(Qt.ItemDataRole.UserRole, mistake.place)
                 item.setIcon(_example_icon(pictures, mistake.place))
-            item.setText(with_chosen_numbers(mistake.in_words))
+            item.setText(_unbroken(with_chosen_numbers(mistake.in_words)))
         places = [mistake.place for mistake in listed]
         self.setCurrentRow(places.index(chosen) if chosen in places else -1)
         self.blockSignals(False)
@@ -62,6 +62,12 @@ class MistakeList(QListWidget):
     def _point_at_item(self, item: QListWidgetItem | None) -> None:
         if item is not None:
             self.pointed.emit(item.data(Qt.ItemDataRole.UserRole))
+
+
+def _unbroken(words: str) -> str:
+    """Return the words with line breaks only between classes, and without 'Wrong:'."""
+    parts = words.removeprefix(f"{WRONG} ").split(" · ")
+    return " · ".join(part.replace(" ", "\u00a0") for part in parts)
 
 
 def _example_icon(pictures: ProbeExamples, place: int) -> QIcon:

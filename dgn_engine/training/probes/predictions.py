@@ -16,10 +16,12 @@ from collections.abc import Mapping
 
 import torch
 
+from dgn_engine.config import Loss
 from dgn_engine.plugins import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 
 TOP = 3
+_KINDS: Mapping[Loss, str] = {"cross-entropy": "probability", "squared": "output"}
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
@@ -37,7 +39,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if not bool(torch.isfinite(outputs).all()):
         return ProbeResult(absent="The outputs of the network are not finite.")
     is_single = outputs.shape[1] == 1
-    kind = {"cross-entropy": "probability", "squared": "output"}.get(context.loss, "softmax")
+    kind = "softmax" if context.loss is None else _KINDS[context.loss]
     if is_single:
         kind = "output" if kind == "softmax" else kind
         outputs = torch.cat([-outputs / 2, outputs / 2], dim=1)  # softmax: σ(-f), σ(f)

@@ -152,6 +152,7 @@ class Desk:
         time.cursor = cursor
         pages: Any = whole.pages
         parts: Any = whole
+        parts.presentation.is_on = False
         self.menus = (
             run_menu(self.context, self.control, pages, parts.start_engine, parts.playground),
             file_menu(self.context, files, parts.recorded, parts.exports, pages, cursor),

@@ -53,8 +53,12 @@ def test_type_and_panels_are_large_and_afterwards_everything_is_as_before(
     stand(window, qtbot)
     action, status = window.registry["view.presentation"], window.run_views.status
     icons = {button: button.iconSize() for button in window.findChildren(QAbstractButton)}
-    images, before, texts = panel_images(window), places(window), status.end_texts()
+    before, texts = places(window), status.end_texts()
     strip = window.run_views.strip.height()
+    action.trigger()
+    action.trigger()  # Qt lays the title of the front panel out anew, by one pixel
+    qtbot.waitUntil(lambda: places(window) == before)
+    images = panel_images(window)
 
     action.trigger()
     QApplication.processEvents()
