@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dgn_engine.config import (
@@ -45,7 +45,7 @@ class Playground:
     depth: int = 4
     width: int = 8
     noise: float = 0.08
-    regime: str = "DL"
+    regime: str = GatingConfig().regime
     learning_rate: float = 1e-2
     seed: int = 0
     beta: float = GatingConfig().beta
@@ -113,23 +113,22 @@ def settings_left_out(config: RunConfig) -> tuple[str, ...]:
         gate_probability=config.gating.gate_probability,
         gates_from=config.gating.gates_from,
     )
-    pairs = {
-        "data": (config.data, described.data),
-        "net": (config.net, described.net),
-        "gating": (gating, described.gating),
-        "training": (config.training, described.training),
-    }
     found = ["gate order"] if order not in ((), tuple(range(len(order)))) else []
     found += ["gate rotation"] if any(turns) else []
-    for section, (given, carried) in pairs.items():
-        for item in fields(given):
-            if (section, item.name) in _NOT_THE_RUN:
+    for section, given, carried in (
+        ("data", config.data, described.data),
+        ("net", config.net, described.net),
+        ("gating", gating, described.gating),
+        ("training", config.training, described.training),
+    ):
+        carried_values = vars(carried)
+        for name, value in vars(given).items():
+            if (section, name) in _NOT_THE_RUN or value == carried_values[name]:
                 continue
-            if item.name == "options":
-                known = ("noise",) if section == "data" else ("depth", "width")
-                found += [name for name, _ in given.options if name not in known]
-            elif getattr(given, item.name) != getattr(carried, item.name):
-                found.append(SETTINGS[section][item.name].label or item.name)
+            if name == "options":
+                found += [option for option, _ in value if option not in _OPTIONS]
+            else:
+                found.append(SETTINGS[section][name].label or name)
     return tuple(found)
 
 
@@ -217,5 +216,6 @@ _KEYS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
     "input": ("value_input", _read_input),
 }
 _RARE = ("beta", "input")
+_OPTIONS = ("noise", "depth", "width")  # of data and network, that a link carries
 # What does not change the network that is trained.
 _NOT_THE_RUN = {("training", "pace"), ("data", "root"), ("data", "download")}

@@ -302,8 +302,8 @@ class Window(QMainWindow):
     def _connect_parts(self) -> None:
         docks, views, cursor = self.docks, self.run_views, self.time.cursor
         parts = (views.toolbar, views.strip, self.inspector, self.recorded, self.files.recent)
-        parts = (*parts, self.runs, self.playground_bar, self.playground)
-        for part in (*parts, self.guides.acts, cursor, self.time.compared, self.time.bar.dial):
+        parts = (*parts, self.runs, self.playground_bar, self.playground, self.time.bar.dial)
+        for part in (*parts, self.guides.acts, cursor, self.time.compared):
             self.event_taken.connect(part.on_event)
         views.step_shown.connect(self.registry.refresh)
         views.step_shown.connect(self.pages.show_answers)

@@ -104,7 +104,7 @@ class Experiment:
     All fields except the functions must be literals, because the viewer reads them from the source.
 
     Attributes:
-        title, paper, about: shown in menus and reports.
+        title, paper, about: shown in lists and reports.
         plan: returns the units for a request.
         findings: reads the results of the units.
         quick_minutes: estimated time at quick scale on two CPU cores; 0 if unknown.
@@ -114,6 +114,7 @@ class Experiment:
         rows: labels that the request's `only` can choose.
         asks: special options that it supports.
         reproduces: whether it reproduces a paper; if not, its result has no scale or protocol.
+        question: what it asks, in words that need no paper; shown in the window. Empty: the title.
     """
 
     title: str
@@ -128,6 +129,7 @@ class Experiment:
     rows: tuple[str, ...] = ()
     asks: tuple[Question, ...] = ()
     reproduces: bool = True
+    question: str = ""
 
 
 # Pairs of values that give different plans if an option has an effect.

@@ -108,6 +108,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
+    question="Do learnt gates beat random ones in a ResNet?",
     title="DavidNet under the regimes",
     paper="[COMP] ResNet experiment",
     about="A 9-layer ResNet with batch normalisation as the feature network.",

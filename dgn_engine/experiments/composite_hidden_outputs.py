@@ -173,6 +173,7 @@ def _outputs_figure(name: str, picture: Picture, rows: Sequence[str], title: str
 
 
 EXPERIMENT = Experiment(
+    question="Can a network classify images that its values never see?",
     title="Gates reversed, on a random input",
     paper="[COMP] Figure 5, [DUAL]",
     about="A value network that never sees the image, with a ReLU network's gates in reverse.",

@@ -224,6 +224,7 @@ def _make_figures(found: dict[str, Cells]) -> tuple[Figure, ...]:
 
 
 EXPERIMENT = Experiment(
+    question="Is a ResNet's kernel the sum of those of its sub-networks?",
     title="The 2^b sub-networks of a ResNet",
     paper="[COMP] Lemma 4.2",
     about="Contributions of the sub-networks to the path kernel and the value kernel.",

@@ -194,6 +194,7 @@ def _nu_figure(name: str, nus: Mapping[str, CalculatedCell]) -> Figure:
 
 
 EXPERIMENT = Experiment(
+    question="Do gates that adapt during training beat frozen ones?",
     title="Adaptive and frozen gates",
     paper="[DGN] Figure 8",
     about="Two digits with seven kinds of gates, and ν of four kernels.",

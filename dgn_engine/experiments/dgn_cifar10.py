@@ -79,6 +79,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
+    question="Do gates that adapt beat frozen ones on CIFAR-10?",
     title="Adaptive gates on CIFAR-10",
     paper="[DGN]",
     about="Six kinds of gates in a dense and a convolutional network.",

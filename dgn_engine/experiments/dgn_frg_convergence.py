@@ -78,6 +78,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
+    question="How deep should a network with random gates be to train fast?",
     title="Convergence with fixed random gates",
     paper="[DGN]",
     about="The remaining error after 100 steps, by depth.",

@@ -150,6 +150,7 @@ def _largest_distance(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 EXPERIMENT = Experiment(
+    question="What does depth do to the kernel of a network with random gates?",
     title="Spectrum with fixed random gates",
     paper="[DGN]",
     about="Identical inputs, independent random gates: K_0 and its closed form, by depth.",

@@ -113,6 +113,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
+    question="Do frozen gates train faster than those of ReLU?",
     title="GaLU and ReLU on correlated inputs",
     paper="[DGN]",
     about="Initial spectrum and convergence, by depth.",

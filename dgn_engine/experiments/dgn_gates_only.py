@@ -68,6 +68,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
+    question="Can a network learn by its gates alone?",
     title="Training the gates alone",
     paper="[DGN]",
     about="Soft gates are trained while the values keep their random initial weights.",

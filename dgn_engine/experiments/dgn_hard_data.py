@@ -75,6 +75,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
+    question="Can a network without biases fit two points on one ray?",
     title="Two points on one ray",
     paper="[DGN], [WS]",
     about="Homogeneous networks cannot fit both (x, 1) and (x/2, -1).",

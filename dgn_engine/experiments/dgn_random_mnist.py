@@ -119,6 +119,7 @@ def _cell_name(variant: str, name: str) -> str:
 
 
 EXPERIMENT = Experiment(
+    question="Which fits noise faster, and which generalises: frozen gates or ReLU?",
     title="GaLU and ReLU on random labels and pixels",
     paper="[DGN] Figure 5",
     about="Which trains faster, and which generalises.",

@@ -402,6 +402,7 @@ def _build_config(request: Request, row: str) -> RunConfig:
 
 
 EXPERIMENT = Experiment(
+    question="Does a network need its gates in order, or its values to see the image?",
     title="48 models per regime: orders of the gates, and constant input",
     paper="[DUAL] Experiment 1",
     about="All orders of four gate layers, with the image or ones as the value input.",

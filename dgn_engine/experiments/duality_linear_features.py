@@ -80,6 +80,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
+    question="Are the gates of a linear network good enough?",
     title="Linear feature networks",
     paper="[DUAL] §5",
     about="Gates of a linear feature network: random and frozen, learnt and frozen, or trained.",

@@ -258,6 +258,7 @@ def _printed_design(*terms: tuple[int, str, int]) -> Design:
 
 
 EXPERIMENT = Experiment(
+    question="Do gates learnt from noisy labels still know the true ones?",
     title="Gates learnt under label noise (M1 … M5)",
     paper="[DUAL] Experiment 2",
     about="Values memorise noisy labels, while the gates remain useful for the true ones.",

@@ -125,6 +125,7 @@ def _judge_claims(
 
 
 EXPERIMENT = Experiment(
+    question="Do gates still work when they are repeated and rotated?",
     title="Tiling and rotation of the gates",
     paper="[DUAL] Experiment 1",
     about="Gates repeated and shifted along the units, in our own definition.",

@@ -225,6 +225,7 @@ def _largest_or_nan(values: list[float]) -> float:
 
 
 EXPERIMENT = Experiment(
+    question="Does the path kernel limit how fast a network trains?",
     title="The path kernel bounds the speed of training",
     paper="[NPF] Proposition 3.3",
     about="The smallest eigenvalue of the tangent kernel against that of the path kernel.",

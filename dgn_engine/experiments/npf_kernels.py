@@ -139,6 +139,7 @@ def _largest_log_ratio(curve: dict[str, list[float]], name: str) -> float:
 
 
 EXPERIMENT = Experiment(
+    question="Do values and gates contribute to training on one scale?",
     title="K^V and K^F have the same scale",
     paper="[NPF] Figure 2 (right)",
     about="Value and feature tangent kernels while both networks are trained (DL).",

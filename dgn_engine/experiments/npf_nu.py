@@ -112,6 +112,7 @@ def _log_nu_change(nu: Sequence[float]) -> float:
 
 
 EXPERIMENT = Experiment(
+    question="Does the path kernel come to fit the labels during training?",
     title="ν of the neural path kernel falls",
     paper="[NPF] Figure 2 (middle)",
     about="yᵀĤ⁻¹y of the path kernel while a ReLU network is trained on two digits.",

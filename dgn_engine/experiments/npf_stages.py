@@ -178,6 +178,7 @@ def _build_config(request: Request) -> RunConfig:
 
 
 EXPERIMENT = Experiment(
+    question="Do gates copied later in training know more?",
     title="Gates of later stages carry more information",
     paper="[NPF] Figure 2 (left)",
     about="The gates of a ReLU network, copied at six stages of its training.",

@@ -186,6 +186,7 @@ def _build_config(request: Request, setting: _Setting, step: float) -> RunConfig
 
 
 EXPERIMENT = Experiment(
+    question="Do learnt gates beat random ones?",
     title="Test accuracy of the gating regimes",
     paper="[NPF] Table 2",
     about="Frozen random gates compared with learnt ones: where the information is stored.",

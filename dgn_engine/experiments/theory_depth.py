@@ -90,6 +90,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
+    question="Does a deeper network train faster?",
     title="Training speed by depth",
     paper="[NPF], [DGN]",
     about="Gradient descent on the networks themselves: own, frozen and random gates.",

@@ -173,6 +173,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 EXPERIMENT = Experiment(
+    question="Does the kernel predict the next training step?",
     title="Dynamics step by step",
     paper="[NPF]",
     about="The next step predicted by K_t and the actual one; switching gates; drift by width.",

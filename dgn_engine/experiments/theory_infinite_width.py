@@ -220,6 +220,7 @@ def _judge_claims(
 
 
 EXPERIMENT = Experiment(
+    question="What becomes of the kernels in an infinitely wide network?",
     title="Infinite width",
     paper="[NPF], [WS], [COMP]",
     about="Tangent kernels of wide ReLU networks, K^(d) and βH; angles and overlaps by layer.",

@@ -218,6 +218,7 @@ def _spread_claims(spreads: CalculatedCell) -> Iterator[Claim]:
 
 
 EXPERIMENT = Experiment(
+    question="Does a wide network start with the path kernel?",
     title="K^V_0 and βH",
     paper="[NPF], [COMP], [WS] Theorem 4.1, [DGN] Lemma 3.1",
     about="The initial value kernel compared with the path kernel as the width grows.",

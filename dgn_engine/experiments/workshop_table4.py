@@ -272,6 +272,7 @@ def _build_config(request: Request, arch: _Arch, step: float) -> RunConfig:
 
 
 EXPERIMENT = Experiment(
+    question="Are gates learnt from noise worse than random ones?",
     title="Gates from true labels, random labels and random pixels",
     paper="[WS] Table 4",
     about="Gates learnt on noise are worse than random ones; true gates do as well as ReLU.",

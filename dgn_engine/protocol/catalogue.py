@@ -66,7 +66,7 @@ class DataEntry:
 
 @dataclass(frozen=True)
 class ExperimentEntry:
-    """An experiment of the papers, as a menu shows it. Costs are estimates, in words."""
+    """An experiment of the papers, as a list shows it. Costs are estimates, in words."""
 
     id: str
     title: str
@@ -77,6 +77,7 @@ class ExperimentEntry:
     full_cost: str
     rows: tuple[str, ...] = ()  # that can be computed alone
     asks: tuple[str, ...] = ()  # its own settings: 'steps', 'augmentation'
+    question: str = ""  # what it asks, in plain words; empty: the title
 
 
 @dataclass(frozen=True)

@@ -214,6 +214,8 @@ class Branches:
             raise UserError(reason, kind="in-use")
         if recording is None or recording.pause_reason:
             reason = "This run is not recorded; only a recorded run can be branched."
+            if self._state.unwritten is not None:
+                reason = "This run is not recorded yet: keep it first, then branch it."
             raise UserError(reason, kind="not-recorded")
         changes = command.changes
         regime = find_regime(changes.regime).name if changes.regime else run.trainer.regime.name

@@ -132,8 +132,8 @@ class RunCommands:
             self.start_run(training.StartRun(recorded.config))
         else:
             config = self._state.run_for(command).config
-            recorded = self._state.unwritten is None
-            self.start_run(training.StartRun(config, not self._state.running, recorded))
+            paused, is_recorded = not self._state.running, self._state.unwritten is None
+            self.start_run(training.StartRun(config, paused, is_recorded))
 
     def continue_recorded(self, command: runs.ContinueRun) -> None:
         state, folder = self._state, RunFolder(Path(command.folder))

@@ -132,7 +132,7 @@ def test_an_experiment_is_begun_watched_and_reported(
     assert panel.rows.rowCount() == len(made.rows)
     panel.report.click()
     assert [url.toLocalFile() for url in browsed] == [str(folder / "report.html")]
-    panel.show_nothing()
+    panel.show_list()
     window.experiments.results.hide()
     window.registry["experiments.show"].trigger()
     assert panel.isVisible()

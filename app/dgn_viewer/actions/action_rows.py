@@ -47,11 +47,11 @@ class ActionRow:
 class Family:
     """Placeholder for all rows whose id matches a pattern; the engine's catalogue provides them.
 
-    `submenus`: give each group its own submenu.
+    `listed`: shown in the menu; otherwise only the palette lists them.
     """
 
     pattern: str
-    submenus: bool = False
+    listed: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,27 @@
-"""The Experiments menu: one entry per experiment of the papers, and results."""
+"""The Experiments menu: the list of all experiments, and the one that runs."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from dgn_engine.experiments.report.papers import paper_title, place_in_paper
-from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
-from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.catalogue import Catalogue
 from dgn_viewer.actions.action_rows import SEPARATOR, ActionRow, Family, Menu, shows_run
 from dgn_viewer.shell.experiment_runner import ExperimentRunner
 
 
 def experiments_menu(experiments: ExperimentRunner) -> Menu:
-    """Return the Experiments menu."""
+    """Return the Experiments menu; single experiments are found in the palette."""
     return Menu(
         "Experiments",
         (
-            Family("experiment.*", submenus=True),
-            SEPARATOR,
+            ActionRow(
+                id="experiments.list",
+                title="Experiments…",
+                callback=experiments.show_list,
+                icon="panels",
+                tip="What the papers ask, with cost, state and a picture of your last result",
+            ),
+            Family("experiment.*", listed=False),
             ActionRow(
                 id="experiments.gate_information",
                 title="Gate information of a checkpoint…",
@@ -30,9 +34,9 @@ def experiments_menu(experiments: ExperimentRunner) -> Menu:
             ActionRow(
                 id="experiments.show",
                 title="Show results",
-                callback=experiments.results.open,
+                callback=experiments.show_results,
                 keys=("Ctrl+Shift+X",),
-                tip="Open the panel of the running experiment, or of the last result",
+                tip="Show the running experiment, or the last result",
             ),
             ActionRow(
                 id="experiments.stop",
@@ -43,7 +47,6 @@ def experiments_menu(experiments: ExperimentRunner) -> Menu:
                 enabled=lambda _: experiments.is_running,
             ),
         ),
-        opening=experiments.refresh_results,
     )
 
 
@@ -52,20 +55,9 @@ def experiment_rows(catalogue: Catalogue, experiments: ExperimentRunner) -> tupl
     return tuple(
         ActionRow(
             id=f"experiment.{entry.id}",
-            title=f"{entry.title}…",
+            title=f"{entry.question or entry.title}…",
             callback=partial(experiments.open_page, entry),
-            tip=f"{entry.paper}. {entry.about}",
-            text_now=partial(_experiment_text, experiments, entry),
-            group=paper_title(entry.paper),
+            tip=f"{entry.title}. {entry.paper}. {entry.about}",
         )
         for entry in catalogue.experiments
     )
-
-
-def _experiment_text(experiments: ExperimentRunner, entry: ExperimentEntry, _now: RunState) -> str:
-    """Return a text such as 'Table 2: FLNPF beside FRNPF… · about 4 min · ✓ result from
-    2026-11-02'."""
-    location, day = place_in_paper(entry.paper), experiments.latest_result_day(entry.id)
-    title = f"{location}: {entry.title}" if location else entry.title
-    cost = "" if entry.quick_cost in ("", "not measured") else f" · about {entry.quick_cost}"
-    return f"{title}…{cost}{f' · ✓ result from {day}' if day else ''}".replace("&", "&&")

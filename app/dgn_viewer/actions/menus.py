@@ -55,19 +55,10 @@ class Menus(QObject):
                     menu.addSeparator()
 
     def _fill_family(self, menu: QMenu, family: Family) -> None:
-        """Add a family's rows, with a submenu for each group, or one for all rows with a group."""
-        family_rows = self._actions.rows_matching(family.pattern)
-        if not family.submenus:
-            actions = [(row.group, self._actions[row.id]) for row in family_rows]
-            fill_grouped_menu(menu, self._submenu(menu, MORE), actions)
-            return
-        order = list(dict.fromkeys(row.group for row in family_rows))
-        family_rows = tuple(sorted(family_rows, key=lambda row: order.index(row.group)))
-        for group, rows in groupby(family_rows, key=lambda row: row.group):
-            target = self._add_submenu(menu, group)
-            target.clear()
-            for row in rows:
-                target.addAction(self._actions[row.id])
+        """Add a family's rows; those with a group are in a submenu."""
+        family_rows = self._actions.rows_matching(family.pattern) if family.listed else ()
+        actions = [(row.group, self._actions[row.id]) for row in family_rows]
+        fill_grouped_menu(menu, self._submenu(menu, MORE), actions)
 
     def _add_submenu(self, menu: QMenu, title: str) -> QMenu:
         submenu = self._submenu(menu, title)

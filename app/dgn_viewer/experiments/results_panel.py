@@ -1,4 +1,4 @@
-"""The Results panel: progress of an experiment, then its results next to the printed numbers."""
+"""The column of experiments: a list of all, then the progress and the result of one."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from dgn_engine.text.written_numbers import format_duration, format_percent
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.experiments.claim_list import ClaimList
+from dgn_viewer.experiments.experiment_cards import ExperimentList
 from dgn_viewer.experiments.result_tables import RowTable
 from dgn_viewer.experiments.running_list import RunningList
 from dgn_viewer.widgets.layouts import (
@@ -40,19 +41,17 @@ _FIGURE = 240  # height, pixels
 _LEAST = 360  # minimum width, pixels
 _WIDTH = 560  # initial width of the dock, pixels
 COMING = "Rows, claims and figures appear here once all runs are done."
-EMPTY = (
-    "No result is open. Reproduce a table or figure from the Experiments menu, or choose "
-    "File ▸ Open… to open an existing one."
-)
 
 
 class ResultsPanel(QFrame):
-    """Panel for the progress and the result of an experiment; its buttons emit signals."""
+    """The list of experiments, or the progress and result of one; its buttons emit signals."""
 
     stop_wanted = Signal()
     go_on_wanted = Signal()
     watch_wanted = Signal()
     report_wanted = Signal()
+    again_wanted = Signal()
+    list_wanted = Signal()
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -60,6 +59,9 @@ class ResultsPanel(QFrame):
         self.setMinimumWidth(_LEAST)
         self._theme = theme
         self._document: Document | None = None
+        self.list = ExperimentList()
+        about = "Back to all experiments"
+        self.back = push_button("‹ All experiments", self.list_wanted, "small", about)
         self.title = plain_label(role="title", selectable=True)
         self.paper = plain_label(role="small", selectable=True)
         self.bar = QProgressBar()
@@ -76,6 +78,8 @@ class ResultsPanel(QFrame):
         self.watch = push_button("Watch live", self.watch_wanted, about=about)
         about = "Open the full report in the browser"
         self.report = push_button("Open report", self.report_wanted, about=about)
+        about = "Run it with other settings, or at the paper's scale"
+        self.again = push_button("Run again…", self.again_wanted, about=about)
         self.running = RunningList()
         self.answer = plain_label(selectable=True)
         self.rows = RowTable()
@@ -84,15 +88,27 @@ class ResultsPanel(QFrame):
         self._charts = ChartControls(self, self._make_figures)
         self._charts.changed.connect(self._show_figures)
         self.notes = plain_label(role="small", selectable=True)
-        self._message = plain_label(role="muted", selectable=True)
         self._pages = QStackedWidget()
         self._lay_out()
         self.set_theme(theme)
-        self.show_nothing()
+        self.show_list()
 
-    def show_nothing(self) -> None:
-        self._message.setText(EMPTY)
+    @property
+    def is_showing_list(self) -> bool:
+        return self._pages.currentIndex() == 0
+
+    def show_list(self) -> None:
         self._pages.setCurrentIndex(0)
+
+    def show_current(self) -> None:
+        """Show the running experiment or the last result; the list if there is neither."""
+        if self.title.text():
+            self._pages.setCurrentIndex(1)
+
+    @property
+    def name(self) -> str:
+        """The experiment whose result is shown; '' if there is none."""
+        return self._document.name if self._document is not None else ""
 
     def show_beginning(self, title: str, paper: str) -> None:
         """Show that the process has started but has not reported anything yet."""
@@ -138,6 +154,7 @@ class ResultsPanel(QFrame):
         self._theme = theme
         if self._charts.existing_view is not None:
             self._charts.existing_view.set_theme(theme)
+        self.list.set_theme(theme)
         self.setStyleSheet(
             f"#results, #results_body {{ background: {theme.panel}; }}"
             f"#results QTableWidget {{ border: none; border-top: 1px solid {theme.line}; }}"
@@ -155,6 +172,7 @@ class ResultsPanel(QFrame):
         self.stop.setVisible(running)
         self.watch.setVisible(running)
         self.report.setVisible(not running and self._document is not None)
+        self.again.setVisible(not running and self.name in self.list.cards)
         if running:
             self.go_on.hide()
 
@@ -204,26 +222,26 @@ class ResultsPanel(QFrame):
         return (self.running, self.answer, self.rows, self.claims, *figures, self.notes)
 
     def _lay_out(self) -> None:
-        self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._message.setMargin(24)
-        buttons = make_row(self.stop, self.go_on, self.watch, self.report, 1, spacing=8)
+        row = (self.stop, self.go_on, self.watch, self.report, self.again)
+        buttons = make_row(*row, 1, spacing=8)
         body = QWidget()
         body.setObjectName("results_body")
-        above = (self.title, self.paper, self.bar, self.words, self.trouble)
+        back = make_row(self.back, 1)
+        above = (back, self.title, self.paper, self.bar, self.words, self.trouble)
         parts = (self.running, self.answer, self.rows, self.claims, self._below_claims, self.notes)
         make_column(*above, buttons, *parts, 1, into=body, margins=(12, 8, 12, 12), spacing=8)
-        self._pages.addWidget(self._message)
+        self._pages.addWidget(self.list)
         self._pages.addWidget(make_scroll_area(body))
         make_column(self._pages, into=self)
 
 
 class ResultsDock(PanelFrame):
-    """Dock of the Results panel, left of `neighbour`; hidden until opened."""
+    """Dock of the experiments, left of `neighbour`; hidden until opened."""
 
     opening = Signal()  # about to be shown
 
     def __init__(self, window: QMainWindow, neighbour: QDockWidget, theme: Theme) -> None:
-        super().__init__("Results", window)
+        super().__init__("Experiments", window)
         self.panel = ResultsPanel(theme)
         self.setObjectName("dock.results")
         self.setAllowedAreas(

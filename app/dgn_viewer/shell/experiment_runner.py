@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def _is_finished(folder: Path, unit: str) -> bool:
 
 
 class ExperimentRunner(QObject):
-    """Owner of the `dgn` process; fills the Results panel. `changed`: it started or ended."""
+    """Owner of the `dgn` process; fills its column. `changed`: it started or ended."""
 
     changed = Signal()
 
@@ -76,35 +76,63 @@ class ExperimentRunner(QObject):
         self.results = results
         self._panel = panel = results.panel
         self._inspector = inspector
-        self._made: Mapping[str, str] = {}  # date of the newest result by experiment
         self.data_root = ""  # folder of the data sets; empty: default folders
         self._folder = Path()
         self._command: tuple[str, ...] = ()
         self._title = ""
+        self._name = ""  # the experiment that was started last, by its id
         self._measured: Path | None = None  # checkpoint whose gates are being measured
         self._process = DgnProcess(self)
         self._process.progressed.connect(panel.show_progress)
+        self._process.progressed.connect(panel.list.show_progress)
         self._process.ended.connect(self._on_ended)
         self.changed.connect(self._update_page)
         panel.stop_wanted.connect(self.stop)
         panel.go_on_wanted.connect(self._continue_experiment)
         panel.watch_wanted.connect(self.watch_next_run)
         panel.report_wanted.connect(self._open_report)
+        panel.again_wanted.connect(self._open_page_again)
+        panel.list_wanted.connect(self.show_list)
+        panel.list.opened.connect(self.open_experiment)
 
     @property
     def is_running(self) -> bool:
         return self._process.is_running
 
-    def refresh_results(self) -> None:
-        """Look up existing results on disk; called only when the menu opens."""
-        catalogue = self._context.run_state().catalogue
-        names = [entry.id for entry in catalogue.experiments] if catalogue is not None else []
-        self._made = find_results(results_root(), names)
-        self.changed.emit()
+    def show_list(self) -> None:
+        """Show the list of all experiments with their newest results."""
+        self._panel.show_list()
+        self._refresh_list()
+        self.results.open()
 
-    def latest_result_day(self, name: str) -> str:
-        """Return the date of the newest result of an experiment; '' if there is none."""
-        return self._made.get(name, "")
+    def show_results(self) -> None:
+        """Show the running experiment or the last result, or else the list."""
+        self._panel.show_current()
+        if self._panel.is_showing_list:
+            self.show_list()
+        else:
+            self.results.open()
+
+    def open_experiment(self, entry: ExperimentEntry) -> None:
+        """Show the progress or the newest result of an experiment, or the page that starts it."""
+        result = self._panel.list.results.get(entry.id)
+        if self.is_running and entry.id == self._name:
+            self._panel.show_current()
+        elif result is None or self.is_running:
+            self.open_page(entry)
+        else:
+            self.show_folder(result.folder)
+
+    def _refresh_list(self) -> None:
+        catalogue = self._context.run_state().catalogue
+        entries = catalogue.experiments if catalogue is not None else ()
+        self._panel.list.offer_experiments(entries)
+        found = find_results(results_root(), [entry.id for entry in entries])
+        self._panel.list.show_results(found, self._name if self.is_running else "")
+
+    def _open_page_again(self) -> None:
+        if self._panel.name in self._panel.list.cards:
+            self.open_page(self._panel.list.cards[self._panel.name].entry)
 
     def open_page(self, entry: ExperimentEntry) -> None:
         catalogue = self._context.run_state().catalogue or Catalogue((), (), (), (), ())
@@ -125,7 +153,7 @@ class ExperimentRunner(QObject):
             return BUSY
         request = replace(request, data_root=self.data_root)
         title, paper = entry.title, f"{entry.paper} · {entry.id}"
-        self._start_command(request.arguments, request.folder, title, paper)
+        self._start_command(request.arguments, request.folder, title, paper, entry.id)
         self._inspector.close_page()
         return ""
 
@@ -200,8 +228,12 @@ class ExperimentRunner(QObject):
         """End the process; the experiment can be resumed."""
         self._process.close()
 
-    def _start_command(self, command: Sequence[str], folder: Path, title: str, paper: str) -> None:
+    def _start_command(
+        self, command: Sequence[str], folder: Path, title: str, paper: str, name: str = ""
+    ) -> None:
+        """`name`: the experiment of the list that runs, or ''."""
         self._folder, self._command, self._title = folder, tuple(command), title
+        self._name = name
         self._measured = None
         self.results.open()
         self._panel.show_beginning(title, paper)
@@ -210,12 +242,14 @@ class ExperimentRunner(QObject):
 
     def _continue_experiment(self) -> None:
         if not self.is_running and self._command:
-            self._start_command(self._command, self._folder, self._title, self._panel.paper.text())
+            paper, name = self._panel.paper.text(), self._panel.name
+            self._start_command(self._command, self._folder, self._title, paper, name)
 
     def _on_ended(self, code: int, said: str) -> None:
         is_fault = bool(code) and not ended_by_signal(code)
         error = (said or f"The experiment failed with exit code {code}.") if is_fault else ""
         error = error.strip().splitlines()[-1] if error else ""
+        was_list = self._panel.is_showing_list
         try:
             result = document.read_document(self._folder)
         except UserError:
@@ -227,6 +261,9 @@ class ExperimentRunner(QObject):
                 self._context.notify(Notice("info", f"{self._title} is done.", offers=(show,)))
         if error:
             self._context.notify(Notice("refused", error, offers=self._trouble_offers()))
+        if was_list:
+            self._panel.show_list()
+            self._refresh_list()
         self.changed.emit()
 
     def _trouble_offers(self) -> tuple[NoticeButton, ...]:

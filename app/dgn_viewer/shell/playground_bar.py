@@ -13,6 +13,7 @@ from dgn_engine.protocol.catalogue import Catalogue, DataEntry
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.scene.theme import LIGHT, Theme
+from dgn_engine.text.written_numbers import format_decimals
 from dgn_viewer.playground import DEPTHS, MOST_NOISE, WIDTHS
 from dgn_viewer.shell.playground_control import PlaygroundControl
 from dgn_viewer.style.stylesheet import plain_tip, tabular_font
@@ -155,7 +156,7 @@ class PlaygroundBar(FixedBar):
             self.noise.blockSignals(True)
             self.noise.setValue(round(shown.noise / _STEP))
             self.noise.blockSignals(False)
-        self.noise_label.setText(f"{shown.noise:.2f}")
+        self.noise_label.setText(format_decimals(shown.noise, 2))
         self.layers.show_number(shown.depth - 1, DEPTHS[0] - 1, DEPTHS[1] - 1)
         self.units.show_number(shown.width, *WIDTHS)
         self.seed.setToolTip(plain_tip(f"Seed {shown.seed}. Restart from other initial weights"))

@@ -13,6 +13,7 @@ from dgn_engine.protocol.runs import (
     ContinueRun,
     DiscardConfirmation,
     ExportRun,
+    KeepRun,
     ListRuns,
     RecordedRun,
     RunShown,
@@ -209,13 +210,20 @@ class RecordedRuns(QObject):
         def is_still_asked() -> bool:
             return self._context.run_state().run is asked
 
+        def record_first() -> None:
+            self._context.send(KeepRun())
+            self._context.send(ends.anyway)
+
         discard_text = "Show and discard run" if ends.shown else "Continue and discard run"
+        rescue = NoticeButton("Save weights…", self._save_weights, is_still_asked)
+        if self._context.run_state().unrecorded:  # recording it saves everything
+            rescue = NoticeButton("Record it first", record_first, is_still_asked)
         return Notice(
             "refused",
             f"The current run is not recorded; {act} discards it at step {ends.step:,}.",
             offers=(
                 NoticeButton("Keep run", lambda: None, is_still_asked),
-                NoticeButton("Save weights…", self._save_weights, is_still_asked),
+                rescue,
                 NoticeButton(discard_text, lambda: self._context.send(ends.anyway), is_still_asked),
             ),
             asks=True,

@@ -79,10 +79,10 @@ def name_platform_parts(window: QWidget) -> None:
 
 
 class SideColumns(QObject):
-    """The inspector column (`page`, on the right) and the Results column next to it.
+    """The inspector column (`page`, on the right) and the column of experiments next to it.
 
     Qt would enlarge the window beyond the screen to show a column without room. Here the column
-    opened last stays, and Results returns when the page is closed.
+    opened last stays, and that of experiments returns when the page is closed.
     """
 
     def __init__(self, window: QMainWindow, context: WindowContext) -> None:
@@ -93,7 +93,7 @@ class SideColumns(QObject):
         window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.page)
         self.page.hide()  # addDockWidget() shows it
         self.results = ResultsDock(window, self.page, context.theme.now)
-        self._waiting = False  # Results reopens when the page is closed
+        self._waiting = False  # experiments reopen when the page is closed
         self.page.opening.connect(self._on_page_opening)
         self.results.opening.connect(self._on_results_opening)
         self.inspector.closed.connect(self._on_page_closed)

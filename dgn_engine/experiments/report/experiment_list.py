@@ -38,6 +38,7 @@ def experiment_entries() -> tuple[ExperimentEntry, ...]:
             _duration_or_unknown(60 * fields["full_hours"]),
             tuple(fields.get("rows", ())),
             tuple(fields.get("asks", ())),
+            fields.get("question", ""),
         )
         for name, fields in entries
     )

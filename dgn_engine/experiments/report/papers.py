@@ -54,9 +54,3 @@ def paper_title(cited: str) -> str:
     """Return the full title of the first cited paper: for '[NPF], [DGN]' that of [NPF]."""
     match = _FIRST.match(cited)
     return PAPERS[match[1]].title if match is not None and match[1] in PAPERS else OTHERS
-
-
-def place_in_paper(cited: str) -> str:
-    """Return the cited part of the first paper: 'Table 2' for '[NPF] Table 2'."""
-    match = _FIRST.match(cited)
-    return (match[2] or "").partition(", [")[0] if match is not None else cited

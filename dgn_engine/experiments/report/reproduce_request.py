@@ -6,21 +6,29 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import NamedTuple
 
 from dgn_engine.experiments.report.result_layout import RESULTS, default_folder
 from dgn_engine.storage.regular_files import read_text
 
 _SCALES = ("quick", "full")
-_MADE = re.compile(r'"made": "(\d{4}-\d{2}-\d{2})')
+_MADE = re.compile(r'"made": "(\d{4}-\d{2}-\d{2}[^"]*)"')
 
 
-def find_results(root: Path, names: Iterable[str]) -> Mapping[str, str]:
-    """Return the date of the newest result of each experiment ('2026-11-02'), by name.
+class FoundResult(NamedTuple):
+    """The folder of a result, and when it was made (ISO 8601)."""
 
-    Only the date is read from each file; damaged files are ignored.
+    folder: Path
+    made: str
+
+
+def find_results(root: Path, names: Iterable[str]) -> Mapping[str, FoundResult]:
+    """Return the newest result of each experiment, by name.
+
+    Only the time is read from each file; damaged files are ignored.
     """
     longest_first = sorted(names, key=len, reverse=True)
-    newest: dict[str, str] = {}
+    newest: dict[str, FoundResult] = {}
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         name = next(
             (
@@ -32,13 +40,13 @@ def find_results(root: Path, names: Iterable[str]) -> Mapping[str, str]:
             ),
             "",
         )
-        day = _result_day(folder / RESULTS) if name else ""
-        if day > newest.get(name, ""):
-            newest[name] = day
+        made = _time_made(folder / RESULTS) if name else ""
+        if made and (name not in newest or made > newest[name].made):
+            newest[name] = FoundResult(folder, made)
     return newest
 
 
-def _result_day(path: Path) -> str:
+def _time_made(path: Path) -> str:
     try:
         match = _MADE.search(read_text(path))
     except (OSError, ValueError):

@@ -1,10 +1,9 @@
-"""Experiments in the window: the menu, the page, the child process, the Results panel."""
+"""Experiments in the window: the page, the child process, progress and result."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -24,10 +23,10 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.cli.reproduce import add_arguments
 from dgn_engine.confinement.child_process import python_command
 from dgn_engine.experiments.report import document, reproduction_progress
-from dgn_engine.experiments.report.document import Document, ReportRow, ReportUnit
+from dgn_engine.experiments.report.document import ReportUnit
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.experiments.report.figure_scenes import scene_of
-from dgn_engine.experiments.report.papers import OTHERS, PAPERS, paper_title, place_in_paper
+from dgn_engine.experiments.report.papers import OTHERS, PAPERS, paper_title
 from dgn_engine.experiments.report.report_figures import draw_report_figure
 from dgn_engine.experiments.report.reproduce_request import ReproduceRequest, find_results
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
@@ -36,7 +35,6 @@ from dgn_engine.figures.paper import print_style
 from dgn_engine.figures.provenance import FigurePanel, Provenance
 from dgn_engine.figures.save_figure import save_page
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
-from dgn_engine.protocol.experiments import Claim, Figure, PlottedLine, Printed
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.application import Viewer
 from dgn_viewer.experiments import dgn_process
@@ -44,60 +42,16 @@ from dgn_viewer.experiments.dgn_process import DgnProcess
 from dgn_viewer.experiments.results_panel import ResultsPanel
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.window import Window
 from tests.engine.confinement.trap_folder import BIN, TrapFolder, make_trap_folder
 from tests.plugins import each
 from tests.snapshots import Recorded
+from tests.viewer.experiments.made_results import BOXES, DONE, FIGURE
 from tests.viewer.seen_charts import colours_in, visible_range
 
 ENTRY = ExperimentEntry(
     "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"
 )
 NOTHING = Catalogue((), (), (), (), ("cpu",))
-FIGURE = Figure(
-    "nu",
-    "ν",
-    "epoch",
-    "ν",
-    (PlottedLine("ν", (0.0, 1.0), (2.0, 1.0), (0.5, 2.0)), PlottedLine("p", (), (1.5,))),
-    log_y=True,
-)
-
-BOXES = Figure(
-    "models",
-    "The models",
-    "",
-    "test accuracy (%)",
-    (
-        PlottedLine("", (0.0,) * 8, tuple(map(float, range(90, 98))), style="boxes"),
-        PlottedLine("x^v = 1", (0.0,) * 8, tuple(map(float, range(90, 98))), style="cloud"),
-    ),
-    categories=("FR-II", "ReLU"),
-)
-DONE = Document(
-    name="npf-nu",
-    title="ν falls",
-    paper="[NPF] Figure 2",
-    about="",
-    scale="quick",
-    protocol="as-published",
-    request={},
-    made="2026-01-02T03:04:05+00:00",
-    state="done",
-    versions={},
-    machine={},
-    seconds=61.0,
-    rows=(ReportRow("ReLU", (97.5, 97.7, 97.6), 97.6, 0.25, Printed(98.14, 0.07), -0.54),),
-    claims=(
-        Claim("npf-4", "falls", "Spearman; below 0", -0.9, -1.0, -0.8, 3, "held"),
-        Claim("npf-1", "is below", "d; above 0", -2.0, -3.0, -1.0, 3, "not held"),
-        Claim("npf-2", "is near", "d; below 1", 0.5, math.nan, math.nan, 1, "not decided"),
-    ),
-    figures=(FIGURE,),
-    scaled_down=("digits",),
-    units=(ReportUnit("relu-s0", "done", 5.0),),
-    command=("reproduce", "npf-nu", "--quick"),
-)
 
 
 @pytest.fixture
@@ -297,9 +251,7 @@ def test_an_experiment_of_the_menu_is_carried_out_beside_the_run_and_stopped_wit
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path / "results"))
-    result(tmp_path / "results" / "npf-table2-quick", "2026-11-02T10:00:00+00:00")
     window = make_viewer().window
-    assert_by_paper_with_cost_and_result(window)
     experiments, results = window.experiments, window.experiments.results
     window.registry["experiment.npf-nu"].trigger()
     page = window.inspector.page
@@ -336,21 +288,6 @@ def test_an_experiment_of_the_menu_is_carried_out_beside_the_run_and_stopped_wit
     assert not experiments.is_running
 
 
-def assert_by_paper_with_cost_and_result(window: Window) -> None:
-    menus = [action.menu() for action in window.menuBar().actions()]
-    top = next(menu for menu in menus if isinstance(menu, QMenu) and menu.title() == "Experiments")
-    top.aboutToShow.emit()
-    titles = [action.text() for action in top.actions() if action.menu() is not None]
-    known = [paper.title for paper in PAPERS.values()]
-    assert set(titles) <= {*known, OTHERS}
-    assert len(titles) >= 4
-    entry, action = ENTRIES["npf-table2"], window.registry["experiment.npf-table2"]
-    assert action.text().startswith(f"Table 2: {entry.title}…")
-    assert action.text().endswith("✓ result from 2026-11-02")
-    assert f"about {entry.quick_cost}" in action.text()
-    assert "✓" not in window.registry["experiment.npf-nu"].text()
-
-
 def test_cards_are_named_only_where_there_are_some(qtbot: QtBot) -> None:
     for devices in (("cpu",), ("cpu", "cuda")):
         catalogue = replace(NOTHING, devices=devices)
@@ -380,9 +317,7 @@ def test_every_experiment_stands_under_a_paper(name: str) -> None:
 
 def test_a_paper_is_the_first_that_is_cited() -> None:
     assert paper_title("[NPF] §3, [DGN] §3") == "Neural Path Features and Neural Path Kernel"
-    assert place_in_paper("[NPF] §3, [DGN] §3") == "§3"
     assert paper_title("Arora et al.") == paper_title("[XYZ] 3") == OTHERS
-    assert place_in_paper("[DGN], [WS]") == ""
 
 
 def test_the_newest_result_of_each_experiment_is_found(tmp_path: Path) -> None:
@@ -394,7 +329,12 @@ def test_the_newest_result_of_each_experiment_is_found(tmp_path: Path) -> None:
     (tmp_path / "npf-kernels-quick" / "results.json").write_bytes(b"\xff\xfe")
     (tmp_path / "file").write_text("")
     names = ("npf-nu", "npf-kernels", "duality", "duality-48", "npf")
-    assert find_results(tmp_path, names) == {"npf-nu": "2026-11-02", "duality-48": "2026-01-02"}
+    found = find_results(tmp_path, names)
+    assert {name: result.made[:10] for name, result in found.items()} == {
+        "npf-nu": "2026-11-02",
+        "duality-48": "2026-01-02",
+    }
+    assert found["npf-nu"].folder == tmp_path / "npf-nu-quick"
     assert find_results(tmp_path / "nowhere", names) == {}
 
 

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.protocol.runs import ShowRun
 from dgn_engine.regimes import all_regimes
 from dgn_viewer.__main__ import build_parser, check_arguments
 from dgn_viewer.application import Viewer
@@ -28,7 +29,7 @@ from dgn_viewer.playground import (
 from dgn_viewer.window import Window
 from tests.plugins import each
 from tests.refusals import refused
-from tests.viewer.gestures import LEFT
+from tests.viewer.gestures import LEFT, press_notice_button
 
 PLANE = ("moons", "spirals", "xor")
 Open = Callable[..., Viewer]
@@ -209,6 +210,17 @@ def test_a_playground_is_recorded_only_once_it_is_kept(
     restart(window, qtbot, bar.layers.more.click)  # the next one is not
     assert window.run_state.unrecorded
     assert len(folders_of(window, tmp_path)) == len(before) + 1
+
+
+def test_a_playground_is_recorded_before_another_run_takes_its_place(
+    window: Window, qtbot: QtBot, tmp_path: Path
+) -> None:
+    (at_start,) = folders_of(window, tmp_path)
+    window.context.send(ShowRun(str(at_start)))
+    qtbot.waitUntil(window.notice_views.question.isVisible)
+    press_notice_button(window, "Record it first")
+    qtbot.waitUntil(lambda: window.run_state.recorded is not None)
+    assert len(folders_of(window, tmp_path)) == 2
 
 
 # Copying and pasting
