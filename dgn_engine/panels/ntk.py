@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,6 +41,7 @@ from dgn_engine.scene.panel_spec import (
     ComparedRun,
     Option,
     PanelSpec,
+    Series,
     Values,
     View,
     always,
@@ -133,10 +134,19 @@ def _describe_weights(reading: Reading) -> str:
 
 
 def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart:
-    series_by_part = {part: view.series.get(("ntk", f"{measure}_{part}")) for part, *_ in _PARTS}
+    drawn_parts = tuple((part, name) for part, name, _, _ in _PARTS if part in reading.arrays)
+    overlaid = kernel_curves(matching_runs(view, "ntk")[0], measure, drawn_parts)
+    curves = [*overlaid, *_trace_curves(view.series, measure).values()]
+    title = "Trace" if measure == "trace" else "Frobenius norm"
+    return chart_over_steps(view, title, curves, (0, 0, 1, max(parts, 1)), log=True)
+
+
+def _trace_curves(recorded: Mapping[tuple[str, str], Series], measure: str) -> dict[str, Curve]:
+    """Return the curve of each part, on a logarithmic axis: |K|, without the zeros."""
+    series_by_part = {part: recorded.get(("ntk", f"{measure}_{part}")) for part, *_ in _PARTS}
     steps_read = [series.steps for series in series_by_part.values() if series is not None]
     steps = np.unique(np.concatenate(steps_read)) if steps_read else np.empty(0)
-    curves = []
+    curves = {}
     for part, name, role, dash in _PARTS:
         series = series_by_part[part]
         if series is None or not series.steps.size:
@@ -144,19 +154,15 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
         # NaN breaks the curve at steps where another regime had other parts only.
         values_at_steps = np.full(len(steps), np.nan)
         values_at_steps[np.searchsorted(steps, series.steps)] = series.values
-        # Logarithmic axis: |K|, since K^X may be negative, without the zeros.
-        size = np.abs(values_at_steps)
+        size = np.abs(values_at_steps)  # K^X may be negative
         values = np.where(size > 0, size, np.nan)
         if not np.isfinite(values).any():
             continue
         signed = part == "cross" and measure == "trace" and bool((series.values < 0).any())
         label = f"|{name}|" if signed else name
         marker = bool(series.steps.size == 1)
-        curves.append(Curve(label, steps, values, role, dash, marker=marker))
-    drawn_parts = tuple((part, name) for part, name, _, _ in _PARTS if part in reading.arrays)
-    curves = [*kernel_curves(matching_runs(view, "ntk")[0], measure, drawn_parts), *curves]
-    title = "Trace" if measure == "trace" else "Frobenius norm"
-    return chart_over_steps(view, title, curves, (0, 0, 1, max(parts, 1)), log=True)
+        curves[part] = Curve(label, steps, values, role, dash, marker=marker)
+    return curves
 
 
 def _draw_comparison(
@@ -203,11 +209,14 @@ def _traces_of_b(
     compared: ComparedRun, other: Reading, measure: str, traces: Chart
 ) -> Iterator[Curve]:
     """Yield B's trace of each nonzero part; a level line if it was read once only."""
-    ends = np.array(traces.x.limits or (0.0, 1.0))
+    ends, recorded = (
+        np.array(traces.x.limits or (0.0, 1.0)),
+        _trace_curves(compared.series, measure),
+    )
     for part, name, role, _ in _PARTS:
-        series = compared.series.get(("ntk", f"{measure}_{part}"))
-        if series is not None and series.steps.size > 1 and np.any(series.values):
-            yield Curve(f"B {name}", series.steps, np.abs(series.values), role, "dashdot")
+        curve = recorded.get(part)
+        if curve is not None and curve.x.size > 1:
+            yield replace(curve, name=f"B {curve.name}", dash="dashdot")
             continue
         value = abs(other.scalars.get(f"{measure}_{part}", 0.0))
         if value > 0:

@@ -10,7 +10,7 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.watching import ProbeExamples
 from dgn_engine.scene.axes import example_rows
-from dgn_engine.scene.compared import compared_view
+from dgn_engine.scene.compared import compared_view, pair_labels
 from dgn_engine.scene.elements import Array, Chart
 from dgn_engine.scene.linked_places import selection_at
 from dgn_engine.scene.panel_spec import View
@@ -90,12 +90,25 @@ def example_readout(
     )
     owner_view = (compared_view(view) or view) if chart.matrix.of_compared else view
     gates, missing = gate_rows(owner_view, places, chart.matrix.layer)
-    value = ": ".join(description[label_lines:])
-    lines = [f"{chart.title}: {value}" if label_lines == 2 else value] if value else []
+    lines = _describe_value(chart, description, label_lines)
     if len(places) == 2 and chart.matrix.layer is None:
         lines.extend(shared_paths(owner_view, places, chart))
+    if view.compared is not None:  # the gates are those of one side
+        owner = pair_labels(view.compared)[chart.matrix.of_compared]
+        gates = tuple(replace(rows, name=f"{owner} {rows.name}") for rows in gates)
+        lines = [f"{owner}: {line}" if line.startswith("Shared") else line for line in lines]
     lines.extend(filter(None, (*missing, view.pictures.missing)))
     return ExampleReadout(shown_examples, gates, tuple(lines))
+
+
+def _describe_value(chart: Chart, description: tuple[str, ...], label_lines: int) -> list[str]:
+    """Return the value under the cursor, or those of A and B and their difference."""
+    rest = description[label_lines:]
+    if chart.matrix is not None and chart.matrix.sides is not None and rest:
+        count = len(chart.matrix.sides.names)
+        return [*rest[:-count], " · ".join(rest[-count:])]
+    value = ": ".join(rest)
+    return [f"{chart.title}: {value}" if label_lines == 2 else value] if value else []
 
 
 def shown_example(pictures: ProbeExamples, place: int) -> ShownExample:

@@ -189,9 +189,13 @@ def test_a_finished_run_is_branched_from_twice_and_each_branch_is_the_one_that_i
     viewer = make_viewer(small_run(pace=0.0, epochs=1), home="home")
     window, found = viewer.window, troubles(viewer)
     qtbot.waitUntil(lambda: window.run_state.phase == "finished")
-    window.registry["run.branch"].trigger()
-    page = window.inspector.page
-    assert isinstance(page, ComparePage)
+
+    def opened_page() -> ComparePage:
+        """The page, which closes when a comparison needs its room."""
+        window.registry["run.branch"].trigger()
+        page = window.inspector.page
+        assert isinstance(page, ComparePage)
+        return page
 
     def finished(step: int) -> bool:
         branch = window.run_state.branch
@@ -206,6 +210,7 @@ def test_a_finished_run_is_branched_from_twice_and_each_branch_is_the_one_that_i
 
     folders: list[str] = []
     for step, regime in ((20, "FR-II"), (31, "ReLU")):
+        page = opened_page()
         qtbot.waitUntil(page.start.isEnabled)
         page.origin.line.setText(str(step))
         page.regime.pick_value(regime)
@@ -215,6 +220,8 @@ def test_a_finished_run_is_branched_from_twice_and_each_branch_is_the_one_that_i
         assert branch is not None
         folders.append(branch.folder)
         assert RunReader(Path(branch.folder)).log.summary.step == 45
+        qtbot.waitUntil(lambda: window.inspector.page is None)
+        page = opened_page()
         QTest.mouseClick(page.compare, LEFT)
         qtbot.waitUntil(partial(compared, branch.folder, regime))
         page.update_numbers()

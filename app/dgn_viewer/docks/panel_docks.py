@@ -143,8 +143,9 @@ class PanelSizes:
 class PanelArrangement(QObject):
     """The layout of the docks: a preset, a user's variation of it, or a maximised panel.
 
-    Signals: `arranged` after panels were resized, which may have squeezed their neighbours, and
-    `restored(name)` when this panel is no longer maximised.
+    Signals: `arranged` after panels were resized, which may have squeezed their neighbours,
+    `restored(name)` when this panel is no longer maximised, and `compared` when a comparison is
+    shown that was not shown before.
 
     Args:
         window: The window that holds the docks.
@@ -157,6 +158,7 @@ class PanelArrangement(QObject):
 
     arranged = Signal()
     restored = Signal(str)
+    compared = Signal()
 
     def __init__(
         self,
@@ -280,6 +282,7 @@ class PanelArrangement(QObject):
         if subject is not None:
             self._compared = subject
             self._enter_compare_layout()
+            self.compared.emit()
             return
         self._compared = None
         if self._before is not None:

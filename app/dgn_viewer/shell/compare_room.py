@@ -16,7 +16,7 @@ WIDE = 1700  # pixels; a wider window has room for a page beside three charts of
 class CompareRoom(QObject):
     """Folds the layer strip while the Compare layout is shown, and closes an inspector page.
 
-    The page is closed once, when the layout is entered: a page that is opened later stays.
+    The page is closed once, when a comparison begins: a page that is opened later stays.
     """
 
     def __init__(
@@ -24,16 +24,18 @@ class CompareRoom(QObject):
     ) -> None:
         super().__init__(window)
         self._window, self._docks, self._strip, self._columns = window, docks, strip, columns
-        self._entered = False
-        docks.arrangement.arranged.connect(self._make_room)
-        EventFilter(self, {QEvent.Type.Resize: lambda _event: self._make_room()}, window)
+        self._folded = False
+        docks.arrangement.compared.connect(self._close_page)
+        docks.arrangement.arranged.connect(self._fold_strip)
+        EventFilter(self, {QEvent.Type.Resize: lambda _event: self._fold_strip()}, window)
 
-    def _make_room(self) -> None:
-        shown = self._docks.arrangement.is_showing_comparison
-        if shown and not self._entered and self._window.width() < WIDE:
+    def _close_page(self) -> None:
+        if self._window.width() < WIDE:
             self._columns.inspector.close_page()
-        self._entered = shown
-        folded = shown and self._window.height() < TALL
-        if folded != self._strip.isHidden():
+
+    def _fold_strip(self) -> None:
+        folded = self._docks.arrangement.is_showing_comparison and self._window.height() < TALL
+        if folded != self._folded:
+            self._folded = folded
             self._strip.setHidden(folded)
             self._docks.arrangement.schedule_refit()

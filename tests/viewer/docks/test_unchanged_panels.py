@@ -184,7 +184,7 @@ def test_words_of_the_state_and_the_numbers_of_facts_follow_an_unchanged_picture
 # A dock that has shown a run, or a B, shows the next one as a dock does that has shown nothing.
 
 OFTEN = ("gate_maps", "spectrum", "training", "agreement")
-GROWS = ("overlap", "ntk")  # the margins of a chart, for its widest numbers
+GROWS = ("gate_maps", "overlap", "ntk")  # the margins of a chart, for its widest numbers
 AGAIN = [*OFTEN, *nightly(*(name for name in own(all_panels()) if name not in OFTEN))]
 
 

@@ -187,12 +187,19 @@ def test_steps_of_other_examples_are_refused_in_a_sentence(
     window = make_viewer(small_run(), home="a", paused=True).window
     window.context.send(CompareRun(str(other), 10))
     hosts = window.docks.hosts
-    qtbot.waitUntil(lambda: isinstance(hosts["agreement"].shown_content(), Empty))
+    qtbot.waitUntil(lambda: window.run_state.comparison is not None)
+    window.docks.show_panel("agreement")
+
+    def refused() -> bool:
+        shown = hosts["agreement"].shown_content()
+        return isinstance(shown, Empty) and shown.kind == "absent"
+
+    qtbot.waitUntil(refused)
     why = hosts["agreement"].shown_content()
     assert isinstance(why, Empty)
     window.docks.show_panel("overlap")
     qtbot.waitUntil(lambda: "at step 10: " in hosts["overlap"].footer_text())
-    assert hosts["overlap"].footer_text().endswith(hosts["agreement"].message.displayed_text()[1])
+    assert hosts["overlap"].footer_text().endswith(why.reason)
     assert window.time.compared_bar.isVisible()
     sliders = [bar.slider for bar in (window.time.bar, window.time.compared_bar)]
     qtbot.waitUntil(lambda: len({(s.mapTo(window, QPoint()).x(), s.width()) for s in sliders}) == 1)
