@@ -11,6 +11,7 @@ from dgn_engine.protocol.branches import BranchStatus
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.scene.panel_spec import Values, View
+from dgn_engine.text.fitted_text import fit_text
 from dgn_engine.text.written_numbers import format_number
 
 _LONG = 18  # characters that fit
@@ -108,11 +109,8 @@ def layers_with_prefix(names: Iterable[str], prefix: str) -> list[int]:
 
 
 def strip_dollars(name: str, longest: int) -> str:
-    """Return a name without mathematics, cut in the middle if it is long."""
-    name = name.replace("$", "_")
-    if len(name) <= longest:
-        return name
-    return f"{name[: longest // 2]}…{name[-(longest // 2 - 1) :]}"
+    """Return a name without mathematics; if it is long, without letters of its middle."""
+    return fit_text(name.replace("$", "_"), longest, len)
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -79,13 +79,11 @@ def _runs(shot: Photographer) -> None:
         shot.begin(without_pace(replace(config, gating=gating)))
         shot.train(400)
     shot.trigger("file.open_run")
-    shot.wait(lambda: isinstance(shot.window.inspector.page, RunsPage))
-    page = shot.window.inspector.page
-    assert isinstance(page, RunsPage)
-    model = page.table.model()
-    shot.wait(lambda: model.rowCount() == 4)  # the one at the start, too
-    for row in range(1, 3):
-        model.setData(model.index(row, 0), Qt.CheckState.Checked, Qt.ItemDataRole.CheckStateRole)
+    rail = shot.window.runs.rail
+    shot.wait(lambda: len(rail.runs.runs) == 4)  # the one at the start, too
+    for run in rail.runs.shown[1:3]:
+        rail.table.choose_run(run.folder)
+        rail.table.toggle_current_tick()
     shot.linger(2.0)
 
 
@@ -224,7 +222,7 @@ PICTURES = {
     "cnn4": Picture("cnn4 in training on images of 32 × 32", _cnn, _images),
     "resnet18": Picture("torchvision's ResNet-18 from a file", _resnet, _images),
     "file": Picture("The page of a dropped file, 1280 × 800", _file, size=(1280, 800)),
-    "runs": Picture("Recorded runs, three of them drawn over the fourth", _runs),
+    "runs": Picture("Recorded runs, two of them drawn over the current one", _runs),
     "export": Picture("The export dialog", _export),
     "experiment": Picture("The page of an experiment, 1280 × 800", _experiment, size=(1280, 800)),
 }

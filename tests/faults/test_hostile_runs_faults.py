@@ -34,11 +34,11 @@ from dgn_engine.storage.session_file.session_reader import (
     unpack_session,
 )
 from dgn_engine.storage.session_file.session_writer import export_run
-from dgn_viewer.inspector.pages.runs_page import RunsPage
+from dgn_viewer.rail.runs_rail import RunsRail
 from tests.engine.files_read_here import read_files_here
 from tests.faults import hostile_runs
 from tests.faults.tables import append_rows
-from tests.viewer.inspector.listed_rows import show_every_cell
+from tests.viewer.rail.listed_rows import show_every_cell
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
@@ -99,10 +99,10 @@ def test_every_hostile_run_is_one_line_and_hides_no_other(
     assert main(["runs", "list", str(root), "--json"]) == 0
     told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert {row["name"] for row in told} == set(found)
-    page = RunsPage(lambda _: None, LIGHT)
-    qtbot.addWidget(page)
-    show_every_cell(page, listed)
-    assert page.runs.rowCount() == len(found)
+    rail = RunsRail(lambda _: None, LIGHT)
+    qtbot.addWidget(rail)
+    show_every_cell(rail, listed)
+    assert rail.runs.rowCount() == len(found)
     print(f"{len(found):,} runs were read in {seconds:.1f} s")
 
 

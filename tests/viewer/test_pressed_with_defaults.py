@@ -34,7 +34,7 @@ from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.inspector.pages.compare_page import ComparePage
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.file_page import FilePage
-from dgn_viewer.inspector.pages.runs_page import RunsPage
+from dgn_viewer.rail.runs_rail import RunsRail
 from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.window import Window
 from tests.engine.cli.stranger import Stranger, save_numbered
@@ -245,12 +245,12 @@ def test_a_recorded_run_is_compared_opened_left_and_continued(
     last = RunReader(folder).checkpoints[-1].step
     steps_of(window, qtbot)
 
-    def listed() -> RunsPage:
+    def listed() -> RunsRail:
         window.registry["file.open_run"].trigger()
-        page = window.inspector.runs_page
-        qtbot.waitUntil(lambda: page.runs.rowCount() == 2)
-        page.table.choose_run(str(folder))
-        return page
+        rail = window.runs.rail
+        qtbot.waitUntil(lambda: len(rail.runs.runs) == 2)
+        rail.table.choose_run(str(folder))
+        return rail
 
     listed().compare.click()
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
@@ -265,9 +265,9 @@ def test_a_recorded_run_is_compared_opened_left_and_continued(
     window.run_views.banners[1].buttons["file.go_back"].click()
     qtbot.waitUntil(lambda: window.run_state.recorded is None and window.run_state.is_running)
     qtbot.waitUntil(lambda: window.run_state.step > reached)
-    page = listed()
-    qtbot.waitUntil(page.go_on.isEnabled)
-    page.go_on.click()
+    rail = listed()
+    qtbot.waitUntil(rail.go_on.isEnabled)
+    rail.go_on.click()
     qtbot.waitUntil(lambda: RunReader(folder).status == "running")
     qtbot.waitUntil(lambda: window.run_state.step > last)
     assert found == []

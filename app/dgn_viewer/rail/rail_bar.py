@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractButton, QMainWindow, QSizePolicy, QWidget
 
 from dgn_engine.protocol.messages import Command, Event, Working
@@ -57,7 +57,9 @@ class _Strip(QAbstractButton):
         painter.translate(0, self.height())
         painter.rotate(-90)
         top = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(0, 0, self.height() - 10, _STRIP, top, f"{self.text()}  ▸")
+        painter.drawText(
+            0, 0, self.height() - 10, _STRIP, top, f"{self.text()}  ▾"
+        )  # it points to the right
 
 
 class _Handle(QWidget):
@@ -175,8 +177,7 @@ class RailBar(FixedBar):
             return
         if self.rail.table.wide:
             self.make_narrower()
-        others = self._window.minimumSizeHint().width()
-        if others + needed > self._window.width():
+        if self._window.minimumSizeHint().width() + needed > self._window.width():
             self._gave_way = True
             self._show_form(is_open=False)
 
@@ -213,6 +214,12 @@ class RailBar(FixedBar):
         """Save edited notes, and ask for no more lists."""
         self._refresh.stop()
         self.rail.prepare_to_close()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Remove the margins that the style gives to the layout of a toolbar."""
+        if (layout := self.layout()) is not None:
+            layout.setContentsMargins(0, 0, 0, 0)
+        super().showEvent(event)
 
     # Private
 
@@ -262,6 +269,10 @@ class RailBar(FixedBar):
             width = max(LEAST, min(chosen or USUAL, self._max_width()))
         if self._body.minimumWidth() != width or self._body.maximumWidth() != width:
             self._body.setFixedWidth(width)
+            # The least width of the window, which others ask for at once, follows now.
+            for layout in (self.layout(), self._window.layout()):
+                if layout is not None:
+                    layout.activate()
             self.arranged.emit()
 
     def _max_width(self) -> int:

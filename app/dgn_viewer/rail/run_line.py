@@ -2,67 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen, QPolygonF
-from PySide6.QtWidgets import (
-    QApplication,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QWidget,
-)
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from dgn_engine.protocol.runs import RecordedRun
 from dgn_engine.protocol.trend import decode_trend
 from dgn_engine.scene.number_style import rewrite_numbers
 from dgn_engine.scene.theme import Theme
+from dgn_engine.text.fitted_text import fit_text, join_fitting
 from dgn_engine.text.printable import printable_name
 from dgn_engine.text.written_numbers import format_percent
-from dgn_viewer.rail.run_table import Index, RunTable
-from dgn_viewer.style.stylesheet import mix_colours, on_accent, tabular_font
+from dgn_viewer.rail.run_table import COLUMNS, LINE, NAME, Index, RunTable, own_name
+from dgn_viewer.style.stylesheet import mix_colours, tabular_font
 
 ROW, HEADING_ROW = 42, 24  # pixels
 _TICK = 14
 _MARGIN = 8
 _GAP = 6
+_MOST_TEXTS = 5000
 _CELL = 9  # left and right of the text of a cell
 _SPARK = QSize(48, 14)
-_NUMBER = re.compile(r"\d[\d.,×|]*(?:e[+-]?\d+)?(?: %)?|.", re.DOTALL)
 _TROUBLED = ("damaged", "failed", "diverged")
 _ORDINARY = ("stopped", "finished")
-
-
-def fit_text(text: str, room: int, width_of: Callable[[str], int]) -> str:
-    """Return the text, with letters left out in its middle if it is wider than `room`.
-
-    A number is kept whole or left out whole: a part of it would be another number.
-    """
-    if width_of(text) <= room:
-        return text
-    parts = _NUMBER.findall(text)
-    head, tail, shown = 0, len(parts), ""
-    while head < tail:
-        takes_head = head <= len(parts) - tail
-        wider = (head + 1, tail) if takes_head else (head, tail - 1)
-        longer = f"{''.join(parts[: wider[0]])}…{''.join(parts[wider[1] :])}"
-        if width_of(longer) > room:
-            break
-        (head, tail), shown = wider, longer
-    return shown
-
-
-def join_fitting(parts: tuple[str, ...], room: int, width_of: Callable[[str], int]) -> str:
-    """Join the first parts that fit; the very first is shortened if it does not fit itself."""
-    shown = ""
-    for part in parts:
-        longer = f"{shown} · {part}" if shown else part
-        if width_of(longer) > room:
-            return shown or fit_text(part, room, width_of)
-        shown = longer
-    return shown
 
 
 def paint_tick(painter: QPainter, box: QRect, colour: QColor | None, edge: QColor) -> None:
@@ -85,11 +50,12 @@ class RunLine(QStyledItemDelegate):
 
     def __init__(self, runs: RunTable, view: QWidget) -> None:
         super().__init__(view)
-        self._runs, self._view = runs, view
+        self._runs = runs
         self._font = tabular_font(view)
         self._small = tabular_font(view, 12)
         self._bold = tabular_font(view, 12, bold=True)
         self._metrics, self._small_metrics = QFontMetrics(self._font), QFontMetrics(self._small)
+        self._texts = _TextCache(runs)
         self._time_width = self._metrics.horizontalAdvance("00:00")
 
     @staticmethod
@@ -119,6 +85,10 @@ class RunLine(QStyledItemDelegate):
 
     def shown_texts(self, run: RecordedRun, width: int) -> tuple[str, str, str, str]:
         """Return what a row of this width says: time, regime and network, accuracy, detail."""
+        key = run.folder, LINE, width
+        return self._texts.recall(key, lambda: self._fit_texts(run, width))
+
+    def _fit_texts(self, run: RecordedRun, width: int) -> tuple[str, str, str, str]:
         started = self._runs.started(run)
         clock = f"{started:%H:%M}" if started is not None else ""
         theme = self._runs.theme
@@ -149,7 +119,8 @@ class RunLine(QStyledItemDelegate):
     def _details(self, run: RecordedRun) -> tuple[str, ...]:
         """Return what tells a run from others, the user's own words first."""
         status = () if run.status in _ORDINARY else (run.status,)
-        name = (printable_name(run.given_name),) if run.given_name else ()
+        own = own_name(run) if run.status != "damaged" else ""  # else it is the title
+        name = (printable_name(own),) if own else ()
         tags = tuple(f"#{printable_name(tag)}" for tag in run.tags)
         return (*status, *name, *tags, *self._runs.differences(run))
 
@@ -200,49 +171,48 @@ class RunLine(QStyledItemDelegate):
             _paint_trend(painter, spark, run.trend, colour or muted)
 
 
-class WholeNumbers(QStyledItemDelegate):
-    """Paints a cell of the table; letters are left out of a long text, digits are not."""
+class RunCell(QStyledItemDelegate):
+    """Paints the cells of the table, the first with a tick box.
 
-    def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
-        super().initStyleOption(option, index)
-        room = option.rect.width() - 2 * _CELL
-        option.text = fit_text(option.text, room, option.fontMetrics.horizontalAdvance)
-
-
-class TickedName(QStyledItemDelegate):
-    """Paints the name column of the table with the tick box of the list."""
+    Painted by hand: Qt would ask the model for ten roles of each cell, which takes 60 ms for a
+    screen of cells. Letters are left out of a long text, digits are not.
+    """
 
     def __init__(self, runs: RunTable, view: QWidget) -> None:
         super().__init__(view)
-        self._runs, self._view = runs, view
+        self._runs = runs
+        self._font = tabular_font(view)
+        self._metrics = QFontMetrics(self._font)
+        self._texts = _TextCache(runs)
 
-    def tick_box(self, row: QRect) -> QRect:
-        return QRect(row.left() + 6, row.center().y() - _TICK // 2, _TICK, _TICK)
-
-    def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
-        super().initStyleOption(option, index)
-        option.features &= ~QStyleOptionViewItem.ViewItemFeature.HasCheckIndicator
+    @staticmethod
+    def tick_box(cell: QRect) -> QRect:
+        """Return the tick box in the rectangle of a cell of names."""
+        return QRect(cell.left() + 6, cell.center().y() - _TICK // 2, _TICK, _TICK)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         run = self._runs.run_at(index.row())
-        box = self.tick_box(option.rect)
-        shown = QStyleOptionViewItem(option)
-        self.initStyleOption(shown, index)
-        style, text = self._view.style() or QApplication.style(), shown.text
-        shown.text = ""
-        style.drawControl(QStyle.ControlElement.CE_ItemViewItem, shown, painter, self._view)
         if run is None:
             return
-        painter.save()
-        theme = self._runs.theme
-        paint_tick(painter, box, self._runs.tick_colour(run), _edge_colour(theme))
+        theme, rect, column = self._runs.theme, option.rect, index.column()
         selected = bool(option.state & QStyle.StateFlag.State_Selected)
-        painter.setPen(QColor(on_accent(theme) if selected else theme.text))
-        inner = option.rect.adjusted(6 + _TICK + 6, 0, -4, 0)
-        shown_text = fit_text(text, inner.width(), option.fontMetrics.horizontalAdvance)
-        flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(inner, flags, shown_text)
-        painter.restore()
+        if selected:
+            painter.fillRect(rect, QColor(mix_colours(theme.panel, theme.accent, 0.22)))
+        inner = rect.adjusted(_CELL, 0, -_CELL, 0)
+        if column == NAME:
+            box = self.tick_box(rect)
+            paint_tick(painter, box, self._runs.tick_colour(run), _edge_colour(theme))
+            inner.setLeft(box.right() + _GAP)
+        text = self._texts.recall(
+            (run.folder, column, inner.width()),
+            lambda: fit_text(
+                self._runs.cell_text(run, column), inner.width(), self._metrics.horizontalAdvance
+            ),
+        )
+        side = Qt.AlignmentFlag.AlignRight if COLUMNS[column].number else Qt.AlignmentFlag.AlignLeft
+        painter.setFont(self._font)
+        painter.setPen(QColor(theme.text))
+        painter.drawText(inner, side | Qt.AlignmentFlag.AlignVCenter, text)
 
     def editorEvent(self, event: QEvent, *_: object) -> bool:
         return False
@@ -253,9 +223,30 @@ class TickedName(QStyledItemDelegate):
         editor.setGeometry(option.rect)
 
 
+_Texts = TypeVar("_Texts")
+
+
+class _TextCache:
+    """Keeps the texts that fit into painted cells, until the runs change."""
+
+    def __init__(self, runs: RunTable) -> None:
+        self._known: dict[tuple[str, int, int], Any] = {}
+        runs.dataChanged.connect(self._known.clear)
+        runs.modelReset.connect(self._known.clear)
+
+    def recall(self, key: tuple[str, int, int], make: Callable[[], _Texts]) -> _Texts:
+        """Return the texts of this folder, column and width."""
+        if key not in self._known:
+            if len(self._known) >= _MOST_TEXTS:
+                self._known.clear()
+            self._known[key] = make()
+        result: _Texts = self._known[key]
+        return result
+
+
 def tick_box_of(delegate: object, row: QRect) -> QRect:
     """Return the tick box that a delegate paints in a row; empty if it paints none."""
-    return delegate.tick_box(row) if isinstance(delegate, (RunLine, TickedName)) else QRect()
+    return delegate.tick_box(row) if isinstance(delegate, (RunLine, RunCell)) else QRect()
 
 
 def _edge_colour(theme: Theme) -> QColor:

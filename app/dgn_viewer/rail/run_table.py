@@ -7,6 +7,7 @@ and text one by one.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from dgn_viewer.style.stylesheet import wrapping_tip
 Index = QModelIndex | QPersistentModelIndex
 LINE, NAME, NOTES = 0, 1, 10
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_AUTOMATIC = re.compile(r"\d{8}-\d{6}-")
 _ROOT = QModelIndex()
 
 
@@ -55,6 +57,21 @@ class RunColumn:
     last_first: bool = False
 
 
+def own_name(run: RecordedRun) -> str:
+    """Return the name that a user gave to the run or its folder; '' if the program named it."""
+    return run.given_name or ("" if _AUTOMATIC.match(run.name) else run.name)
+
+
+def run_title(run: RecordedRun) -> str:
+    """Return its name or, if the program named it, when it was started: '26 Nov 22:03'."""
+    if name := own_name(run):
+        return name
+    started = started_at(run)
+    if started is None:
+        return run.name
+    return f"{name_day(started.date(), date.today())} {started:%H:%M}"
+
+
 def best_in_words(run: RecordedRun) -> str:
     """Return '96.1 % at 1,200', or '' if no test accuracy is known."""
     return "" if math.isnan(run.best) else f"{format_percent(run.best)} at {run.best_step:,}"
@@ -62,12 +79,12 @@ def best_in_words(run: RecordedRun) -> str:
 
 COLUMNS: tuple[RunColumn, ...] = (
     RunColumn("run", lambda run: run.shown_name, lambda run: 0.0, 220),  # the whole of the list
-    RunColumn("name", lambda run: run.shown_name, lambda run: run.shown_name.casefold(), 180,
+    RunColumn("name", lambda run: run_title(run), lambda run: run_title(run).casefold(), 140,
               "Press F2 to rename; the folder keeps its name"),
     RunColumn("network", lambda run: run.net, lambda run: run.net, 76),
-    RunColumn("data", lambda run: run.data, lambda run: run.data, 80),
+    RunColumn("data", lambda run: run.data, lambda run: run.data, 72),
     RunColumn("regime", lambda run: run.regime, lambda run: run.regime, 60),
-    RunColumn("best", best_in_words, lambda run: -1.0 if math.isnan(run.best) else run.best, 130,
+    RunColumn("best", best_in_words, lambda run: -1.0 if math.isnan(run.best) else run.best, 90,
               "Best test accuracy in the last regime, and the step that first reached it",
               True, True),
     RunColumn("steps", lambda run: f"{run.step:,}", lambda run: run.step, 60, "", True, True),
@@ -83,6 +100,9 @@ COLUMNS: tuple[RunColumn, ...] = (
 
 NEWEST = "time started"
 SORTS = (NEWEST, "best", "regime", "name", "size", "steps")  # the titles of columns
+
+
+_KNOWN_OF_DAMAGED = ("run", "name", "size", "status", "notes")
 
 
 def trouble_in_words(run: RecordedRun) -> str:
@@ -101,6 +121,11 @@ def describe_run(run: RecordedRun, now: float) -> tuple[str, str]:
     age = "now" if run.status == "running" else format_age(now - run.touched)
     problem = f" · {run.trouble}" if run.trouble else ""
     return headline, f"{run.status} at step {run.step:,}{total}{best} · {age}{problem}"
+
+
+# Made once: Qt asks for the flags of each cell that it paints.
+_FLAGS = Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemNeverHasChildren
+_NAME_FLAGS = _FLAGS | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsEditable
 
 
 class RunTable(QAbstractTableModel):
@@ -184,6 +209,14 @@ class RunTable(QAbstractTableModel):
         parts = ((name, _setting_text(run, name)) for name in names)
         return tuple(text for _, text in parts if text)
 
+    def cell_text(self, run: RecordedRun, column: int) -> str:
+        """Return the text of a cell, in the chosen number style."""
+        shown = COLUMNS[column]
+        if run.status == "damaged" and shown.title not in _KNOWN_OF_DAMAGED:
+            return ""
+        text = printable_name(shown.text(run))
+        return rewrite_numbers(text, self.theme.numbers) if shown.number else text
+
     def set_theme(self, theme: Theme) -> None:
         self.theme = theme
         self._emit_all_changed()
@@ -237,10 +270,7 @@ class RunTable(QAbstractTableModel):
     def flags(self, index: Index) -> Qt.ItemFlag:
         if self.run_at(index.row()) is None:
             return Qt.ItemFlag.NoItemFlags
-        flags = super().flags(index)
-        if index.column() in (LINE, NAME):
-            flags |= Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsEditable
-        return flags
+        return _NAME_FLAGS if index.column() in (LINE, NAME) else _FLAGS
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         item, column = self._rows[index.row()], COLUMNS[index.column()]
@@ -249,15 +279,10 @@ class RunTable(QAbstractTableModel):
             return item if index.column() == LINE and role in texts else None
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _cell_alignment(column)
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
-            is_known = item.status != "damaged" or column.title in (
-                *("run", "name", "size"),
-                *("status", "notes"),
-            )
-            text = column.text(item) if is_known else ""
-            if role == Qt.ItemDataRole.DisplayRole:
-                text = printable_name(text)
-            return rewrite_numbers(text, self.theme.numbers) if column.number else text
+        if role == Qt.ItemDataRole.EditRole:
+            return item.shown_name if index.column() in (LINE, NAME) else column.text(item)
+        if role == Qt.ItemDataRole.DisplayRole:
+            return self.cell_text(item, index.column())
         if role == Qt.ItemDataRole.ToolTipRole:
             return wrapping_tip(self._tooltip_text(item, index.column()))
         return self._tick_data(item, role) if index.column() in (LINE, NAME) else None

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtGui import QAction, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QMenu, QToolButton, QWidget
 
 from dgn_engine.protocol.branches import CompareRun
@@ -37,6 +37,7 @@ from dgn_viewer.widgets.layouts import (
 )
 from dgn_viewer.widgets.message_line import MessageLine
 
+_NOTES_FROM, _BUTTONS_FROM = 400, 280  # pixels of height
 _MOST_VALUES = 12  # values of a setting that the menu lists
 
 
@@ -264,6 +265,15 @@ class RunsRail(QFrame):
         self.search.setText(" ".join((*others, term)) + (" " if complete else ""))
         self.search.setFocus()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave a low window to the list: without notes, then without buttons and status."""
+        super().resizeEvent(event)
+        self.notes.setVisible(self.height() >= _NOTES_FROM)
+        was_low = self._buttons.isHidden()
+        self._buttons.setVisible(self.height() >= _BUTTONS_FROM)
+        if was_low != self._buttons.isHidden():
+            self._update_buttons()
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Let Escape clear the filter, then narrow the table."""
         if event.key() == Qt.Key.Key_Escape and self.search.text():
@@ -288,7 +298,7 @@ class RunsRail(QFrame):
         ticked = len(self.runs.ticked)
         self._drawn.show_text(f"{ticked} overlaid")
         for part in (self._drawn, self.untick):
-            part.setVisible(bool(ticked))
+            part.setVisible(bool(ticked) and not self._buttons.isHidden())
         shown, listed = len(self.runs.shown), len(self.runs.runs)
         self.count.setText(f"{listed:,}" if shown == listed else f"{shown:,} of {listed:,}")
         self._show_status(run, many, why)
@@ -306,6 +316,8 @@ class RunsRail(QFrame):
             self.message.show_message("No run matches the filter.")
         elif many:
             self.message.show_message(f"{len(self.table.selected_runs())} runs selected.")
+        elif self._buttons.isHidden():
+            self.message.show_message("")
         else:
             self.message.show_message(why or ", ".join(describe_run(run, time.time())))
 
@@ -428,10 +440,12 @@ class RunsRail(QFrame):
             spacing=4,
         )
         find = make_row((self.search, 1), self.terms, margins=(8, 0, 4, 4), spacing=4)
-        buttons = make_row(self.go_on, self.show_run, self.compare, self.more, 1, spacing=4)
+        self._buttons = QWidget()
+        parts = (self.go_on, self.show_run, self.compare, self.more, 1)
+        make_row(*parts, into=self._buttons, spacing=4)
         drawn = make_row((self._drawn, 1), self.untick, spacing=8)
         foot = make_column(
-            *(drawn, self.message, self.deletion, self.notes, buttons),
+            *(drawn, self.message, self.deletion, self.notes, self._buttons),
             margins=(8, 4, 8, 8),
             spacing=6,
         )

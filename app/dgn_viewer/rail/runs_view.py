@@ -28,9 +28,8 @@ from dgn_engine.protocol.runs import NoteRun, RecordedRun
 from dgn_viewer.rail.run_line import (
     HEADING_ROW,
     ROW,
+    RunCell,
     RunLine,
-    TickedName,
-    WholeNumbers,
     tick_box_of,
 )
 from dgn_viewer.rail.run_table import COLUMNS, LINE, NAME, RunTable
@@ -67,9 +66,8 @@ class RunsView(QTableView):
         self.setTabKeyNavigation(False)  # Tab leaves the table
         self.verticalHeader().hide()
         self.verticalHeader().setMinimumSectionSize(HEADING_ROW)
-        self.setItemDelegate(WholeNumbers(self))
+        self.setItemDelegate(RunCell(runs, self))
         self.setItemDelegateForColumn(LINE, RunLine(runs, self))
-        self.setItemDelegateForColumn(NAME, TickedName(runs, self))
         header = self.horizontalHeader()
         header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
@@ -164,7 +162,7 @@ class RunsView(QTableView):
         if not index.isValid() or self.runs.run_at(index.row()) is None:
             return False
         box = tick_box_of(self.itemDelegateForIndex(index), self.visualRect(index))
-        if not box.adjusted(-5, -5, 5, 5).contains(place):
+        if index.column() != self._shown_column() or not box.adjusted(-5, -5, 5, 5).contains(place):
             return False
         self.setCurrentIndex(index)
         self.toggle_current_tick()
@@ -183,6 +181,7 @@ class RunsView(QTableView):
         elif not self.tick_at(event.position().toPoint()):
             index = self.indexAt(event.position().toPoint())
             if self.runs.run_at(index.row()) is not None:
+                self.setCurrentIndex(index)
                 self.open_wanted.emit()
 
     def event(self, event: QEvent) -> bool:
@@ -194,7 +193,9 @@ class RunsView(QTableView):
         return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Undo) and self.property("can_undo"):
+        if self.state() == QAbstractItemView.State.EditingState:
+            super().keyPressEvent(event)  # Return ends the editing, and opens no run
+        elif event.matches(QKeySequence.StandardKey.Undo) and self.property("can_undo"):
             self.undo_wanted.emit()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.open_wanted.emit()
@@ -248,7 +249,9 @@ class RunsView(QTableView):
             self.selectionModel().select(chosen, flags.Select | flags.Rows)
         self.verticalScrollBar().setValue(scrolled)
         current = self.currentIndex()
-        if current.isValid():
+        if self.runs.shown and self.current_run() is self.runs.shown[0]:
+            self.scrollToTop()  # with the heading above it
+        elif current.isValid():
             self.scrollTo(current)
 
 

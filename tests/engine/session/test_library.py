@@ -15,10 +15,13 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Event, Failed, Refused
 from dgn_engine.protocol.runs import (
+    CurvesRead,
     DeleteRun,
     HistoryReplayed,
     ListRuns,
     OpenSession,
+    ReadCurves,
+    RunCurves,
     SaveSession,
     SessionSaved,
     ShowRun,
@@ -262,3 +265,26 @@ def test_a_list_that_was_begun_before_a_run_was_deleted_does_not_come_after(
     go_on.set()
     made.wait()
     assert [event.runs for event in made.events] == [("a",), ()]  # type: ignore[attr-defined]
+
+
+def test_only_the_newest_request_for_curves_is_answered(
+    made: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going, gone = threading.Event(), threading.Event()
+
+    def read(folder: Path) -> RunCurves:
+        if folder.name == "slow":
+            going.set()
+            assert gone.wait(60)
+        if folder.name == "damaged":
+            raise UserError("damaged", kind="damaged")
+        return RunCurves(str(folder), folder.name, {})
+
+    monkeypatch.setattr(run_library, "read_curves", read)
+    made.library.read_curves(ReadCurves(("slow",)))
+    assert going.wait(60)
+    made.library.read_curves(ReadCurves(("a", "damaged")))
+    gone.set()
+    made.wait()
+    (answer,) = [event for event in made.events if isinstance(event, CurvesRead)]
+    assert ([run.name for run in answer.runs], answer.requested) == (["a"], ("a", "damaged"))

@@ -17,8 +17,6 @@ from dgn_engine.panels.overlap import PANEL as OVERLAP
 from dgn_engine.panels.spectrum import PANEL as SPECTRUM
 from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry, RegimeEntry, Setting
 from dgn_engine.protocol.messages import Command, Refused, Working
-from dgn_engine.protocol.run_state import RunState
-from dgn_engine.protocol.runs import RunsListed
 from dgn_engine.protocol.training import (
     RegimeSwapped,
     Rewire,
@@ -114,22 +112,6 @@ def test_bad_input_is_one_sentence_beside_the_form(form: RunPage, sent: list[Com
     assert sent == []
     assert form.message.isVisible()
     assert "two different classes" in form.message.text()
-
-
-def test_a_list_of_runs_that_waits_for_the_engine_says_for_what(inspector: Inspector) -> None:
-    inspector.show_runs()
-    message = inspector.runs_page.message
-    assert message.isVisible()
-    send_event(inspector, Working("Reading mnist", 0.4))
-    assert "Reading mnist, 40 %" in message.text()
-    send_event(inspector, RunsListed("runs", ()))
-    assert "Reading mnist" not in message.text()
-    send_event(inspector, Working("Reading mnist", 0.6))  # the list is there
-    assert "Reading mnist" not in message.text()
-    inspector.show_about(SPEC)
-    inspector.show_state(RunState(working="Reading mnist, 60 %"))
-    inspector.show_runs()  # it is read anew, and the engine may say nothing more for long
-    assert "Reading mnist, 60 %" in message.text()
 
 
 def test_the_engines_refusal_stands_beside_the_form(form: RunPage, inspector: Inspector) -> None:

@@ -32,7 +32,7 @@ from dgn_viewer.window import Window
 from tests.engine.panels.pictures import started_run
 from tests.viewer.actions.action_bench import Bench, Desk
 from tests.viewer.gestures import press_notice_button, tap_commands
-from tests.viewer.inspector.listed_rows import make_listed_run
+from tests.viewer.rail.listed_rows import make_listed_run
 
 Open = Callable[..., Viewer]
 

@@ -179,13 +179,13 @@ def test_an_open_file_a_comparison_and_recorded_runs_are_not_cut(
     qtbot.waitUntil(file.exists)
     window.context.send(OpenFile(str(file), "compare"))
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
-    runs = window.inspector.runs_page.table.model()
-    window.inspector.show_runs()
+    runs = window.runs.rail.table.model()
+    window.runs.open()
     qtbot.waitUntil(lambda: runs.rowCount() > 0)
     QApplication.processEvents()  # the panels of a comparison are laid out by now
     shown: list[View] = [
         ("comparison", lambda: None),
-        ("runs", window.inspector.show_runs),
+        ("runs", window.runs.make_wide),
         ("compare", window.pages.open_differences),
     ]
     with recorded_texts(monkeypatch) as texts:

@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.runs import NoteRun, RecordedRun, RunShown, RunsListed
+from dgn_engine.protocol.runs import ListRuns, NoteRun, RecordedRun, RunShown, RunsListed
 from dgn_engine.protocol.training import Pause, SwapRegime
 from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
 from dgn_viewer.window import Window
+from tests.viewer.conftest import small_run
 from tests.viewer.gestures import answer_dialog, drop_file, notices_about, press_notice_button
-from tests.viewer.inspector.listed_rows import make_listed_run
+from tests.viewer.rail.listed_rows import make_listed_run
 
 Open = Callable[..., Viewer]
 
@@ -261,8 +265,8 @@ def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
     viewer = make_viewer(home="home")
     window = viewer.window
     window.registry["file.open_run"].trigger()
-    page = window.inspector.runs_page
-    qtbot.waitUntil(lambda: page.runs.rowCount() == 2)
+    page = window.runs.rail
+    qtbot.waitUntil(lambda: len(page.runs.runs) == 2)
     page.table.choose_run(str(folder))
     window.context.send(NoteRun(str(folder), "the first", ""))
     qtbot.waitUntil(lambda: page.runs.runs[-1].shown_name == "the first")
@@ -280,27 +284,101 @@ def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
     qtbot.waitUntil(lambda: "the first $K^V$" in curves("ntk"))
     qtbot.waitUntil(lambda: "the first" in curves("spectrum"))
     assert curves("training")[0] == "the first"  # behind those of the run
-    window.inspector.close_page()
+    window.runs.fold()
     assert "the first" in curves("training")
 
-    binned: list[str] = []
-    window.recorded.move_to_trash = lambda folder: not binned.append(folder)
+    def into_bin(folder: str) -> str:
+        return str(shutil.move(folder, tmp_path / "bin"))
+
+    window.recorded.bin.move_to_trash = into_bin
     window.registry["file.open_run"].trigger()
     page.table.choose_run(str(folder))
-    page.ask_to_delete()
-    assert page.deletion.sentence.isVisible()
-    page.deletion.yes.click()
-    assert binned == [str(folder)]
-    window.recorded.move_to_trash = lambda _folder: False
-    page.ask_to_delete()
-    page.deletion.yes.click()
+    page.delete_selected()
+    assert not folder.exists()
+    qtbot.waitUntil(lambda: len(page.runs.runs) == 1)
+    press_notice_button(window, "Undo")
+    qtbot.waitUntil(lambda: len(page.runs.runs) == 2)
+    assert RunReader(folder).status == "stopped"
+    page.table.choose_run(str(folder))
+    page.delete_selected()
+    page.table.setFocus()
+    QTest.keyClick(page.table, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert folder.is_dir()
+    assert not window.recorded.bin.can_undo
+    qtbot.waitUntil(lambda: len(page.runs.runs) == 2)
+
+    window.recorded.bin.move_to_trash = lambda _folder: None
+    page.table.choose_run(str(folder))
+    page.delete_selected()
     assert "the first" in page.deletion.sentence.text()
     assert folder.is_dir()
     page.deletion.yes.click()
-    qtbot.waitUntil(lambda: page.runs.rowCount() == 1)
+    qtbot.waitUntil(lambda: len(page.runs.runs) == 1)
     assert not folder.exists()
     qtbot.waitUntil(lambda: not window.history.view({}).overlaid)
     page.table.choose_run(page.runs.runs[0].folder)
-    page.ask_to_delete()
+    page.delete_selected()
     assert page.message.refusal
     assert not page.deletion.sentence.isVisible()
+    assert window.run_state.is_running
+
+
+def test_what_cannot_be_restored_is_left_in_the_trash(
+    opened_viewer: Viewer, tmp_path: Path
+) -> None:
+    window = opened_viewer.window
+    folder, binned = tmp_path / "run", tmp_path / "binned"
+    RunFolder.create(folder, small_run()).close()
+
+    def into_bin(folder: str) -> str:
+        return str(shutil.move(folder, binned))
+
+    window.recorded.bin.move_to_trash = into_bin
+    window.recorded.bin.delete_runs((str(folder),))
+    folder.mkdir()
+    window.recorded.bin.undo_last()
+    assert binned.is_dir()
+    assert not any(folder.iterdir())
+    assert notices_about(window, "trash")
+    window.recorded.bin.undo_last()  # there is nothing left to undo
+    assert len(notices_about(window, "trash")) == 1
+
+
+def test_the_list_stays_as_it_was_left_and_gives_way_to_a_page(
+    make_viewer: Open, qtbot: QtBot
+) -> None:
+    first = make_viewer(home="home")
+    assert first.close()
+    second = make_viewer(home="home")
+    bar = second.window.runs
+    qtbot.waitUntil(lambda: bar.isVisible() and bar.is_open)  # roomy, and there is a run to see
+    bar.make_wide()
+    width = second.window.width()
+    assert bar.rail.table.wide
+    qtbot.waitUntil(lambda: bar.width() > 252)
+    second.window.pages.open_settings()
+    assert not bar.rail.table.wide
+    assert bar.is_open  # at this width there is room for the list beside the page
+    second.window.inspector.close_page()
+    assert second.window.width() == width
+    bar.make_narrower()
+    assert not bar.is_open
+    assert second.close()
+    third = make_viewer(home="home")
+    bar = third.window.runs
+    qtbot.waitUntil(lambda: bar.isVisible())
+    assert not bar.is_open
+    bar.strip.click()
+    assert bar.is_open
+    assert bar.rail.search.hasFocus()
+
+
+def test_a_window_that_records_nothing_has_no_list(opened_viewer: Viewer, qtbot: QtBot) -> None:
+    window = opened_viewer.window
+    assert not window.runs.isVisible()
+    window.registry["file.open_run"].trigger()  # asked for, it says why it is empty
+    qtbot.waitUntil(lambda: bool(window.runs.rail.message.text()))
+    assert window.runs.isVisible()
+    window.runs.fold()
+    window.context.send(ListRuns())
+    qtbot.waitUntil(lambda: not window.runs.isVisible())

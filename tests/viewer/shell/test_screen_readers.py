@@ -35,7 +35,6 @@ from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.inspector.pages.reading_section import ReadingSection
-from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.layer_strip.gate_chip import GateChip
 from dgn_viewer.plots.spoken_charts import SpokenCharts
 from dgn_viewer.shell.recent_files import RecentFiles
@@ -252,10 +251,9 @@ def test_nothing_in_the_window_takes_a_name_for_markup_or_hides_in_it(
 ) -> None:
     window = make_viewer(home="mine").window
     window.registry["file.open_run"].trigger()
-    page = window.inspector.page
-    assert isinstance(page, RunsPage)
-    qtbot.waitUntil(lambda: page.table.model().rowCount() == 2)
-    page.table.selectRow(0)
+    rail = window.runs.rail
+    qtbot.waitUntil(lambda: len(rail.runs.runs) == 2)
+    rail.table.choose_first()
     assert check_everything(window) >= 3
     file = tmp_path / f"<b>{HOSTILE}.safetensors"
     tensors = {HOSTILE: np.ones((16, 64)), "b": np.ones((10, 16)), f"{HOSTILE}2": np.ones(7)}
@@ -274,7 +272,7 @@ def test_nothing_in_the_window_takes_a_name_for_markup_or_hides_in_it(
             Notice("failed", f"after {type(command).__name__} {HOSTILE}", HOSTILE)
         )
         qtbot.waitUntil(lambda before=before: len(window.notices.entries) > before)
-    qtbot.waitUntil(lambda: window.inspector.page is not page)
+    qtbot.waitUntil(lambda: window.inspector.page is not None)
     recent = window.findChild(RecentFiles)
     window.notices.show_recent()
     section = window.inspector.page.findChild(ReadingSection)

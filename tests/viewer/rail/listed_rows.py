@@ -8,12 +8,12 @@ from typing import Any
 from PySide6.QtCore import Qt
 
 from dgn_engine.protocol.runs import RecordedRun, RunsListed
-from dgn_viewer.inspector.pages.run_table import COLUMNS, SORT
-from dgn_viewer.inspector.pages.runs_page import RunsPage
+from dgn_viewer.rail.run_table import COLUMNS
+from dgn_viewer.rail.runs_rail import RunsRail
 
 ROLES = (
     *(Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole, Qt.ItemDataRole.ToolTipRole),
-    *(Qt.ItemDataRole.AccessibleTextRole, Qt.ItemDataRole.ForegroundRole, SORT),
+    *(Qt.ItemDataRole.AccessibleTextRole, Qt.ItemDataRole.ForegroundRole),
 )
 
 
@@ -39,16 +39,19 @@ def make_listed_run(name: str, status: str = "stopped", **changes: Any) -> Recor
     return dataclasses.replace(run, **changes)
 
 
-def show_every_cell(page: RunsPage, listed: RunsListed) -> None:
-    """Show a list, sort it by each column, and choose each of its rows."""
-    page.show_runs(listed)
-    for column in range(len(COLUMNS)):
+def show_every_cell(rail: RunsRail, listed: RunsListed) -> None:
+    """Show a list in both forms, sort it by each column, and choose each of its rows."""
+    rail.show_runs(listed)
+    rail.grab()
+    model = rail.runs
+    rail.show_form(wide=True)
+    for column in range(1, len(COLUMNS)):
         for order in (Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder):
-            page.table.sortByColumn(column, order)
-        for row in range(page.table.shown.rowCount()):
+            rail.table.sortByColumn(column, order)
+        for row in range(model.rowCount()):
             for role in ROLES:
-                page.table.shown.data(page.table.shown.index(row, column), role)
-    for row in range(page.table.shown.rowCount()):
-        page.table.selectRow(row)
-        assert page.message.text()
-    page.grab()
+                model.data(model.index(row, column), role)
+    for row in range(model.rowCount()):
+        rail.table.selectRow(row)
+        assert rail.message.text()
+    rail.grab()

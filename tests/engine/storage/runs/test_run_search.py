@@ -1,0 +1,84 @@
+"""Runs are searched by words and by terms of settings; a score fits into 24 characters."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dgn_engine.protocol.runs import RecordedRun
+from dgn_engine.protocol.trend import POINTS, decode_trend, encode_trend, is_trend
+from dgn_engine.storage.runs.run_search import FIELDS, search_runs
+
+NOW = datetime.now(UTC)
+BASE = RecordedRun(
+    folder="", name="", status="stopped", step=1200, total_steps=4500, regime="DL", net="fc 32×5",
+    data="digits", seed=0, best=0.961, touched=1000.0, resumable=True,
+    settings={"lr": 0.001, "depth": 5, "width": 32, "optimiser": "adam"},
+)  # fmt: skip
+
+
+def run(name: str, **changes: object) -> RecordedRun:
+    return dataclasses.replace(BASE, folder=name, name=name, **changes)  # type: ignore[arg-type]
+
+
+RUNS = (
+    run("a", notes="wide #paper #fig3-b, later", created=NOW.isoformat()),
+    run("b", regime="DLN", seed=3, best=0.5, created=(NOW - timedelta(days=400)).isoformat()),
+    run("c", net="cnn4 32", data="folder:/x/flowers", settings={"lr": 0.0003}, best=float("nan")),
+    run("d", status="damaged", regime="", net="", data="", best=float("nan"), settings={}, step=0),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", "abcd"),
+        ("regime:DL", "ac"),
+        ("regime:dln", "b"),
+        ("regime:D", "abc"),  # equal to none: every beginning counts
+        ("net:fc", "ab"),
+        ('net:"fc 32×5"', "ab"),
+        ("net:32", "c"),
+        ("data:flowers", "c"),
+        ("seed:3", "b"),
+        ("seed:0", "ac"),  # what is damaged has no seed
+        ("best>90", "a"),
+        ("best<90", "b"),
+        ("best:96.1", "a"),
+        ("depth:5 width=32", "ab"),
+        ("lr<0.001", "c"),
+        ("optimiser:adam", "ab"),
+        ("status:damaged", "d"),
+        ("tag:paper", "a"),
+        ("tag:fig3-b", "a"),
+        ("day:today", "a"),
+        ("steps>1,000 wide", "a"),
+        ("best>x", ""),
+        ("other:x", ""),  # no setting: a word that no run has
+    ],
+)
+def test_terms_find_what_they_say(text: str, names: str) -> None:
+    assert "".join(run.name for run in search_runs(text, RUNS)) == names
+
+
+def test_every_example_of_a_field_is_a_term_of_it() -> None:
+    for field in FIELDS:
+        assert field.example.startswith(field.name)
+        assert len(search_runs(field.example, RUNS)) < len(RUNS)
+
+
+def test_tags_are_words_of_the_notes() -> None:
+    assert run("a", notes="#one two#not #three, #one (#four)").tags == ("one", "three")
+
+
+def test_a_trend_keeps_the_last_score_of_each_part() -> None:
+    trend = encode_trend([1, 2, 1200, 2400], [0.1, 0.2, 0.5, 1.0])
+    assert is_trend(trend)
+    assert len(trend) == POINTS
+    points = decode_trend(trend)
+    assert [x for x, _ in points] == [1 / 24, 0.5, 1.0]
+    assert [y for _, y in points] == pytest.approx([0.2, 0.5, 1.0], abs=0.01)
+    assert encode_trend([5], [0.5]) == encode_trend([0, 0], [0.1, 0.2]) == ""
+    assert not any(map(is_trend, ("x", None, "é" * POINTS)))
