@@ -17,7 +17,7 @@ from dgn_engine.scene.layer_curves import (
     layer_positions,
     make_overviews,
 )
-from dgn_engine.scene.matrix_colours import SPANS, describe_constant, with_pair_colours
+from dgn_engine.scene.matrix_colours import SPANS, with_pair_colours
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, chosen_value
 from dgn_engine.scene.run_text import layer_name, layer_tag, layer_values, layers_with_prefix
@@ -76,8 +76,6 @@ def _draw_kernel(
         scale="unit diagonal",
         layer=layer,
     )
-    if constant := describe_constant(values):
-        title = f"{title}: {constant}"
     matrix = with_pair_colours(matrix)
     return example_pairs(view, labels, name, title, matrix, 0, name != "product")
 

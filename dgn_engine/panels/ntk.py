@@ -33,7 +33,7 @@ from dgn_engine.scene.elements import (
 )
 from dgn_engine.scene.estimates import estimate_note, mark_estimate
 from dgn_engine.scene.layer_curves import chart_over_steps
-from dgn_engine.scene.matrix_colours import SPANS, describe_constant, with_pair_colours
+from dgn_engine.scene.matrix_colours import SPANS, with_pair_colours
 from dgn_engine.scene.overlaid import kernel_curves, matching_runs
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import (
@@ -263,8 +263,6 @@ def _draw_matrix(
         bar=("normalised" if unit else "kernel value") if bar else "",
         scale=_SCALES.get(part, "unit diagonal") if unit else "as computed",
     )
-    if constant := describe_constant(values):
-        name = f"{name}: {constant}"
     matrix = with_pair_colours(matrix, every)
     chart = example_pairs(view, labels, part, name, matrix, column, column == 1)
     # There are no errors for K^X at unit diagonal.

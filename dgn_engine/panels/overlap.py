@@ -20,7 +20,7 @@ from dgn_engine.scene.compared import (
 )
 from dgn_engine.scene.elements import Array, Chart, Empty, Fact, Matrix, Scene, Shown, with_matrix
 from dgn_engine.scene.estimates import estimate_note, format_mean, mark_estimate, standard_errors
-from dgn_engine.scene.matrix_colours import SPANS, describe_constant, with_pair_colours
+from dgn_engine.scene.matrix_colours import SPANS, with_pair_colours
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, chosen_value
 from dgn_engine.scene.run_text import layer_values
@@ -63,9 +63,7 @@ def draw(view: View, reading: Reading) -> Shown:
         chart = _draw_chart(
             view, reading, kind, part, index, last or not _has_unit_scale(view), [values]
         )
-        constant = describe_constant(values)
-        title = f"{word} {name}: {constant}" if constant else f"{word} {name}"
-        charts.append(replace(chart, title=title))
+        charts.append(replace(chart, title=f"{word} {name}"))
         facts.append(_mean_fact(kind, name, values, standard_errors(reading, f"{kind}{suffix}")))
     if not charts:
         return Empty("This layer has no overlap in the last frame; choose another.", "no-layer")

@@ -33,7 +33,7 @@ from dgn_engine.scene.elements import (
     largest_magnitude,
 )
 from dgn_engine.scene.estimates import estimate_note, mark_estimate, standard_errors
-from dgn_engine.scene.matrix_colours import SPANS, describe_constant, with_pair_colours
+from dgn_engine.scene.matrix_colours import SPANS, with_pair_colours
 from dgn_engine.scene.overlaid import spectrum_curves, spectrum_steps
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import (
@@ -150,7 +150,7 @@ def _error_bars(reading: Reading) -> tuple[Curve, ...]:
     seen = np.isfinite(values)
     low, high = (values - errors)[seen], (values + errors)[seen]
     bars = np.column_stack((low, high, np.full(len(low), np.nan))).ravel()
-    return (Curve("± error", np.repeat(index[seen], 3), bars, "muted", faint=True, segments=True),)
+    return (Curve("± error", np.repeat(index[seen], 3), bars, "text", faint=True, segments=True),)
 
 
 def _eigenvalue_range(reading: Reading) -> tuple[float, float] | None:
@@ -220,9 +220,8 @@ def _draw_kernel(view: View, reading: Reading) -> Chart:
         bar="share of the trace",
         scale="trace 1",
     )
-    constant = describe_constant(values)
-    title = f"$H$ / trace $H$: {constant}" if constant else "Kernel $H$ / trace $H$"
-    chart = example_pairs(view, labels, "kernel", title, with_pair_colours(matrix), 1)
+    matrix = with_pair_colours(matrix)
+    chart = example_pairs(view, labels, "kernel", "Kernel $H$ / trace $H$", matrix, 1)
     return mark_estimate(replace(chart, narrow=(1, 0, 1, 1)), reading, "npk")
 
 

@@ -82,7 +82,8 @@ def with_colour_range(
 def with_pair_colours(matrix: Matrix, seen: Sequence[Array] = ()) -> Matrix:
     """Return the kernel in colours of its off-diagonal percentiles, which show how pairs differ.
 
-    Values of one sign have a sequential scale, others one centred on 0.
+    Values of one sign have a sequential scale, others one centred on 0. Where all pairs are alike,
+    the colour bar says so: no scale would show more than a sheet of one colour.
 
     Args:
         matrix: A square matrix.
@@ -90,17 +91,16 @@ def with_pair_colours(matrix: Matrix, seen: Sequence[Array] = ()) -> Matrix:
     """
     parts = seen or (matrix.values,)
     reach = span_range(parts, "pairs")
+    if constant := _describe_constant(matrix.values):
+        matrix = replace(matrix, bar=constant)
     if reach is None:
         return matrix
     ramp: Ramp = "diverging" if reach[0] < 0.0 < reach[1] else "sequential"
     return with_colour_range(replace(matrix, ramp=ramp), *reach, parts)
 
 
-def describe_constant(values: Array) -> str:
-    """Return '0.25 for all pairs' for a kernel of different examples that are all alike, else ''.
-
-    On any scale of colours it would be a sheet of one colour.
-    """
+def _describe_constant(values: Array) -> str:
+    """Return '0.25 for all pairs' if all off-diagonal values are alike, else ''."""
     pairs = _off_diagonal(values)
     pairs = pairs[np.isfinite(pairs)]
     if not pairs.size:

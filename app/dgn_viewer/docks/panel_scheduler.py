@@ -143,7 +143,7 @@ class PanelScheduler(QObject):
             return 0.0
         if self._is_urgent(name):
             return self._when[name] + SHORTEST
-        first = self._first.get(name, (0, self._when[name]))[1]
+        first = self._first.get(name, (0, -math.inf))[1]
         interval = self._pace.interval_at(self._when[name] - first, bool(self._specs[name].probes))
         return self._when[name] + interval
 

@@ -27,7 +27,7 @@ Clock = Callable[[], float]
 
 AT_ONCE = 0.1  # seconds: a cheaper reading needs no estimate
 FEWEST = 8  # probe examples of a first picture
-FIRST_PICTURE = 0.4  # seconds it may take with more examples or draws than the fewest
+FIRST_PICTURE = 0.5  # seconds it may take with more examples or draws than the fewest
 FEWEST_DRAWS = 2  # one draw has no error
 TRUSTED = 8  # draws before their scatter is trusted: two or three may agree by chance
 GROUPS = 8  # of draws, for the errors of eigenvalues; of many examples, whose …
@@ -103,6 +103,20 @@ def device_clock(device: torch.device) -> Clock:
         return time.monotonic()
 
     return synchronized_seconds
+
+
+def first_clock(device: torch.device) -> Clock:
+    """Return the clock of first pictures, for each of which there is a moment.
+
+    On a CPU that is processor time, so that a busy machine has a later picture, not a worse one.
+
+    Args:
+        device: Device of the computation.
+
+    Returns:
+        A function without arguments that returns seconds.
+    """
+    return time.thread_time if device.type == "cpu" else device_clock(device)
 
 
 def iterate_refinements(
@@ -196,7 +210,7 @@ def path_steps(
     pace, subset = measure_pace(context, 1.0 + TRUSTED * reading.passes, clock)
     if subset is not None:
         estimator = _path_estimator(subset, reading, generator)
-        _draw_first(estimator, TRUSTED, clock)
+        _draw_first(estimator, TRUSTED, context.x.device)
         yield WorkSlice(max(expected, SLICE), *reading.estimated(subset, estimator))
     yield from _forward_slices(context, pace, expected)
     estimator = _path_estimator(context, reading, generator)
@@ -220,8 +234,11 @@ def path_steps(
     yield WorkSlice(0.0, reading.exact(context, blocks))
 
 
-def _draw_first(estimator: k.PathEstimator | k.TangentEstimator, most: int, clock: Clock) -> None:
+def _draw_first(
+    estimator: k.PathEstimator | k.TangentEstimator, most: int, device: torch.device
+) -> None:
     """Add the draws of a first picture: `most`, or as many as `FIRST_PICTURE` allows."""
+    clock = first_clock(device)
     began = clock()
     while estimator.draws < most:
         estimator.add_draws(1)
@@ -258,17 +275,18 @@ def tangent_steps(
     pace, few = measure_pace(context, 1.0 + min(logits, TRUSTED) * SWEEPS, spent.clock)
     if few is not None:
         estimator = _tangent_estimator(few, generator)
-        _draw_first(estimator, estimator.logits, spent.clock)
+        _draw_first(estimator, estimator.logits, context.x.device)
         yield WorkSlice(max(expected, SLICE), *made(few, estimator))
     yield from _forward_slices(context, pace, expected)
     estimator = _tangent_estimator(context, generator)
     before, per_logit = spent.seconds, expected / estimator.logits
-    shown = False
+    shown, clock = False, first_clock(context.x.device)
+    began = clock()
     while True:
         for share in estimator.slices():
             yield WorkSlice(max((estimator.logits - estimator.draws - share) * per_logit, 1e-3))
         per_logit = (spent.seconds - before) / estimator.draws
-        shown |= _is_first(estimator.draws, estimator.logits, spent.seconds - before)
+        shown |= _is_first(estimator.draws, estimator.logits, clock() - began)
         if not shown:
             continue
         result, error = made(context, estimator)
@@ -393,6 +411,8 @@ class _Draws:
         self._context, self._reading = context, reading
         self._estimator, self._spent = estimator, spent
         self._seconds, self._shown, self._error = 0.0, 0, float("inf")
+        self._clock = first_clock(context.x.device)
+        self._began = self._clock()
 
     def estimate_result(self) -> tuple[ProbeResult, float]:
         return self._reading.estimated(self._context, self._estimator)
@@ -415,7 +435,7 @@ class _Draws:
             if self._shown:
                 is_news = draws >= NEWS * self._shown
             else:
-                is_news = _is_first(draws, TRUSTED, self._seconds)
+                is_news = _is_first(draws, TRUSTED, self._clock() - self._began)
             if is_news:
                 result, self._error = self.estimate_result()
                 self._shown = draws

@@ -8,7 +8,7 @@ example has no label, `alignment`, `nu`, `outside` and `contradictory` are missi
 
 An estimate has no scalars, since ν, rank and the smallest eigenvalues cannot be estimated from it.
 It adds `npk_error` (n, n) and `eigenvalues_error` (n,), one standard error of each entry and of
-each eigenvalue, the latter by the jackknife over groups of draws. Eigenvalues not above twice their
+each eigenvalue, the latter by the jackknife over groups of draws. Eigenvalues not above their
 error, and what follows from them, are NaN; so is the alignment of an eigenvector whose eigenvalue
 is within twice their errors of a neighbour.
 """
@@ -136,7 +136,7 @@ def _estimated_result(
     values = spectrum.eigenvalues
     widened = student_factor(min(estimator.draws, GROUPS))
     errors = values * estimator.eigenvalue_errors() * widened
-    resolved = (values > spectrum.cutoff) & (values > 2.0 * errors)
+    resolved = (values > spectrum.cutoff) & (values > errors)
     # An eigenvector is resolved where its eigenvalue is apart from the next one on either side.
     apart = resolved.clone()
     distinct = values[:-1] - values[1:] > 2.0 * (errors[:-1] + errors[1:])
@@ -151,9 +151,7 @@ def _estimated_result(
     }
     if spectrum.alignment is not None:
         arrays["alignment"] = to_numpy(torch.where(apart, spectrum.alignment, torch.nan))
-    facts = {
-        "estimate": f"{int(resolved.sum())} of {len(values)} eigenvalues exceed twice their error"
-    }
+    facts = {"estimate": f"{int(resolved.sum())} of {len(values)} eigenvalues exceed their error"}
     return ProbeResult(arrays, facts=facts), max(estimate.relative, NOT_EXACT)
 
 

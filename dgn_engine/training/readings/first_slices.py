@@ -15,8 +15,8 @@ from dgn_engine.training.probes import ASSUMED_FLOPS, Probe, all_probes
 from dgn_engine.training.readings.reading_child import FEWEST
 from dgn_engine.training.readings.reading_jobs import JobSlice, RefinedJob, StepContexts
 
-PASSES = 17.0  # forward passes of a first slice: one, and eight draws of values and derivatives
-LONGEST_SLICE = 0.6  # seconds that one may be expected to take
+PASSES = 5.0  # forward passes of a first slice: one, and two draws of values and derivatives
+LONGEST_SLICE = 2.5  # seconds that one may be expected to take; most cores are several times faster
 LONGEST = 1.5  # processor seconds after which no other one is begun
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import dgn_engine.kernels as k
 from dgn_engine.kernels.estimator import PathScales, PathSigns, random_pass
+from dgn_engine.kernels.kernel_average import KernelAverage
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gating, Merge, Skip
 from tests.engine.kernels.tiny import (
@@ -312,3 +313,44 @@ def test_pair_by_pair_the_exact_kernels_come_out(name: str, sensitive: bool) -> 
         for what, exact in kernels_of(architecture, inputs, how):  # type: ignore[arg-type]
             found = getattr(blocks, what)(how)
             torch.testing.assert_close(found, exact, rtol=1e-12, atol=0.0)
+
+
+def test_errors_of_eigenvalues_are_the_scatter_of_whole_estimates() -> None:
+    architecture = ARCHITECTURES["conv-gap"]
+    n, gates = 6, random_gates(architecture, 6, hard=False)
+    inputs = k.PathInputs(gates, draw_images(architecture, n), random_masks(architecture, n))
+    values, errors = [], []
+    for seed in range(60):
+        estimator = k.PathEstimator(
+            architecture, inputs, torch.Generator().manual_seed(seed), groups=8
+        )
+        estimator.add_draws(60)  # groups of seven and of eight
+        kernel = estimator.kernel("trace").kernel
+        values.append(torch.linalg.eigvalsh(kernel).flip(0).clamp(min=1e-12).log())
+        errors.append(estimator.eigenvalue_errors())
+    scatter, stated = torch.stack(values).std(dim=0), torch.stack(errors).mean(dim=0)
+    ratio = (stated / scatter)[:3]  # the leading ones
+    assert bool(((ratio > 0.6) & (ratio < 1.6)).all()), ratio
+
+
+def test_eigenvalues_of_too_few_groups_have_no_finite_error() -> None:
+    architecture = ARCHITECTURES["conv-gap"]
+    inputs = k.PathInputs(
+        random_gates(architecture, 4, hard=True),
+        draw_images(architecture, 4),
+        random_masks(architecture, 4),
+    )
+    for groups, draws in ((0, 3), (8, 1)):
+        estimator = k.PathEstimator(architecture, inputs, torch.Generator(), groups=groups)
+        estimator.add_draws(draws)
+        assert bool(estimator.eigenvalue_errors().isinf().all())
+
+
+def test_means_without_each_group_are_those_of_the_other_samples() -> None:
+    samples = torch.randn(7, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    average = KernelAverage(symmetric=False, groups=3)
+    for sample in samples:
+        average.add_sample(sample)
+    for group, mean in enumerate(average.means_without_group()):
+        others = torch.arange(7) % 3 != group
+        torch.testing.assert_close(mean, samples[others].mean(dim=0))

@@ -267,8 +267,8 @@ def test_a_kernel_whose_pairs_are_all_alike_says_so(panel: str) -> None:
         "spectrum": (with_choices(spectrum(npk=alike), show="kernel"), "kernel"),
     }
     view, key = views[panel]
-    assert "0.25" in find_chart(draw_scene(panel, view), key).title
-    assert "0.25" not in find_chart(draw_scene(panel, with_choices(A, show="kernel")), key).title
+    assert "0.25" in matrix(draw_scene(panel, view), key).bar
+    assert "0.25" not in matrix(draw_scene(panel, with_choices(A, show="kernel")), key).bar
 
 
 def over_steps(**found: dict[int, float]) -> dict[str, list[float]]:

@@ -28,7 +28,7 @@ from dgn_engine.protocol.watching import (
     SetProbeExamples,
     Watch,
 )
-from dgn_engine.training.readings import probe_schedule, reading_sizes
+from dgn_engine.training.readings import first_slices, probe_schedule, reading_sizes
 from dgn_engine.training.readings.process_readings import ProcessReadings, ReadingProcess
 from tests.engine.session.conftest import PATIENT, Desk, small_config, train_alone
 
@@ -37,9 +37,10 @@ KERNELS = Watch(tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk",
 
 @pytest.fixture
 def all_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every reading that costs anything goes to the reading process."""
+    """Every reading that costs anything goes to the reading process, its first slice too."""
     monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
     monkeypatch.setattr(reading_sizes, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(first_slices, "LONGEST_SLICE", -1.0)
 
 
 def reading(desk: Desk, probe: str = "npk") -> Reading | None:
@@ -152,6 +153,25 @@ def test_a_cancelled_reading_goes_on_and_one_whose_process_is_killed_is_a_senten
     child = child_of(desk)
     child._process.stdin.close()  # as when its parent is killed
     wait_until_gone(child.pid)
+
+
+@pytest.mark.usefixtures("all_heavy")
+def test_before_the_first_step_there_is_a_picture_even_if_the_process_is_not_ready(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_slices, "LONGEST_SLICE", 1.0)
+    desk.handle(KERNELS, StartRun(small_config(), paused=True))
+    os.kill(child_of(desk).pid, signal.SIGSTOP)
+    try:
+        desk.train(3)
+        for name in ("overlap", "npk", "ntk"):
+            found = shown(desk, name)
+            assert (found.step, found.absent) == (0, "")
+            assert found.progress < 1.0
+        alone = train_alone(small_config(), 3).trainer.network.value.weights
+        assert all(map(torch.equal, desk.copy_value_weights(), alone))
+    finally:
+        os.kill(child_of(desk).pid, signal.SIGCONT)
 
 
 def test_the_process_is_there_before_a_network_that_will_need_it_and_not_beside_a_small_one(

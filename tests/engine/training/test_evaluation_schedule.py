@@ -39,6 +39,22 @@ def steps_with_scores(run: Run, events: list[Event], live: bool, steps: int) -> 
     return {score.step: score.test_accuracy is not None for score in scores}
 
 
+def steps_of_tests(events: list[Event]) -> list[int]:
+    scores = [event for event in events if isinstance(event, Measured)]
+    return [score.step for score in scores if score.test_loss is not None]
+
+
+def test_a_live_run_has_train_scores_from_its_first_step(
+    make_run: Make, events: list[Event], clock: SimpleNamespace
+) -> None:
+    """At steps 1, 2, 4, … before the first regular score, and no more after it."""
+    config = replace(TINY, training=replace(TINY.training, batch=2))  # 160 steps an epoch
+    found = steps_with_scores(make_run("DL", config), events, live=True, steps=18)
+    assert list(found) == [1, 2, 4, 8, 16]
+    sums = [e.train_loss for e in events if isinstance(e, Measured)]
+    assert len(set(sums)) == len(sums), "each is of the steps since the last"
+
+
 def test_without_a_viewer_train_scores_come_every_fifth_step_and_tests_with_epochs(
     make_run: Make, events: list[Event]
 ) -> None:
@@ -50,13 +66,12 @@ def test_a_live_test_is_due_half_a_second_after_the_last(
     make_run: Make, events: list[Event], clock: SimpleNamespace
 ) -> None:
     run = make_run("DL", TINY)
-    assert steps_with_scores(run, events, live=True, steps=3) == {1: True}
+    assert steps_with_scores(run, events, live=True, steps=3) == {1: True, 2: False}
     clock.now += 0.4
     run.step()
     clock.now += 0.1
     run.step()
-    tested = [e.step for e in events if isinstance(e, Measured) and e.test_loss is not None]
-    assert tested == [1, 5]
+    assert steps_of_tests(events) == [1, 5]
 
 
 def test_where_nothing_generalises_train_scores_come_as_seldom_as_elsewhere(
@@ -69,7 +84,7 @@ def test_where_nothing_generalises_train_scores_come_as_seldom_as_elsewhere(
     for _ in range(12):
         run.step()
     scores = [event for event in events if isinstance(event, Measured)]
-    assert [score.step for score in scores] == [5, 10]
+    assert [score.step for score in scores] == [1, 2, 4, 5, 10]
     assert all(score.test_accuracy is None for score in scores)
 
 
@@ -153,14 +168,14 @@ def test_the_first_live_test_waits_where_a_pass_takes_more_than_a_quarter_of_a_s
     run.evaluation = EvaluationSchedule(run.trainer, events.append, live=True)
     slow_chunks.seconds = 0.0
     run.step()
-    assert bool(events) == first
+    assert steps_of_tests(events) == [1] * first
     if not first:
         clock.now += chunk * 40 / 32 / 0.05 - 0.01
         run.step()
-        assert not events
+        assert steps_of_tests(events) == []
         clock.now += 0.02
         run.step()
-        assert [e.step for e in events if isinstance(e, Measured)] == [3]
+        assert steps_of_tests(events) == [3]
 
 
 def test_scores_come_twenty_times_an_epoch_where_it_is_long(

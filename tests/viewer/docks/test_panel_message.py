@@ -15,10 +15,11 @@ from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, Tr
 from dgn_engine.figures.provenance import make_provenance
 from dgn_engine.panels.training import PANEL
 from dgn_engine.protocol.training import StartRun
-from dgn_engine.scene.elements import Axis, Chart, Scene
+from dgn_engine.scene.elements import Axis, Chart, Empty, Scene
 from dgn_engine.scene.panel_spec import Series, View, all_panels
 from dgn_viewer.application import Viewer
-from dgn_viewer.docks.panel_message import compose_footer
+from dgn_viewer.docks.panel_message import compose_footer, compose_message
+from tests.engine.panels.pictures import started_run
 
 RUN = RunConfig(
     data=DataConfig(name="digits"),
@@ -154,3 +155,20 @@ def test_the_line_below_a_panel_over_steps_says_the_last_gap() -> None:
     assert alone.endswith(" 30 to 1,300")
     still = Chart("c", "", Axis("unit"), Axis())
     assert compose_footer("live", spec, view, Scene((still,), step=9), 0.0) == "step 9"
+
+
+@pytest.mark.parametrize("panel", [*all_panels()])
+def test_no_panel_waits_for_the_first_frame_after_a_step(panel: str) -> None:
+    spec, view = all_panels()[panel], View(run=started_run((2,)), regime="DL", trains=True)
+    if spec.compares:
+        return
+    headings = []
+    for step in (0, 1, 65):
+        at = replace(view, step=step)
+        shown = spec.draw(at)
+        assert isinstance(shown, Empty)
+        heading, sentence, _ = compose_message("waiting", spec, at, shown)
+        headings.append(heading)
+        assert sentence
+        assert step == 0 or "first frame" not in f"{heading} {sentence}"
+    assert headings[0] != headings[1] == headings[2]

@@ -15,7 +15,7 @@ from dgn_engine.protocol.frames import Frame, Reading, Watching
 from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.training import Measured, Paused, RegimeSwapped
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars, ReportWindow, Watch
-from dgn_engine.scene.elements import Empty
+from dgn_engine.scene.elements import Empty, Scene
 from dgn_engine.scene.panel_spec import About, PanelSpec, View
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
@@ -63,14 +63,16 @@ class DrawnHost(QObject):
         self.painted = 0.0
         self.cost = COST
         self.reached: list[int] = []
+        self.scene: Scene | None = None
 
     def show_view(self, view: View, every: float) -> None:
         self._log.append(self._name)
         self.views.append((view, every))
         self._clock.busy += self.cost
 
-    def shown_content(self) -> None:
-        """It has no picture."""
+    def shown_content(self) -> Scene | None:
+        """Its picture, if the test gave it one."""
+        return self.scene
 
     def update_staleness(self, step: int) -> None:
         self.reached.append(step)
@@ -193,6 +195,26 @@ def test_while_a_run_trains_curves_are_drawn_once_a_round(stage: Stage) -> None:
     stage.history.on_event(Measured(5, 0.1, 1.0, 0.5))
     stage.scheduler.update_pace(None)  # nothing trains: nothing is delayed
     assert stage.turn(0.04) == ["training"]
+
+
+def test_a_young_picture_is_drawn_again_soon_whatever_the_round(stage: Stage) -> None:
+    stage.docks.seen = ["training"]
+    host = stage.docks.hosts["training"]
+    stage.scheduler.update_pace(Watching(0.05, every=30.0))
+    stage.turn()  # there is nothing to see yet
+    host.scene = Scene(())
+    due = (0.0, 0.3, 10.0, 1.1)  # seconds after the last drawing, a tenth of the picture's age
+    for step, after in enumerate(due, 1):
+        stage.history.on_event(Measured(step, 0.1, 1.0, 0.5))
+        if step == 1:
+            after = 31.0  # until it has a picture, it is drawn as others are
+        assert stage.turn(after) == ["training"], step
+    stage.history.on_event(Measured(9, 0.1, 1.0, 0.5))
+    assert stage.turn(0.9) == []
+    stage.history.on_event(started_run((2,)))
+    assert stage.turn(0.1) == ["training"]
+    stage.history.on_event(Measured(1, 0.1, 1.0, 0.5))
+    assert stage.turn(0.3) == ["training"], "another run begins anew"
 
 
 def test_a_reading_is_drawn_when_it_comes(stage: Stage) -> None:
