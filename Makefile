@@ -153,11 +153,11 @@ house: $(VENV)/installed-test
 
 bench bench-peers: export OMP_NUM_THREADS := 1
 
-bench: $(VENV)/installed-fast
+bench: $(VENV)/installed
 	$(IN) -m benchmarks --out build/bench.json
 	QT_QPA_PLATFORM=offscreen $(IN) -m benchmarks.watching --out build/bench-watching.json
 
-bench-peers: $(VENV)/installed-fast
+bench-peers: $(VENV)/installed
 	@test -e $(PEERS)/installed || { $(PYTHON) -m venv $(PEERS) && \
 	  $(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
 	    --requirement benchmarks/peers-requirements.txt && touch $(PEERS)/installed; } || true
@@ -264,9 +264,4 @@ $(VENV)/installed-package: pyproject.toml requirements/package.txt | $(IN)
 	@if $(IN) requirements/lock.py fits; then \
 	  $(PIP) --require-hashes --no-deps --requirement requirements/package.txt && $(PIP) --editable .; \
 	else $(PIP) --editable '.[package]'; fi
-	@touch $@ $(VENV)/installed
-
-$(VENV)/installed-fast: pyproject.toml | $(IN)
-	@echo "Installing dgn-viewer and numba into $(VENV)."
-	@$(PIP) --editable '.[fast]'
 	@touch $@ $(VENV)/installed

@@ -28,7 +28,8 @@ class Examples:
     """A data set in memory: images (n, C, H, W) or vectors (n, d), and labels (n,).
 
     Labels index `class_names`. Images from a file are in [0, 1]. `fingerprint` is a sha256 that
-    differs if pixels, labels, their order or names differ.
+    differs if pixels, labels, their order or names differ. `source` is the state of the user's
+    files that they were read from (`DataSet.source_state`), empty if it cannot be known again.
     """
 
     train_x: Images
@@ -39,6 +40,7 @@ class Examples:
     name: str
     fingerprint: str
     signed: bool = False  # two classes as -1 and +1, learnt with one logit
+    source: str = ""
 
     def with_variant(self, how: str) -> Examples:
         """Return it with the fingerprint of a variant; `how` describes the change."""
@@ -79,6 +81,8 @@ class DataSet:
     sizes: Callable[[DataConfig], DataSizes] | None = None
     plane: bool = False  # points of the plane, for teaching: (x, y) or (x, y, 1)
     splits: bool = False  # `load` holds out the test part itself, by `_split.split_test_part`
+    # of the user's files now, to be compared with `Examples.source`
+    source_state: Callable[[DataConfig], str] | None = None
 
     @property
     def rooted(self) -> bool:

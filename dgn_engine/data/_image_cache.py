@@ -24,7 +24,7 @@ from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.regular_files import open_regular
 from dgn_engine.storage.user_folders import user_cache
 
-FORM = 2  # increase it when decoding or the format changes
+FORM = 3  # increase it when decoding or the format changes
 ENTRY_BYTES = 1 << 30
 CACHE_BYTES = 4 << 30
 _HEAD = 64 << 20  # bytes of the line of JSON

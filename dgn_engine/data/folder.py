@@ -17,7 +17,7 @@ from dgn_engine.data._image_layout import ImageLayout, layout_of_images
 from dgn_engine.errors import UserError
 from dgn_engine.storage.images import image_limits
 from dgn_engine.storage.images.decoder_pool import DecoderPool, ImageSize
-from dgn_engine.storage.images.image_files import ImageFile, source_identity
+from dgn_engine.storage.images.image_files import ImageFile, source_state
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.written_numbers import format_decimals
 
@@ -79,23 +79,33 @@ class _Progress:
         self.report_if_due()
 
 
-def _load_images(config: DataConfig, report: Report) -> Examples:
+def _path_of_source(config: DataConfig) -> Path:
     source = config.name.removeprefix("folder").removeprefix(":").strip()
     if not source:
         raise UserError("Specify the folder or archive of images: folder:PATH.", kind="no-choice")
-    path = Path(source).expanduser()
+    return Path(source).expanduser()
+
+
+def _source_state(config: DataConfig) -> str:
+    return source_state(_path_of_source(config), lambda: None).digest
+
+
+def _load_images(config: DataConfig, report: Report) -> Examples:
+    path = _path_of_source(config)
     progress = _Progress(report)
     progress.begin_stage(f"reading {path.name}", None)
-    fingerprint = source_identity(path, progress.report_if_due)
-    decoded = read_cached_images(fingerprint)
+    state = source_state(path, progress.report_if_due)
+    decoded = read_cached_images(state.digest) if state.settled else None
     if decoded is None:
         decoded = _decode_folder(path, progress)
-        if source_identity(path, progress.report_if_due) != fingerprint:
+        if source_state(path, progress.report_if_due).digest != state.digest:
             raise _changed_error(path.name)
-        store_images(fingerprint, decoded)
+        if state.settled:
+            store_images(state.digest, decoded)
     train = (decoded.train_x, decoded.train_y)
     test = (decoded.test_x, decoded.test_y)
-    return examples_from_levels(f"folder:{path.name}", train, test, decoded.class_names)
+    examples = examples_from_levels(f"folder:{path.name}", train, test, decoded.class_names)
+    return replace(examples, source=state.digest if state.settled else "")
 
 
 def _changed_error(source: str) -> UserError:
@@ -165,4 +175,5 @@ DATA = DataSet(
     _load_images,
     "Use folder:PATH, a directory, .zip or .tar(.gz) with one folder of images per class.",
     takes_path=True,
+    source_state=_source_state,
 )

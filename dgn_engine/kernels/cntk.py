@@ -7,8 +7,7 @@ over pairs of positions. If the network flattens, only p = p' matters and they a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,231 +20,12 @@ from dgn_engine.kernels.arguments import check_architecture, check_inputs
 from dgn_engine.kernels.contraction import pad_circular
 from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.kernels.infinite import LimitKernels, relu_moments
-from dgn_engine.kernels.slabs import Real, Whole, box_sum
+from dgn_engine.kernels.slabs import box_sum
 from dgn_engine.model import architecture as arch
 
-_STEPS = 5
-_1_PI = 1.0 / np.pi
-# Numba takes a few seconds per process to compile, which less work than this does not repay.
+# Less work than this does not repay loading the compiled loops.
 WORTH_COMPILING = 1e8  # pairs of positions, summed over layers and pairs of examples
 TILE_BYTES = 32 << 20
-
-
-def _angle_over_sine() -> Real:
-    """Return the polynomial of θ/sin θ in u = 2t − 1, for t = cos θ in [0, 1], `(4, 5)`.
-
-    Row r holds the coefficients of the powers r, r + 4, … of u, highest first: four short Horner
-    chains instead of one long one. The function is smooth on [0, 1] and its nearest singularity is
-    t = −1, so its Chebyshev series converges by a factor of 5.8 per degree: degree 19 reaches
-    2e-15.
-    """
-    count = 4 * _STEPS
-    nodes = np.cos(np.pi * (np.arange(count) + 0.5) / count)
-    angle = np.arccos((nodes + 1) / 2)
-    series = np.polynomial.Chebyshev.fit(nodes, angle / np.sin(angle), count - 1, domain=[-1, 1])
-    powers = series.convert(kind=np.polynomial.Polynomial).coef
-    return np.ascontiguousarray(powers.reshape(_STEPS, 4)[::-1].T)
-
-
-_POWERS = _angle_over_sine()
-
-
-# The fast implementation of the limit: slab by slab (see `slabs`), so that Σ and T of all pairs of
-# positions stay in the cache, and with the arc cosine as a polynomial, which vectorises. It needs
-# numba (the extra `fast`).
-@cache
-def compiled_pairs() -> Callable[..., None]:
-    """Compile the loop over pairs of examples (`_pairs` inside).
-
-    Returns:
-        The compiled function, which releases the GIL.
-    """
-    import numba  # optional; takes half a second to import
-
-    jit: Callable[[Any], Any] = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
-    input_rows, wrap = jit(slabs.input_rows), jit(slabs.fill_margins)
-    add_rows, total = jit(slabs.add_rows), jit(slabs.slab_total)
-    window_means, rectify = jit(_window_means), jit(_rectify_rows)
-
-    def layer(
-        S_below: Real,
-        T_below: Real,
-        S: Real,
-        T: Real,
-        level: Whole,
-        beneath: Whole,
-        geometry: Whole,
-        shift: int,
-        shift_below: int,
-        one: Real,
-        two: Real,
-        itself: bool,
-        S_sums: Real,
-        T_sums: Real,
-    ) -> None:
-        height, cyclic, margin = level[0], level[2], level[3]
-        kernel, stride = geometry[0], geometry[1]
-        origin = 0 if cyclic else max(0, -shift)
-        rows = height if cyclic else height - abs(shift)
-        first = stride * origin - (0 if beneath[2] else max(0, -shift_below))
-        pitch_below = beneath[1] + 2 * beneath[3]
-        for row in range(rows):
-            y = row + origin
-            other = (y + shift) % height
-            add_rows(S_below, first + stride * row, kernel, S_sums)
-            add_rows(T_below, first + stride * row, kernel, T_sums)
-            S_row, T_row = S[row + margin], T[row + margin]
-            window_means(S_sums, pitch_below, kernel, stride, S_row, margin)
-            window_means(T_sums, pitch_below, kernel, stride, T_row, margin)
-            rectify(
-                S_row,
-                T_row,
-                margin,
-                one[0, y],
-                one[1, y],
-                two[0, other],
-                two[1, other],
-                itself and shift == 0,
-            )
-
-    layer = jit(layer)
-
-    def _pairs(
-        row: int,
-        left: int,
-        inputs: Real,
-        deviations: Real,
-        levels: Whole,
-        layers: Whole,
-        shifts: Whole,
-        floats: int,
-        covariance: Real,
-        tangent: Real,
-    ) -> None:
-        """Sum Σ and T over all p, p' for the pairs (row, left + i), into covariance[i], tangent[i].
-
-        `deviations` `(n, 2·positions)` holds √E[q_l(p)²] and its inverse, layer by layer.
-        """
-        count = len(layers)
-        S_memory, T_memory = np.zeros(floats), np.zeros(floats)
-        widest = 0
-        for depth in range(count + 1):
-            widest = max(widest, levels[depth, 1] + 2 * levels[depth, 3])
-        S_sums, T_sums = np.zeros(widest * widest), np.zeros(widest * widest)
-        for index in range(len(covariance)):
-            column = left + index
-            S_total, T_total = 0.0, 0.0
-            S_below, T_below = S_memory[:0].reshape(-1, 1), T_memory[:0].reshape(-1, 1)
-            for turn in range(len(shifts)):
-                start = 0
-                for depth in range(count + 1):
-                    level, shift = levels[depth], shifts[turn, depth]
-                    area = (level[1] + 2 * level[3]) ** 2
-                    stop = level[4] + (level[0] + 2 * level[3]) * area
-                    S = S_memory[level[4] : stop].reshape(-1, area)
-                    T = T_memory[level[4] : stop].reshape(-1, area)
-                    if depth == 0:
-                        input_rows(inputs[row], inputs[column], S, level, shift)
-                        T[:] = 0.0
-                    else:
-                        end = start + 2 * level[0] * level[1]
-                        layer(
-                            S_below,
-                            T_below,
-                            S,
-                            T,
-                            level,
-                            levels[depth - 1],
-                            layers[depth - 1],
-                            shift,
-                            shifts[turn, depth - 1],
-                            deviations[row, start:end].reshape(2, level[0], level[1]),
-                            deviations[column, start:end].reshape(2, level[0], level[1]),
-                            row == column,
-                            S_sums,
-                            T_sums,
-                        )
-                        start = end
-                        wrap(T, level, shift)
-                    wrap(S, level, shift)
-                    S_below, T_below = S, T
-                shift = shifts[turn, count]
-                S_total += total(S_below, levels[count], shift, False)
-                T_total += total(T_below, levels[count], shift, False)
-            covariance[index], tangent[index] = S_total, T_total
-
-    compiled: Callable[..., None] = jit(_pairs)
-    return compiled
-
-
-def _window_means(
-    sums: Real, pitch: int, kernel: int, stride: int, target: Real, margin: int
-) -> None:
-    """Average over the window in x and x' together, for one y, into one row of a slab."""
-    width, scale = (pitch - kernel) // stride + 1, 1.0 / (kernel * kernel)
-    for x in range(width):
-        left = (x + margin) * (width + 2 * margin) + margin
-        line = target[left : left + width]
-        first, step = x * stride * pitch, pitch + 1
-        if kernel == 3 and stride == 1:
-            one = sums[first : first + width]
-            two = sums[first + step : first + step + width]
-            three = sums[first + 2 * step : first + 2 * step + width]
-            for far in range(width):
-                line[far] = scale * (one[far] + two[far] + three[far])
-        else:
-            for far in range(width):
-                value = 0.0
-                for offset in range(kernel):
-                    value += sums[first + offset * step + far * stride]
-                line[far] = scale * value
-
-
-def _rectify_rows(
-    S_row: Real,
-    T_row: Real,
-    margin: int,
-    one: Real,
-    one_inverse: Real,
-    two: Real,
-    two_inverse: Real,
-    itself: bool,
-) -> None:
-    """Replace Σ by 2E[χχ'] and T by (T + Σ) ⊙ 2E[χ'χ'] in place, for one y.
-
-    `one` (x) and `two` (x') are standard deviations, each with its inverse. `itself`: x' = x is the
-    same position of the same example, whose correlation is exactly one.
-    """
-    width = len(two)
-    for x in range(width):
-        left = (x + margin) * (width + 2 * margin) + margin
-        S, T = S_row[left : left + width], T_row[left : left + width]
-        deviation, inverse = one[x], one_inverse[x]
-        same_tangent = T[x] + S[x]
-        for far in range(width):
-            # ρ = Σ/√(E[q²]E[q'²]), |ρ| = cos θ, u = 2|ρ| − 1
-            rho = S[far] * (inverse * two_inverse[far])
-            cosine = abs(rho)
-            if cosine > 1.0:
-                cosine = 1.0
-            u = 2.0 * cosine - 1.0
-            u2 = u * u
-            u4 = u2 * u2
-            a, b, c, d = _POWERS[0, 0], _POWERS[1, 0], _POWERS[2, 0], _POWERS[3, 0]
-            for step in range(1, _STEPS):
-                a = a * u4 + _POWERS[0, step]
-                b = b * u4 + _POWERS[1, step]
-                c = c * u4 + _POWERS[2, step]
-                d = d * u4 + _POWERS[3, step]
-            sine = np.sqrt((1.0 - cosine) * (1.0 + cosine)) * _1_PI
-            # θ/π = (sin θ/π)·(θ/sin θ);  2E[χ'χ'] = 1 − θ/π
-            turned = sine * ((a + u * b) + u2 * (c + u * d))
-            slope = 1.0 - turned if rho >= 0.0 else turned
-            T[far] = (T[far] + S[far]) * slope
-            # 2E[χχ'] = √(E[q²]E[q'²]) sin θ/π + (1 − θ/π) Σ
-            S[far] = deviation * two[far] * sine + slope * S[far]
-        if itself:
-            S[x], T[x] = deviation * two[x], same_tangent
 
 
 def map_limits(
@@ -279,9 +59,8 @@ def map_limits(
         or route.count_position_pairs(block) < WORTH_COMPILING
     ):
         return None
-    if (
-        not slabs.is_numba_available()
-    ):  # checked last: importing numba takes half a second and 60 MB
+    slab_loops = slabs.compiled_loops()
+    if slab_loops is None:
         return None
     stacked = []
     for layer in variances:
@@ -290,12 +69,11 @@ def map_limits(
         stacked.append(torch.stack([deviation, inverse], dim=1).flatten(1))
     deviations = np.ascontiguousarray(torch.cat(stacked, dim=1).numpy())
     inputs = np.ascontiguousarray(images.numpy())
-    loop = compiled_pairs()
     covariance, tangent = np.zeros(block.shape), np.zeros(block.shape)
 
     def fill_pairs(row: int, columns: slice) -> None:
         index, span = row - block.rows.start, block.local_columns(columns)
-        loop(
+        slab_loops.limit_sums(
             row,
             columns.start,
             inputs,

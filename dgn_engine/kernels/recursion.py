@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.kernels import popcount
+from dgn_engine.kernels.compiled_maps import compiled_maps
 from dgn_engine.kernels.gram import (
     ROWS_AT_LEAST,
     KernelBlock,
@@ -109,8 +109,8 @@ class PathRecursion:
         inputs: Gates, and x^v, masks and sensitivities as needed.
         by_width: As for `path_recursion`.
         scales: As for `path_recursion`.
-        whole: The block that all of them are part of; its work decides whether gates are packed as
-          bits.
+        whole: The block that all of them are part of; its work decides whether compiled loops are
+          used.
     """
 
     def __init__(
@@ -125,10 +125,10 @@ class PathRecursion:
         self._plan = _RecursionInputs(
             architecture, layers, inputs.x_value, inputs.masks, by_width, scales
         )
-        self._packed = None
-        if not self._plan.is_dual:
+        self._compiled = None
+        if scales is None:
             whole = whole or KernelBlock.all_pairs(len(inputs.gates[0]))
-            self._packed = popcount.packed_maps(architecture, inputs.gates, inputs.x_value, whole)
+            self._compiled = compiled_maps(architecture, inputs, whole)
 
     def block_kernels(self, block: KernelBlock, tile_bytes: int | None = None) -> PathKernels:
         """Compute the kernel and its derivative for a block of pairs.
@@ -141,8 +141,8 @@ class PathRecursion:
             The kernel and its derivative, `(n, m)`.
         """
         tile_bytes = tile_bytes or tile_bytes_on(self._plan.device)
-        if self._packed is not None:
-            kernel, derivative = self._packed.kernel(block), None
+        if self._compiled is not None:
+            kernel, derivative = self._compiled.kernels(block)
         else:
             kernel, derivative = _map_part(self._plan, block, tile_bytes)
         _vector_part(self._plan, block, kernel, derivative)

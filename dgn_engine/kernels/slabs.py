@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import add
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -138,117 +139,6 @@ def _window_sum(K: Tensor, axis: int, kernel: int, stride: int) -> Tensor:
     return total
 
 
-def input_rows(one: Real, two: Real, slab: Real, level: Whole, shift: int) -> None:
-    """Fill level 0 of a slab with ⟨x(s, ·, p), x(s', ·, p')⟩ over channels.
-
-    Args:
-        one: Maps of s, `(C, H, W)`.
-        two: Maps of s', `(C, H, W)`.
-        slab: The slab to fill.
-        level: Its level.
-        shift: Its displacement δ.
-    """
-    height, width, cyclic, margin = level[0], level[1], level[2], level[3]
-    pitch = width + 2 * margin
-    origin = 0 if cyclic else max(0, -shift)
-    for row in range(height if cyclic else height - abs(shift)):
-        y = row + origin
-        other = (y + shift) % height
-        for x in range(width):
-            left = (x + margin) * pitch + margin
-            target = slab[row + margin, left : left + width]
-            target[:] = 0.0
-            for channel in range(len(one)):
-                value, line = one[channel, y, x], two[channel, other]
-                for far in range(width):
-                    target[far] += value * line[far]
-
-
-def fill_margins(slab: Real, level: Whole, shift: int) -> None:
-    """Fill the margins of a slab: copies if the level is cyclic, otherwise zeros below it.
-
-    The other margins of a level that is not cyclic are never written.
-
-    Args:
-        slab: The slab.
-        level: Its level.
-        shift: Its displacement δ.
-    """
-    height, width, cyclic, margin = level[0], level[1], level[2], level[3]
-    pitch = width + 2 * margin
-    if not cyclic:
-        rows = height - abs(shift)
-        slab[margin + rows : 2 * margin + rows] = 0.0
-        return
-    for row in range(margin, margin + height):
-        square = slab[row].reshape(pitch, pitch)
-        for x in range(margin, margin + width):
-            for step in range(margin):
-                square[x, step] = square[x, width + step]
-                square[x, margin + width + step] = square[x, margin + step]
-        for step in range(margin):  # element by element: numba takes seconds to compile a copy
-            for far in range(pitch):
-                square[step, far] = square[width + step, far]
-                square[margin + width + step, far] = square[margin + step, far]
-    for step in range(margin):
-        for i in range(pitch * pitch):
-            slab[step, i] = slab[height + step, i]
-            slab[margin + height + step, i] = slab[margin + step, i]
-
-
-def add_rows(below: Real, first: int, kernel: int, sums: Real) -> None:
-    """Sum the window over y and y' together.
-
-    Args:
-        below: The slab of the level below.
-        first: First row of the window.
-        kernel: Window size.
-        sums: Buffer for the result, `(pitch²,)`.
-    """
-    if kernel == 3:
-        one, two, three = below[first], below[first + 1], below[first + 2]
-        for i in range(len(one)):
-            sums[i] = one[i] + two[i] + three[i]
-        return
-    line = below[first]
-    for i in range(len(line)):
-        sums[i] = line[i]
-    for offset in range(1, kernel):
-        line = below[first + offset]
-        for i in range(len(line)):
-            sums[i] += line[i]
-
-
-def slab_total(slab: Real, level: Whole, shift: int, flat: bool) -> float:
-    """Sum a slab over all p and p' (pooling), or over p = p' (flattening).
-
-    Args:
-        slab: The slab.
-        level: Its level.
-        shift: Its displacement δ.
-        flat: Whether the head flattens.
-
-    Returns:
-        The sum.
-    """
-    height, width, cyclic = level[0], level[1], level[2]
-    rows = height if cyclic else height - abs(shift)
-    result = 0.0
-    if flat:
-        for row in range(rows):
-            for x in range(width):
-                result += slab[row, x * width + x]
-        return result
-    sums = np.zeros(width * width)
-    for row in range(rows):
-        line = slab[row]
-        for i in range(len(line)):
-            sums[i] += line[i]
-    for value in sums:
-        result += value
-    return result
-
-
 @dataclass(frozen=True)
 class SlabRoute:
     """The schedule of slabs through the layers.
@@ -297,17 +187,17 @@ class SlabRoute:
 
 
 @functools.cache
-def is_numba_available() -> bool:
-    """Try to import numba, which refuses a NumPy that is too new.
+def compiled_loops() -> ModuleType | None:
+    """Import the loops that numba compiles, which takes half a second and 60 MB.
 
     Returns:
-        Whether it can be used.
+        `slab_loops`, or `None` without numba, which refuses a NumPy that is too new.
     """
     try:
-        import numba  # noqa: F401
+        from dgn_engine.kernels import slab_loops
     except ImportError:
-        return False
-    return True
+        return None
+    return slab_loops
 
 
 def slab_route(architecture: arch.Architecture) -> SlabRoute | None:

@@ -201,9 +201,9 @@ def estimate_run(
         architecture = architecture_for(config.net, sizes.shape, sizes.classes)
         use = RunUse(live=True, recorded=recorded, card=device.type == "cuda")
         needed = memory_needed(config, architecture, sizes, use)
-        at_hand = None if run is None else run.examples_for(config.data)
+        at_hand = run is not None and run.shares_data(config.data)
         reclaimed = 0 if run is None else run.memory.reclaimed_at_end
-        loaded = 0 if at_hand is None else needed.data
+        loaded = needed.data if at_hand else 0
         check_memory(config, architecture, sizes, device, use, loaded, reclaimed)
     except UserError as refusal:
         return RunEstimated(refusal=refusal.sentence, config=config)

@@ -252,11 +252,25 @@ class Run:
             data: The data set.
 
         Returns:
-            None if they are not in main memory, or come from the user's files, which may have
-            changed.
+            None if they are not in main memory, or the user's files have changed.
         """
-        own = find_data_set(data).takes_path or data.test_indices
-        return None if own or data != self.config.data else self._examples
+        examples, state = self._examples, find_data_set(data).source_state
+        if examples is None or not self.shares_data(data):
+            return None
+        return examples if state is None or state(data) == examples.source else None
+
+    def shares_data(self, data: DataConfig) -> bool:
+        """Check, without looking at files, whether a run of this data can use the same memory.
+
+        Args:
+            data: The data set.
+
+        Returns:
+            Whether it can, unless the user's files have changed.
+        """
+        if self._examples is None or data != self.config.data or data.test_indices:
+            return False
+        return bool(self._examples.source) or not find_data_set(data).takes_path
 
     def find_ignored(
         self, *, live: bool, recorded: bool, named: Collection[str] = ()

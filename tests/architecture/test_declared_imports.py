@@ -19,7 +19,7 @@ DISTRIBUTIONS = {  # where the name to import is not that of the distribution
     "shiboken6": "PySide6-Essentials",  # it comes with it, in the same release
     "sklearn": "scikit-learn",
 }
-EXTRAS = ("fast", "cluster", "notebook")  # of what a user may leave out; the others are for tests
+EXTRAS = ("cluster", "notebook")  # of what a user may leave out; the others are for tests
 
 
 def imported(module: Path) -> Iterator[str]:

@@ -64,6 +64,7 @@ LATE_IMPORTS = {
     "dgn_engine/data/_cifar.py": "torchvision is loaded by the data sets that need it",
     "dgn_engine/data/_idx.py": "torchvision is loaded by the data sets that need it",
     "dgn_engine/experiments/report/": "matplotlib is loaded by reports with figures",
+    "dgn_engine/kernels/slabs.py": "numba is loaded where there are enough pairs of positions",
     "dgn_engine/notebook/notebook_run.py": "runs and figures know each other",
     "dgn_engine/session/thread_session.py": "torch is loaded in the thread of the engine",
     "dgn_engine/storage/runs/frame_files.py": "runs are listed without numpy",

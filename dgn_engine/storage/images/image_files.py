@@ -6,10 +6,12 @@ import errno
 import hashlib
 import os
 import stat
+import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from dgn_engine.confinement.child_process import NO_SENSE, ChildEnded, ChildProcess
 from dgn_engine.errors import UserError
@@ -18,7 +20,9 @@ from dgn_engine.storage.images import image_records as records
 from dgn_engine.storage.regular_files import NotRegular, open_regular, read_regular
 from dgn_engine.text.printable import plain_text
 
-_PIECE = 1 << 20
+_FACTS = struct.Struct("<3Q2q")  # about a file: length of its name, size, inode, times
+_64_BITS = (1 << 64) - 1
+CLOCK_STEP = 2_000_000_000  # nanoseconds, of the coarsest file system (FAT)
 # Starts a module of this folder with seconds, bytes of memory and standard input.
 StartChild = Callable[[str, int, int, IO[bytes]], ChildProcess]
 
@@ -56,39 +60,44 @@ def image_files(path: Path, start: StartChild) -> Iterator[ImageFile]:
         ) from None
 
 
-def source_identity(path: Path, tick: Callable[[], None]) -> str:
-    """Return a sha256 of the names and contents of what `image_files` reads.
+class SourceState(NamedTuple):
+    """A sha256 of where `image_files` reads, and of names, sizes and times of what is there.
 
-    For a folder it does not depend on its location. `tick` is called often and may raise.
+    `settled`: the next change will show, since the last one was not just now.
+    """
+
+    digest: str
+    settled: bool
+
+
+def source_state(path: Path, tick: Callable[[], None]) -> SourceState:
+    """Return the state of a folder or archive without reading it; `tick` may raise.
 
     Raises `UserError`.
     """
-    whole = hashlib.sha256()
+    whole = hashlib.sha256(os.fsencode(path.absolute()))
+    latest = 0
+    now = time.time_ns()
     try:
         if not path.exists():
             raise UserError(f"There is no folder or archive of images at {path}.")
-        if not path.is_dir():
-            with open_regular(path, limits.ARCHIVE) as file:
-                whole.update(b"archive")
-                while piece := file.read(_PIECE):
-                    whole.update(piece)
-                    tick()
-            return whole.hexdigest()
-        whole.update(b"folder")
-        for image in _of_directory(path):
-            name = image.name.encode("utf-8", "surrogateescape")
-            whole.update(b"%d %s %d " % (len(name), name, len(image.content)))
-            whole.update(image.content)
+        entries = _image_entries(path) if path.is_dir() else [("", path.stat())]
+        for name, status in entries:
+            times = (status.st_mtime_ns, status.st_ctime_ns)
+            encoded = name.encode("utf-8", "surrogateescape")
+            whole.update(
+                _FACTS.pack(len(encoded), status.st_size, status.st_ino & _64_BITS, *times)
+                + encoded
+            )
+            latest = max(latest, *times)
             tick()
-    except NotRegular as error:
-        raise UserError(f"{error.filename or path} {error.verdict}.") from None
     except OSError as error:
         raise UserError(f"Cannot read {error.filename or path}: {error.strerror}.") from None
-    return whole.hexdigest()
+    return SourceState(whole.hexdigest(), latest < now - CLOCK_STEP)
 
 
 def _of_directory(top: Path) -> Iterator[ImageFile]:
-    names = _image_names(top)
+    names = [name for name, _ in _image_entries(top)]
     for index, name in enumerate(names):
         try:
             content = read_regular(top / name, limits.FILE)
@@ -108,9 +117,9 @@ def _printable_label(name: str) -> str:
     return name if name.isprintable() else plain_text(name, 2 * limits.NAME)
 
 
-def _image_names(top: Path) -> list[str]:
+def _image_entries(top: Path) -> list[tuple[str, os.stat_result]]:
     """Return the images below a folder, in the order of their folders; no link is followed."""
-    names: list[str] = []
+    found: list[tuple[str, os.stat_result]] = []
     waiting = [""]
     while waiting:
         below = waiting.pop()
@@ -122,14 +131,14 @@ def _image_names(top: Path) -> list[str]:
                 name = f"{below}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{name}/")
-                elif records.is_image(name) and stat.S_ISREG(
-                    entry.stat(follow_symlinks=False).st_mode
-                ):
-                    names.append(name)
-        if len(names) > limits.FILES:
+                elif records.is_image(name):
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        found.append((name, status))
+        if len(found) > limits.FILES:
             raise UserError(f"{top} has more than {limits.FILES:,} files.")
         waiting.extend(reversed(folders))
-    return names
+    return found
 
 
 def _of_archive(path: Path, start: StartChild) -> Iterator[ImageFile]:

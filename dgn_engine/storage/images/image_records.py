@@ -57,5 +57,6 @@ def as_refusal(reason: str) -> bytes:
 
 def is_image(name: str) -> bool:
     """Return whether a path has an image suffix and no hidden part."""
-    hidden = any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
+    path = f"/{name}"  # asked of each of up to millions of files
+    hidden = "/." in path or "/__MACOSX/" in path
     return not hidden and name.lower().endswith(image_limits.SUFFIXES)

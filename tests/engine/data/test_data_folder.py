@@ -18,7 +18,7 @@ from PIL import Image
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
-from dgn_engine.storage.images import decoder_child
+from dgn_engine.storage.images import decoder_child, image_files
 from dgn_engine.storage.images import image_records as records
 from dgn_engine.storage.images.decoder_pool import DecoderPool
 from dgn_engine.storage.images.image_files import ImageFile
@@ -170,8 +170,11 @@ def test_progress_is_told(tmp_path: Path) -> None:
     assert told(tmp_path / "a.tar.gz")[1] == words
 
 
-def test_the_second_time_comes_from_the_cache_until_the_source_changes(tmp_path: Path) -> None:
+def test_the_second_time_comes_from_the_cache_until_the_source_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each source has a place of its own there, also the second, for which its folder is there."""
+    monkeypatch.setattr(image_files, "CLOCK_STEP", 0)
     one, two = tmp_path / "one", tmp_path / "two"
     found: list[tuple[str, bool]] = []
     for path in (one, two, one, two, one):
@@ -198,7 +201,10 @@ def test_the_test_part_of_a_folder_is_not_named_by_a_file(tmp_path: Path) -> Non
         load_examples(config)
 
 
-def test_a_damaged_cache_is_made_again(tmp_path: Path, own_cache: Path) -> None:
+def test_a_damaged_cache_is_made_again(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_files, "CLOCK_STEP", 0)
     as_zip(classes("a", "b"), tmp_path / "a.zip")
     first = load(tmp_path / "a.zip")
     (entry,) = (own_cache / "dgn-viewer" / "images").iterdir()

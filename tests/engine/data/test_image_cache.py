@@ -29,6 +29,7 @@ DECODED = DecodedImages(
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(image_files, "CLOCK_STEP", 0)
     return tmp_path / "cache" / "dgn-viewer" / "images"
 
 
@@ -192,11 +193,57 @@ def test_another_content_of_the_same_size_and_time_is_seen(tmp_path: Path) -> No
     assert second.fingerprint != first.fingerprint
 
 
-def test_the_same_content_elsewhere_is_known(tmp_path: Path) -> None:
-    first, _ = load(written(tmp_path / "images"))
-    second, decoded = load(written(tmp_path / "more" / "images"))
+def test_what_was_decoded_is_read_again_without_decoding(tmp_path: Path) -> None:
+    top = written(tmp_path / "images")
+    first, decoded = load(top)
+    assert decoded
+    second, decoded = load(top)
     assert not decoded
     assert second.fingerprint == first.fingerprint
+    assert second.source == first.source != ""
+    assert np.array_equal(second.train_x, first.train_x)
+
+
+@pytest.mark.parametrize("change", ["added", "removed", "renamed", "touched", "elsewhere"])
+def test_any_change_of_the_listing_is_decoded_anew(change: str, tmp_path: Path) -> None:
+    top = written(tmp_path / "images")
+    first, _ = load(top)
+    path = top / "a" / "1.png"
+    if change == "added":
+        (top / "a" / "new.png").write_bytes(png(3))
+    elif change == "removed":
+        path.unlink()
+    elif change == "renamed":
+        path.rename(top / "a" / "other.png")
+    elif change == "touched":
+        os.utime(path, ns=(1, 1))
+    else:
+        top = written(tmp_path / "more" / "images")
+    second, decoded = load(top)
+    assert decoded
+    assert second.source != first.source
+
+
+def test_an_archive_is_known_by_its_size_and_times(tmp_path: Path) -> None:
+    top = written(tmp_path / "images")
+    archive = Path(shutil.make_archive(str(tmp_path / "images"), "gztar", top))
+    assert load(archive)[1]
+    assert not load(archive)[1]
+    (top / "a" / "1.png").write_bytes(png(9))
+    shutil.make_archive(str(tmp_path / "images"), "gztar", top)
+    assert load(archive)[1]
+
+
+def test_what_changed_just_now_is_not_kept(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next change might get the same time."""
+    monkeypatch.setattr(image_files, "CLOCK_STEP", 3600 * 10**9)
+    top = written(tmp_path / "images")
+    examples, decoded = load(top)
+    assert decoded
+    assert not examples.source
+    assert not folder.exists()
 
 
 def test_a_source_that_changes_while_it_is_read_is_refused_and_not_kept(
@@ -215,4 +262,5 @@ def test_a_source_that_changes_while_it_is_read_is_refused_and_not_kept(
     assert not folder.exists()
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(image_files, "CLOCK_STEP", 0)
     assert load(top)[1]

@@ -5,12 +5,13 @@ Every road to a kernel gives the same numbers; which is taken depends on sizes t
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from types import ModuleType
 
 import pytest
 
-from dgn_engine.kernels import cntk, popcount
 from dgn_engine.model.architecture import Conv
 
 Take = Callable[[str], None]
@@ -24,8 +25,17 @@ def _pairwise(layer: object, how: str, *_: object) -> bool:
     return isinstance(layer, Conv) and how != "full"
 
 
-def _as_it_is(**_: object) -> Callable[[Any], Any]:
-    return lambda function: function
+@cache
+def uncompiled_loops() -> ModuleType:
+    """`slab_loops` as plain Python."""
+    spec = importlib.util.find_spec("dgn_engine.kernels.slab_loops")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("numba.njit", lambda **_: lambda function: function)
+        spec.loader.exec_module(module)
+    return module
 
 
 ROADS: dict[str, dict[str, object]] = {
@@ -68,19 +78,21 @@ ROADS: dict[str, dict[str, object]] = {
         "infinite.BLOCK": 7,
     },
     # loops that numba compiles: always, never, as plain Python
-    "compiled": {"popcount.WORTH_COMPILING": 0.0, "cntk.WORTH_COMPILING": 0.0},
-    "uncompiled": {
-        "popcount.WORTH_COMPILING": 0.0,
-        "cntk.WORTH_COMPILING": 0.0,
-        "popcount.compiled_pairs": popcount.compiled_pairs.__wrapped__,
-        "cntk.compiled_pairs": cntk.compiled_pairs.__wrapped__,
-        "numba.njit": _as_it_is,
+    "compiled": {"compiled_maps.WORTH_COMPILING": 0.0, "cntk.WORTH_COMPILING": 0.0},
+    "compiled, in floats": {
+        "compiled_maps.WORTH_COMPILING": 0.0,
+        "compiled_maps.MOST_COUNTED": 0.0,
     },
-    "plain": {"popcount.packed_maps": _always(None), "cntk.map_limits": _always(None)},
-    "without numba": {
-        "popcount.WORTH_COMPILING": 0.0,
+    "uncompiled": {
+        "compiled_maps.WORTH_COMPILING": 0.0,
         "cntk.WORTH_COMPILING": 0.0,
-        "slabs.is_numba_available": _always(False),
+        "slabs.compiled_loops": lambda: uncompiled_loops(),
+    },
+    "plain": {"recursion.compiled_maps": _always(None), "cntk.map_limits": _always(None)},
+    "without numba": {
+        "compiled_maps.WORTH_COMPILING": 0.0,
+        "cntk.WORTH_COMPILING": 0.0,
+        "slabs.compiled_loops": _always(None),
     },
     # reports
     "large": {"FULL_UP_TO": 10, "kernel_report.LEADING": 4},
@@ -98,7 +110,6 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Take:
         if "compiled" in road:
             pytest.importorskip("numba")
         for place, value in ROADS[road].items():
-            own = not place.startswith("numba")
-            monkeypatch.setattr(f"dgn_engine.kernels.{place}" if own else place, value)
+            monkeypatch.setattr(f"dgn_engine.kernels.{place}", value)
 
     return taken

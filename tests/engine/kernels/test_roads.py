@@ -12,7 +12,7 @@ from torch import Tensor
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
-from dgn_engine.kernels import cntk, gram, infinite, popcount
+from dgn_engine.kernels import cntk, compiled_maps, gram, infinite
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.model.wiring import Route
 from tests.engine.kernels.conftest import Take
@@ -137,7 +137,7 @@ def is_taken(architecture: Architecture, x: Tensor, gates: list[Tensor] | None) 
         variances = cntk.position_variances(architecture, x)
         return cntk.map_limits(architecture, x, variances) is not None
     whole = gram.KernelBlock.all_pairs(len(x))
-    return popcount.packed_maps(architecture, gates, x, whole) is not None
+    return compiled_maps.compiled_maps(architecture, k.PathInputs(gates, x), whole) is not None
 
 
 def kernels_of(architecture: Architecture, x: Tensor, gates: list[Tensor] | None) -> list[Tensor]:
@@ -147,7 +147,9 @@ def kernels_of(architecture: Architecture, x: Tensor, gates: list[Tensor] | None
         limits.append(k.convolutional_limit(architecture, x[:1], other=x[1:]))
         return [part for limit in limits for part in (limit.tangent, limit.covariance)]
     one, others = (k.PathInputs([g[r] for g in gates], x[r]) for r in (slice(1), slice(1, None)))
+    sensitivities = [gate.roll(1, 0) for gate in gates]
     return [
+        k.sensitive_overlap(architecture, gates, sensitivities),
         k.neural_path_kernel(architecture, gates, x),
         k.overlap(architecture, gates, "width"),
         k.neural_path_kernel(architecture, one.gates, x[:1], other=others),
@@ -171,17 +173,28 @@ def geometries(pooled: bool) -> Iterator[Architecture]:
             continue
 
 
-@pytest.mark.parametrize("kind", ["bits", "limits"])
-def test_compiled_loops_give_the_plain_kernel_for_every_geometry(kind: str, take: Take) -> None:
+@pytest.mark.parametrize(
+    ("kind", "road"),
+    [
+        ("bits", "compiled"),
+        ("bits", "compiled, in floats"),
+        ("soft", "compiled"),
+        ("limits", "compiled"),
+    ],
+)
+def test_compiled_loops_give_the_plain_kernel_for_every_geometry(
+    kind: str, road: str, take: Take
+) -> None:
     taken = []
     for architecture in geometries(pooled=kind == "limits"):
         x = draw_images(architecture, 3)
         x[1, :, :4] = 0.0  # correlations are zero where an input is
-        gates = random_gates(architecture, 3, hard=True) if kind == "bits" else None
-        take("compiled")
+        limit = kind == "limits"
+        gates = None if limit else random_gates(architecture, 3, hard=kind == "bits")
+        take(road)
         if is_taken(architecture, x, gates):
             taken.append((architecture, x, gates, kernels_of(architecture, x, gates)))
-    assert len(taken) > (20 if kind == "bits" else 10)
+    assert len(taken) > (10 if kind == "limits" else 20)
     take("plain")
     for architecture, x, gates, found in taken:
         for one, two in zip(found, kernels_of(architecture, x, gates), strict=True):
@@ -190,7 +203,7 @@ def test_compiled_loops_give_the_plain_kernel_for_every_geometry(kind: str, take
 
 @pytest.mark.wide
 @pytest.mark.parametrize("road", ["compiled", "uncompiled"])
-@pytest.mark.parametrize("kind", ["bits", "limits", "limits, dense above"])
+@pytest.mark.parametrize("kind", ["bits", "soft", "limits", "limits, dense above"])
 @pytest.mark.parametrize(
     "first", [Conv(2, 3), Conv(2, 3, circular=True), Conv(2, 3, 2, 2, 0), Conv(2, 3, 1, 1, 0)]
 )
@@ -198,14 +211,15 @@ def test_compiled_loops_give_the_plain_kernel_for_every_geometry(kind: str, take
 def test_loops_say_what_the_plain_recursion_says(
     first: Conv, kind: str, road: str, take: Take
 ) -> None:
-    """Of 65 channels, two words of bits; a fault of the compiler is told from one of the loops."""
+    """Of 65 channels, three words of bits; faults of the compiler are told from those of loops."""
     above = (Dense(65, 2), Dense(2, 1, gated=False))
     head = above if kind == "limits, dense above" else (Dense(65, 1, gated=False),)
     nodes = (first, Conv(3, 65, circular=first.circular), GlobalAveragePool(), *head)
     architecture = Architecture((2, 4, 4), nodes)
     x = draw_images(architecture, 3)
     x[1], x[2, :, :2] = -x[0], 0.0  # correlations down to minus one, and none
-    gates = random_gates(architecture, 3, hard=True) if kind == "bits" else None
+    limit = kind.startswith("limits")
+    gates = None if limit else random_gates(architecture, 3, hard=kind == "bits")
     take(road)
     assert is_taken(architecture, x, gates)
     found = kernels_of(architecture, x, gates)
@@ -223,7 +237,6 @@ def test_what_loops_do_not_know_takes_the_plain_road(take: Take) -> None:
     assert not is_taken(plain, x, None)
     take("compiled")
     assert is_taken(plain, x, hard)
-    assert not is_taken(plain, x, random_gates(plain, 3, hard=False)), "soft gates"
     for nodes in (mixed, wide):
         architecture = Architecture((1, 4, 4), nodes)
         assert not is_taken(architecture, x, None)

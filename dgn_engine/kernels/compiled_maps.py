@@ -1,0 +1,163 @@
+"""The path-kernel recursion of convolutions in compiled loops, in the cache (see `slabs`).
+
+τ of hard gates is a count of bits, 32 channels to a word. Their Λ and S are computed in integers as
+long as path counts fit into 32 bits. Without numba, `recursion` does the same in plain torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dgn_engine.kernels import slabs
+from dgn_engine.kernels.gram import KernelBlock
+from dgn_engine.kernels.path_inputs import PathInputs
+from dgn_engine.model.architecture import Architecture
+
+Numbers = npt.NDArray[Any]
+
+# Less work than this does not repay loading the compiled loops.
+WORTH_COMPILING = 2e8  # pairs of positions, summed over layers and pairs of examples
+MOST_COUNTED = 2.0**31  # path counts of slabs are int32 below this
+LARGEST = 1e280  # path counts above this might overflow
+_WORD = 32  # channels in a word of bits
+
+
+def compiled_maps(
+    architecture: Architecture, inputs: PathInputs, whole: KernelBlock
+) -> CompiledMaps | None:
+    """Prepare the compiled recursion, if it applies and is faster.
+
+    Args:
+        architecture: The network.
+        inputs: Gates, and x^v and sensitivities as needed.
+        whole: The block of all pairs that will be computed, which decides whether it pays.
+
+    Returns:
+        The recursion of the map part, or `None` if this implementation does not apply: another
+        device, no numba, little work, pooling between layers, or alternating paddings.
+    """
+    gates = inputs.gates
+    if not gates or gates[0].device.type != "cpu" or gates[0].dtype not in _DTYPES:
+        return None
+    route = slabs.slab_route(architecture)
+    if route is None or route.count_position_pairs(whole) < WORTH_COMPILING:
+        return None
+    count = len(route.layers)
+    widths = [layer.shape[1] for layer in gates[:count]]
+    if prod(map(float, widths)) * prod(route.layers[:, 0].astype(float) ** 2) > LARGEST:
+        return None
+    loops = slabs.compiled_loops()  # last, because it imports numba
+    return None if loops is None else CompiledMaps(route, inputs, loops.path_sums)
+
+
+_DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {
+    torch.float32: np.float32,
+    torch.float64: np.float64,
+}
+
+
+class CompiledMaps:
+    """The map part of the recursion, every τ divided by its width.
+
+    Args:
+        route: The schedule of slabs.
+        inputs: Gates, and x^v and sensitivities as needed.
+        loop: `slab_loops.path_sums`.
+    """
+
+    def __init__(self, route: slabs.SlabRoute, inputs: PathInputs, loop: Any) -> None:
+        count = len(route.layers)
+        self._route, self._loop = route, loop
+        sides = [inputs.gates[:count]]
+        if inputs.sensitivities is not None:
+            sides.append(inputs.sensitivities[:count])
+        self._widths = [layer.shape[1] for layer in sides[0]]
+        self._is_dual = len(sides) > 1
+        self._dtype: type[np.generic] = _DTYPES[sides[0][0].dtype]
+        self._scale = 1.0
+        none = np.zeros((len(sides[0][0]), 0))
+        bits: list[Numbers] = [none.astype(np.uint32)] * 2
+        values: list[Numbers] = [none.astype(self._dtype)] * 2
+        hard = all(bool(((layer == 0) | (layer == 1)).all()) for side in sides for layer in side)
+        if hard:  # counts, to be divided by all widths at the end
+            exact = inputs.x_value is None and self._largest_window() < MOST_COUNTED
+            self._dtype = np.int32 if exact else np.float64
+            self._scale = 1.0 / prod(self._widths)
+            values = [none.astype(self._dtype)] * 2
+        for place, side in enumerate(sides):
+            if hard:
+                bits[place] = _join_layers([_pack_bits(layer) for layer in side])
+            else:
+                scaled = [layer / layer.shape[1] ** 0.5 for layer in side]
+                values[place] = _join_layers([layer.detach().numpy() for layer in scaled])
+        images = (
+            none[..., None, None] if inputs.x_value is None else inputs.x_value.detach().numpy()
+        )
+        self._arguments = (*bits, *values, np.ascontiguousarray(images, dtype=self._dtype))
+        rows, start = [], 0
+        for (kernel, stride), width, level, below in zip(
+            route.layers, self._widths, route.levels[1:], route.levels[:-1], strict=True
+        ):
+            depth = -(-width // _WORD) if hard else width
+            rows.append((kernel, stride, depth, start, below[3], route.flat))
+            start += depth * int(level[0] * level[1])
+        self._layers = np.array(rows, dtype=np.int64)
+
+    def _largest_window(self) -> float:
+        """Return a bound for every sum over a window: path counts, or their derivative."""
+        windows = self._route.layers[:, 0].astype(float) ** 2
+        terms = len(windows) if self._is_dual else 1
+        return terms * float(prod(windows)) * prod(self._widths[:-1])
+
+    def kernels(self, block: KernelBlock) -> tuple[Tensor, Tensor | None]:
+        """Compute the kernel of a block of pairs; of a symmetric block, the upper half.
+
+        Args:
+            block: The block.
+
+        Returns:
+            The kernel, and its derivative if there are sensitivities, `(n, m)` each, float64.
+        """
+        kernel, derivative = np.zeros(block.shape), np.zeros(block.shape)
+
+        def fill_pairs(row: int, columns: slice) -> None:
+            local = (row - block.rows.start, block.local_columns(columns))
+            self._loop(
+                row,
+                columns.start,
+                *self._arguments,
+                self._route.levels,
+                self._layers,
+                self._route.shifts,
+                np.zeros((1 + self._is_dual, self._route.floats), self._dtype),
+                kernel[local],
+                derivative[local],
+            )
+
+        self._route.run_stretches(fill_pairs, block)
+        slopes = torch.from_numpy(derivative * self._scale) if self._is_dual else None
+        return torch.from_numpy(kernel * self._scale), slopes
+
+
+def _pack_bits(gates: Tensor) -> Numbers:
+    """Pack 0/1 gates `(n, C, H, W)` as bits along C, `(n, C/32, H, W)`."""
+    n, channels, height, width = gates.shape
+    words = -(-channels // _WORD)
+    padded = np.zeros((n, words * _WORD, height, width), dtype=np.bool_)
+    padded[:, :channels] = gates.detach().numpy() != 0
+    octets = np.packbits(padded, axis=1).reshape(n, words, _WORD // 8, height, width)
+    return np.ascontiguousarray(np.moveaxis(octets, 2, -1)).view(np.uint32)[..., 0]
+
+
+def _join_layers(layers: Sequence[Numbers]) -> Numbers:
+    """Join maps `(n, C, H, W)` of all layers as `(n, numbers)`, each layer (H, C, W)."""
+    return np.concatenate(
+        [layer.swapaxes(1, 2).reshape(len(layer), -1) for layer in layers], axis=1
+    )
