@@ -90,7 +90,7 @@ class Options:
     settings: Path | None = None  # None: in the user's configuration folder
     paused: bool = False
     tour: bool = False  # offer the tour on first start
-    start: str = "default"  # 'default', 'last', 'none', 'playground'; '': from the settings
+    start: str = "default"  # start `config`; 'playground': edit it; '': as in the settings
     process: bool = False  # run the engine in a separate process
     shown: str = ""  # recorded run or session to show instead of starting a run
     served: tuple[str, str] = ("", "")  # address and token of a remote run to follow
@@ -147,6 +147,8 @@ class Viewer:
         self.application.commitDataRequest.connect(self.on_logout)
 
     def start(self) -> None:
+        if self._start_choice() == "card":
+            self.window.start_card.open()
         self._show_window()
         self.window.make_deferred_parts()
         self.engine.start()
@@ -156,7 +158,8 @@ class Viewer:
         self.pump.start()
 
     def _start_first_run(self) -> None:
-        """Show the requested run, or start the configured one, the last one, or none."""
+        """Show the requested run, or start the configured one or the last one, or wait for a choice
+        on the start card."""
         options = self._options
         address, token = options.served
         if address:
@@ -166,15 +169,21 @@ class Viewer:
             show = ShowRun if Path(options.shown).is_dir() else OpenSession
             self.pump.send(show(options.shown))
             return
-        match options.start or self.window.context.settings.start:
+        match self._start_choice():
+            case "card":
+                pass  # it is open
             case "last":
                 self.pump.send(ContinueLast(options.config, options.paused))
-            case "none":
-                self.window.inspector.show_run_settings()
             case "playground":
                 self.window.playground.start(options.config)
             case _:
                 self.pump.send(StartRun(options.config, options.paused))
+
+    def _start_choice(self) -> str:
+        """Return 'shown', 'default', or how the window starts by the settings."""
+        if self._options.served[0] or self._options.shown:
+            return "shown"
+        return self._options.start or self.window.context.settings.start
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Show the window and run until it is closed.
@@ -238,10 +247,14 @@ class Viewer:
         self.engine = new_engine(self._options)
         self.pump.switch_engine(self.engine)
         self.engine.start()
-        config = self.window.run_state.current_config() or self._options.config
-        unrecorded = self.window.run_state.unrecorded
-        start = StartRun(config, paused=True, recorded=not unrecorded)
-        self.pump.send(ContinueRun(folder, paused=True) if folder else start)
+        state = self.window.run_state
+        config = state.current_config()
+        if config is None and self._start_choice() != "card":
+            config = self._options.config
+        if folder:
+            self.pump.send(ContinueRun(folder, paused=True))
+        elif config is not None:
+            self.pump.send(StartRun(config, paused=True, recorded=not state.unrecorded))
         self.window.display.watch_again()
 
     def on_logout(self, _manager: object = None) -> None:

@@ -14,7 +14,7 @@ from dgn_engine.scene.number_style import NUMBERS
 from dgn_engine.storage.user_folders import user_config
 
 THEMES = ("light", "dark", "system")
-STARTS = ("default", "last", "none")  # run at startup
+STARTS = ("card", "last", "digits")  # at startup; anything else in the file is the first
 DEFAULT_BUDGET = 5  # the engine's default
 BUDGETS = (1, 50)  # allowed viewer overhead, per cent of the step rate
 RAILS = ("", "open", "folded")

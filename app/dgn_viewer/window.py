@@ -49,6 +49,7 @@ from dgn_viewer.shell.presentation import Presentation
 from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.run_control import RunControl
 from dgn_viewer.shell.run_views import RunViews
+from dgn_viewer.shell.start_card import StartCard
 from dgn_viewer.shell.statusbar import StatusBar
 from dgn_viewer.shell.time_controls import TimeControls
 from dgn_viewer.shell.window_context import WindowContext
@@ -113,10 +114,26 @@ class Window(QMainWindow):
         self.exports = Exports(context, docks, self.history, self.time.cursor)
         self.experiments = ExperimentRunner(context, columns.results, inspector)
         self.registry = registry = Actions(context.shown_state, theme.make_icon, self)
+        self.start_card = StartCard(
+            context,
+            self,
+            docks.arrangement,
+            self.files,
+            self._trigger_action,
+            inspector.show_run_settings,
+        )
         events = EventWalk(context, docks, self.display.draw_now)
         show_step, keys = events.show_step, registry.keys
-        predict = self.display.watch_predictions
-        self.pages = InspectorPages(context, inspector, docks, self.time, keys, show_step, predict)
+        self.pages = InspectorPages(
+            context,
+            inspector,
+            docks,
+            self.time,
+            keys,
+            show_step,
+            self.display.watch_predictions,
+            self.start_card.open,
+        )
         self.action_views = ActionViews(registry, self, theme)
         strip = LayersStrip(guarded)
         self.presentation = Presentation(context, docks, panels, lambda: self.run_views)
@@ -130,10 +147,10 @@ class Window(QMainWindow):
         self.run_views.add_bars(self, self.playground_bar, self.notice_views.question)
         self.addToolBar(Qt.ToolBarArea.LeftToolBarArea, self.runs)
         self.compare_room = CompareRoom(self, docks, self.run_views.strip_bar, columns)
-        docks.arrangement.arrange_preset()
         self.notices.step_wanted.connect(show_step)
         self._connect_parts()
-        self.layouts.restore_layout(DEFAULT_SIZE)
+        if not self.layouts.restore_layout(DEFAULT_SIZE):
+            docks.arrangement.arrange_preset()
         self.run_views.hide_banners()
         self.playground_bar.hide()
         self.notice_views.question.hide()
@@ -182,7 +199,6 @@ class Window(QMainWindow):
     def make_deferred_parts(self) -> None:
         """Create what is not needed for the first paint."""
         self.docks.make_scene_views()
-        self.inspector.make_pages()
 
     # Events and frames from the pump
 
@@ -267,7 +283,7 @@ class Window(QMainWindow):
         keys = QKeySequence(event.keyCombination())
         if escape and self.guides.tour.step_index >= 0:
             self.guides.tour.skip_tour()
-        elif escape and self.docks.linked.unpin():
+        elif self.start_card.press_key(event) or (escape and self.docks.linked.unpin()):
             event.accept()
         elif escape and self.inspector.page is not None:
             self.inspector.close_page()
@@ -286,7 +302,9 @@ class Window(QMainWindow):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.layouts.on_show()
-        self.setFocus(Qt.FocusReason.OtherFocusReason)  # otherwise the first small button gets it
+        self.start_card.cover_panels()
+        if not self.start_card.isVisible():
+            self.setFocus(Qt.FocusReason.OtherFocusReason)  # not to the first small button
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Save the layout; the engine is stopped by its owner."""
@@ -299,11 +317,14 @@ class Window(QMainWindow):
 
     # Internal
 
+    def _trigger_action(self, name: str) -> None:
+        self.registry[name].trigger()
+
     def _connect_parts(self) -> None:
         docks, views, cursor = self.docks, self.run_views, self.time.cursor
-        parts = (views.toolbar, views.strip, self.inspector, self.recorded, self.files.recent)
-        parts = (*parts, self.runs, self.playground_bar, self.playground, self.time.bar.dial)
-        for part in (*parts, self.guides.acts, cursor, self.time.compared):
+        bars = views.toolbar, views.strip, self.playground_bar, self.runs, self.time.bar.dial
+        parts = self.inspector, self.recorded, self.files.recent, self.playground, self.start_card
+        for part in (*bars, *parts, self.guides.acts, cursor, self.time.compared):
             self.event_taken.connect(part.on_event)
         views.step_shown.connect(self.registry.refresh)
         views.step_shown.connect(self.pages.show_answers)
@@ -320,9 +341,9 @@ class Window(QMainWindow):
         docks.steps.wanted.connect(cursor.go_to)
         docks.arrangement.arranged.connect(self.columns.page.fit_to_page)
         self.columns.make_room(self.runs)
+        docks.arrangement.arranged.connect(self.start_card.cover_panels)
         self.files.drops.other_dropped.connect(self.inspector.files.close_file_page)
         self.files.opener.result_wanted.connect(self.experiments.show_folder)
-        self.files.opener.images_wanted.connect(self.pages.open_run_on_images)
         self.recorded.settings_wanted.connect(self.pages.open_settings)
         for owner in (self.time, self.experiments, self.exports):
             self.closed.connect(owner.close)

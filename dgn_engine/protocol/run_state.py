@@ -108,6 +108,11 @@ class RunState:
         return self.catalogue is not None and self.phase != "stopped"
 
     @property
+    def shows_nothing(self) -> bool:
+        """True if the engine waits for something to show: there is no run and no network."""
+        return self.is_ready and self.run is None and self.recorded is None
+
+    @property
     def has_run(self) -> bool:
         trains = self.run is not None and not self.inspected_file and not self.run.watched
         return trains and self.phase in ("running", "paused", "finished")

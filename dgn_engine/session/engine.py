@@ -17,7 +17,12 @@ from dgn_engine.protocol import branches, files, messages, runs, training, watch
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.known_plug_ins import local_catalogue
 from dgn_engine.session.live_branch import Branches
-from dgn_engine.session.opened_files import OpenedFiles, file_target_of
+from dgn_engine.session.opened_files import (
+    FileTarget,
+    OpenedFiles,
+    file_target_of,
+    target_without_network,
+)
 from dgn_engine.session.reading_commands import ReadingCommands
 from dgn_engine.session.run_commands import RunCommands, discard_question
 from dgn_engine.session.run_library import is_session_file
@@ -120,11 +125,11 @@ class Engine:
             watching.ChooseMisclassified: on_shown(readings.choose_misclassified),
             watching.ListExamples: on_shown(readings.list_examples),
             files.OpenFile: self._open_file,
-            files.PickTensors: on_shown(
-                lambda c, shown: opened.pick_tensors(c.ticket, c.tensors, file_target_of(shown))
+            files.PickTensors: lambda c: opened.pick_tensors(
+                c.ticket, c.tensors, self._file_target()
             ),
-            files.SayReading: on_shown(
-                lambda c, shown: opened.set_reading(c.ticket, c.reading, file_target_of(shown))
+            files.SayReading: lambda c: opened.set_reading(
+                c.ticket, c.reading, self._file_target()
             ),
             files.CloseFile: freeing(lambda c: opened.close_file(c.ticket)),
             files.TakeGates: on_shown(opened.take_gates),
@@ -132,10 +137,8 @@ class Engine:
             files.BeginWithBiases: in_run(
                 lambda run, c: run_commands.restart_with_biases(run, c, self._dispatch_command)
             ),
-            files.InspectFile: on_shown(run_commands.inspect_file),
-            files.CheckNetwork: on_shown(
-                lambda c, shown: opened.check_against_data(c, file_target_of(shown))
-            ),
+            files.InspectFile: run_commands.inspect_file,
+            files.CheckNetwork: lambda c: opened.check_against_data(c, self._file_target()),
             files.TrainOn: run_commands.train_inspected,
             files.SaveWeights: in_run(lambda run, c: run.save_weights(Path(c.path))),
             runs.ContinueRun: run_commands.continue_recorded,
@@ -287,12 +290,15 @@ class Engine:
 
     def _open_file(self, command: files.OpenFile) -> None:
         """Open a file; a session is opened as one, whatever its name."""
-        path, shown = Path(command.path), self.state.shown_network
+        path = Path(command.path)
         if is_session_file(path):
             self._dispatch_command(runs.OpenSession(command.path))
         else:
-            target = file_target_of(shown or self.state.run_for(command))
-            self._files.open_file(path, command.purpose, target)
+            self._files.open_file(path, command.purpose, self._file_target())
+
+    def _file_target(self) -> FileTarget:
+        shown = self.state.shown_network
+        return target_without_network() if shown is None else file_target_of(shown)
 
     def _with_memory_release(self, act: Handler) -> Handler:
         """Wrap a handler that frees memory, so that it is returned to the system."""

@@ -89,22 +89,39 @@ def pick_weights(listing: CheckpointContents, names: Sequence[str]) -> Checkpoin
 
 @dataclass(frozen=True)
 class FileTarget:
-    """The possible target of a file: the current run, or the network that is shown.
+    """The possible target of a file: the current run, the network that is shown, or neither.
 
     `gates` is the architecture of the feature network, `values` that of the value network (wider if
-    gates are tiled); `bias`: whether the value network has biases; `trains`: whether it is a run.
-    `data` and their `facts` are those to check a file against by default. `examples` are those to
-    try readings on; `net` is the run's network.
+    gates are tiled), None without either; `bias`: whether the value network has biases; `trains`:
+    whether it is a run. `data` and their `facts` are those to check a file against by default.
+    `examples` are those to try readings on; `net` is the run's network.
     """
 
-    gates: Architecture
-    values: Architecture
+    gates: Architecture | None
+    values: Architecture | None
     bias: bool
     trains: bool
     data: DataConfig
     facts: DataFacts
     net: NetConfig
     examples: LabelledExamples
+
+
+def target_without_network() -> FileTarget:
+    """Return the target while nothing is shown: a file can only be opened on its own, on the data
+    that the window offers first."""
+    config = RunConfig()
+    examples = load_examples(without_preprocessing(config.data))
+    return FileTarget(
+        gates=None,
+        values=None,
+        bias=False,
+        trains=False,
+        data=config.data,
+        facts=DataFacts.from_examples(examples),
+        net=config.net,
+        examples=LabelledExamples.from_examples(examples),
+    )
 
 
 def file_target_of(shown: ReadableNetwork) -> FileTarget:
@@ -300,13 +317,14 @@ class OpenedFiles:
         self._check.start_check(DataRequest(command.ticket, listing, data, target.net, known))
 
     def inspection_request(
-        self, command: files.InspectFile, shown: ReadableNetwork
+        self, command: files.InspectFile, shown: ReadableNetwork | None
     ) -> InspectionRequest:
         """Return what to open as a network, with its data if they have been read."""
-        now = shown.asked if isinstance(shown, InspectedNetwork) else shown.config.data
+        config = RunConfig() if shown is None else shown.config
+        now = shown.asked if isinstance(shown, InspectedNetwork) else config.data
         listing, data = self.listing_of(command.ticket), command.data or now
         path, examples = self._listed_file(command.ticket).path, self._check.cached_examples(data)
-        return InspectionRequest(path, listing, shown.config, data, examples)
+        return InspectionRequest(path, listing, config, data, examples)
 
     def take_gates(self, command: files.TakeGates, shown: ReadableNetwork) -> None:
         gates = self.matched_gates(command.ticket, file_target_of(shown))
@@ -478,16 +496,16 @@ def list_file(ticket: int, file: _File, target: FileTarget) -> files.FileListed:
 
 def match_gates(file: _File, target: FileTarget) -> LayerMatching:
     """Match the picked tensors, or all tensors by the order of the file, or by their sizes."""
-    if not target.trains:
-        verdict = "This network is inspected, not trained: start a run, then copy gates into it."
+    if not target.trains or target.gates is None:
+        verdict = "Nothing is being trained: start a run, then copy gates into it."
         return LayerMatching((), False, verdict)
     return _match_part(file, target.gates, "gates")
 
 
 def match_weights(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
     """Return the match for the value network, and why it cannot be copied, one sentence, or ''."""
-    if not target.trains:
-        verdict = "This network is inspected, not trained: start a run, then copy weights into it."
+    if not target.trains or target.values is None:
+        verdict = "Nothing is being trained: start a run, then copy weights into it."
         return LayerMatching((), False, verdict), verdict
     match = _match_part(file, target.values, "values")
     name = file.listing.file_name

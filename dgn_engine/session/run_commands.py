@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import files, runs, training
 from dgn_engine.protocol.messages import Command, Refused, Working
@@ -15,7 +16,6 @@ from dgn_engine.session.finite_state import RecoveryPoint
 from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.live_branch import Branches
 from dgn_engine.session.opened_files import OpenedFiles
-from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.session.reading_commands import ReadingCommands
 from dgn_engine.session.session_state import SessionState
 from dgn_engine.session.training_loop import TrainingLoop
@@ -183,9 +183,10 @@ class RunCommands:
         self._state.way_back.restore_finite_state(run, self._undo, self._state.emit)
         self._loop.pause_run(run)
 
-    def inspect_file(self, command: files.InspectFile, shown: ReadableNetwork) -> None:
-        state = self._state
-        state.executors.prepare_executor(shown.config.device)  # loads while the network is built
+    def inspect_file(self, command: files.InspectFile) -> None:
+        state, shown = self._state, self._state.shown_network
+        device = RunConfig().device if shown is None else shown.config.device
+        state.executors.prepare_executor(device)  # loads while the network is built
         opened = self._opened.inspection_request(command, shown)
         inspected = InspectedNetwork(state.number + 1, opened, state.emit, self._report_progress)
         self._check_cancelled()

@@ -23,7 +23,7 @@ SAID = (RunStarted, RunShown, RunContinued, Refused, Failed)
 
 def main(configuration: str) -> int:
     config = RunConfig.from_toml(Path(configuration).read_text("utf-8"))
-    viewer = build_viewer(Options(config, start="none", runs_root=str(runs_root())))
+    viewer = build_viewer(Options(config, start="card", runs_root=str(runs_root())))
 
     def hear(event: Event, _state: object) -> None:
         if isinstance(event, SAID):

@@ -134,7 +134,7 @@ def test_settings_of_a_broken_file_keep_their_good_keys(
     ("name", "usual", "nonsense"),
     [
         ("recent", (), ("[3]", "{", '[["tape", "a"]]', '[["run"]]', '[["run", 4]]', '{"run": 1}')),
-        ("start", "default", ("never", "3")),
+        ("start", "card", ("never", "3")),
         ("budget", 0, ("900", "0", "-1", "1.5", "x")),
         ("shortcuts", {}, ("[1]", "{", '{"a": 3}')),
         ("numbers", "1,234.5", ("1;2",)),
@@ -156,7 +156,7 @@ def test_a_setting_that_makes_no_sense_is_as_if_it_were_not_set(
 def test_settings_of_two_windows_do_not_take_back_each_others(tmp_path: Path) -> None:
     path = tmp_path / "settings.ini"
     first, second = Settings(path), Settings(path)
-    assert (first.theme, second.start) == ("system", "default")
+    assert (first.theme, second.start) == ("system", "card")
     first.theme = "dark"
     assert first.save()
     second.start = "last"  # it has read the file before the other one wrote it
@@ -172,10 +172,10 @@ def test_settings_of_two_windows_do_not_take_back_each_others(tmp_path: Path) ->
     written = path.read_text("utf-8")
     assert "theme=light" in written
     # Another process writes the file between a read and a write of this one.
-    path.write_text(written.replace("theme=light", "theme=dark").replace("run=last", "run=none"))
+    path.write_text(written.replace("theme=light", "theme=dark").replace("run=last", "run=digits"))
     again.budget = 30
     assert again.save()
-    assert (again.theme, again.start, again.budget) == ("dark", "none", 30)
+    assert (again.theme, again.start, again.budget) == ("dark", "digits", 30)
     assert "theme=dark" in path.read_text("utf-8")
     again.recent = (RecentItem("run", "/a"),)
     assert again.recent == (RecentItem("run", "/a"),)
@@ -339,7 +339,7 @@ _CHILD = """
 import json, sys
 from pathlib import Path
 from PySide6.QtCore import QEvent, QObject, QTimer
-from dgn_viewer.__main__ import first_run
+from dgn_viewer.shell.start_ways import first_run
 from dgn_viewer.application import Options, Viewer
 
 class Painted(QObject):

@@ -37,10 +37,10 @@ def file_menu(
             ActionRow(
                 id="file.new_run",
                 title="New run…",
-                callback=pages.open_run_settings,
+                callback=pages.open_new_run,
                 keys=("Ctrl+N",),
                 icon="new",
-                tip="Choose data, network and gating, and start a new run",
+                tip="Start a run on points, digits, your data, or with all settings",
                 enabled=is_ready,
             ),
             ActionRow(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import groupby
 
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QMenu, QMenuBar

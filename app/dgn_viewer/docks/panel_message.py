@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 from PySide6.QtCore import Qt, Signal
@@ -69,7 +70,7 @@ def compose_message(
     if view.run is not None and view.run.inspected:
         return "Not training", empty.reason, ""
     if view.run is None:
-        return "Waiting for a run", f"{empty.reason} {_BEGIN}", ""
+        return "No run yet", f"{empty.reason} {_BEGIN}", ""
     if view.step and view.cursor is None:
         if not spec.probes:
             return "No scores yet", empty.reason, ""
@@ -148,15 +149,10 @@ class PanelMessage(QWidget):
         for label in (self._heading, self._sentence):
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._sentence.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._details = QPlainTextEdit()
-        self._details.setAccessibleName("Error details")
-        self._details.setReadOnly(True)
-        self._details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        self._details.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._more = QPushButton("Details")
         self._more.setProperty("role", "small")
         self._more.setCheckable(True)
-        self._more.toggled.connect(self._details.setVisible)
+        self._more.toggled.connect(lambda on: self._details.setVisible(on))
         self._copy = push_button("Copy", self._copy_details, "small")
         self._offer = push_button("", self.accepted)
         buttons = make_row(0, self._offer, self._more, self._copy, 0)
@@ -166,7 +162,7 @@ class PanelMessage(QWidget):
         page = make_scroll_area(content)  # a long sentence may not fit into a low panel
         page.setAccessibleName("Panel message")
         page.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        make_column((page, 1), (self._details, 2), into=self)
+        self._column = make_column((page, 1), into=self)
         self.show_message("", "")
 
     def show_message(self, heading: str, sentence: str, details: str = "", offer: str = "") -> None:
@@ -182,14 +178,28 @@ class PanelMessage(QWidget):
         self._offer.setVisible(bool(offer))
         self._heading.setText(heading)
         self._sentence.setText(sentence)
-        if self._details.toPlainText() != details:
-            self._details.setPlainText(details)
         self._more.setVisible(bool(details))
         self._copy.setVisible(bool(details))
+        if not details and "_details" not in vars(self):
+            return
+        if self._details.toPlainText() != details:
+            self._details.setPlainText(details)
         self._details.setVisible(bool(details) and self._more.isChecked())
 
     def displayed_text(self) -> tuple[str, str, str]:
-        return self._heading.text(), self._sentence.text(), self._details.toPlainText()
+        details = self._details.toPlainText() if "_details" in vars(self) else ""
+        return self._heading.text(), self._sentence.text(), details
+
+    @cached_property
+    def _details(self) -> QPlainTextEdit:
+        """The field for a traceback, made when there is one: a window has fifteen panels."""
+        details = QPlainTextEdit()
+        details.setAccessibleName("Error details")
+        details.setReadOnly(True)
+        details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        details.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self._column.addWidget(details, 2)
+        return details
 
     def _copy_details(self) -> None:
         QGuiApplication.clipboard().setText(self._details.toPlainText())

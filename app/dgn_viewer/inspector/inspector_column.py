@@ -16,6 +16,7 @@ from dgn_engine.protocol.files import (
     CloseFile,
     FileClosed,
     FileListed,
+    InspectFile,
     NetworkChecked,
     ReadingRefused,
     ReadingsFound,
@@ -78,6 +79,7 @@ class Inspector(QFrame):
         self.theme = LIGHT
         self.page: Page | None = None
         self.state = RunState()
+        self._past: int | None = None  # the past step that is shown
         self.files = ListedFiles(self, send)
         self._title = ElidedLabel(role="title")
         self._close = QToolButton()
@@ -91,8 +93,9 @@ class Inspector(QFrame):
 
     @cached_property
     def run_page(self) -> RunPage:
-        """The form of a new run, kept so that its fields stay filled in."""
+        """The form of a new run, kept so that its fields stay filled in; made when first opened."""
         page = RunPage(self._send)
+        page.fill_in(self.state, self._past)
         page.set_theme(self.theme)
         page.setParent(self)
         page.hide()
@@ -100,11 +103,10 @@ class Inspector(QFrame):
 
     def _cached_pages(self) -> list[RunPage]:
         """Return the form, if it exists already."""
-        return [vars(self)["run_page"]] if "run_page" in vars(self) else []
+        return [self.run_page] if self._has_run_page() else []
 
-    def make_pages(self) -> None:
-        """Create the form early, because it must receive every engine event."""
-        _ = self.run_page
+    def _has_run_page(self) -> bool:
+        return "run_page" in vars(self)
 
     def show_run_settings(self) -> None:
         self.open_page(self.run_page)
@@ -121,8 +123,9 @@ class Inspector(QFrame):
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
         """Show a state, the current one or that of step `past`."""
-        self.state = state
-        self.run_page.show_state(state, past)
+        self.state, self._past = state, past
+        if self._has_run_page():
+            self.run_page.show_state(state, past)
         if isinstance(self.page, (ChangesPage, ComparePage)):
             self.page.on_event(UndoChanged(), state)
         if isinstance(self.page, AboutPage):
@@ -136,8 +139,10 @@ class Inspector(QFrame):
             state: The state after the event.
         """
         self.state = state
-        own_run_started = self.run_page.awaiting and isinstance(event, RunStarted)
-        self.run_page.on_event(event, state)
+        own_run_started = False
+        if self._has_run_page():
+            own_run_started = self.run_page.awaiting and isinstance(event, RunStarted)
+            self.run_page.on_event(event, state)
         if isinstance(self.page, (ChangesPage, ComparePage)):
             self.page.on_event(event, state)
         if isinstance(self.page, AboutPage):
@@ -244,13 +249,16 @@ class ListedFiles:
                 self._inspector.dismiss_page()
 
     def _on_listed(self, listed: FileListed) -> None:
-        """Open a page, or start a comparison right away, which changes nothing in the run."""
+        """Open a page, or act right away if no run can be lost by it: compare, or show the network
+        on its own while there is no run."""
         self.said[listed.path] = listed.reading
         page, state = self._inspector.page, self._inspector.state
         if isinstance(page, FilePage) and _shows_file(page, listed.ticket):
             page.show_listing(listed)
         elif listed.purpose == "compare" and listed.network.fits:
             self._send(CompareFile(listed.ticket))
+        elif listed.purpose == "network" and listed.network.fits and state.shows_nothing:
+            self._send(InspectFile(listed.ticket))
         else:
             known = state.catalogue.data if state.catalogue is not None else ()
             data_now = state.run.config.data if state.run is not None else None

@@ -231,12 +231,6 @@ class DataSection(PlugInSection):
         self.folder.show_value(path)
         super().show_values({**values, "name": name})
 
-    def show_images(self, path: str) -> None:
-        """Choose the data set of one's own images, at this path."""
-        own = next((entry.id for entry in self._entries if getattr(entry, "takes_path", False)), "")
-        self.name.pick_value(own)
-        self.folder.show_value(path)
-
     def values(self, holds: Holds = operator.not_) -> dict[str, Any]:
         """Return the values, with the path appended to the name; raise `UserError` if invalid."""
         values, path = super().values(holds), self.folder.value()

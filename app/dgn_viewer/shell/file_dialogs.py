@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from dgn_engine.errors import UserError
@@ -19,6 +19,7 @@ from dgn_viewer.shell.file_drops import DropTarget
 from dgn_viewer.shell.open_dialog import OpenDialog
 from dgn_viewer.shell.opened_paths import PathOpener
 from dgn_viewer.shell.recent_files import RecentFiles
+from dgn_viewer.shell.start_ways import run_on_images
 from dgn_viewer.shell.window_context import WindowContext
 
 CHECKPOINTS = (
@@ -78,8 +79,10 @@ class FileDialogs(QObject):
     """Asks for files and folders, and acts when one is chosen.
 
     `opener` opens them, whatever they are; `recent`: recently opened items; `drops`: files dropped
-    on the window.
+    on the window. `images_chosen`: a run on a folder or archive of images was requested.
     """
+
+    images_chosen = Signal()
 
     def __init__(self, context: WindowContext) -> None:
         super().__init__(context.window)
@@ -88,6 +91,7 @@ class FileDialogs(QObject):
         self.recent = RecentFiles(context, self.opener.open_path)
         self.opener.result_wanted.connect(lambda path: self.recent.add_item("result", str(path)))
         self.opener.images_wanted.connect(lambda path: self.recent.add_item("images", str(path)))
+        self.opener.images_wanted.connect(self.start_on_images)
         self.drops = DropTarget(context, self.opener.open_path)
 
     def open_any(self) -> None:
@@ -96,6 +100,21 @@ class FileDialogs(QObject):
         OpenDialog(
             self._context.window, folder, lambda path: self.opener.open_path(Path(path))
         ).open()
+
+    def start_on_images(self, path: Path) -> None:
+        """Start a run on a folder or archive of images, and tell what was chosen for it."""
+        config = run_on_images(str(path))
+        self._context.send(StartRun(config))
+        self.images_chosen.emit()
+        size = config.data.image_size
+        self._context.notify(
+            Notice(
+                "info",
+                f"{path.name}: images resized to {size}×{size}, four convolutions, "
+                f"{config.gating.regime}. New run… ▸ All settings… changes this.",
+                listed=False,
+            )
+        )
 
     def start_configuration(self, path: Path) -> None:
         """Start a run from a configuration; refuse an invalid file."""

@@ -21,8 +21,11 @@ HEADLINES: dict[PathKind, str] = {  # over the whole window
     "configuration": "Drop to start a new run with this configuration",
     "session": "Drop to open this session",
     "result": "Drop to show this result",
-    "images": "Drop to choose these images for a new run",
+    "images": "Drop to train on these images",
 }
+ALONE = "Drop to open this network on its own"  # while nothing is shown that could use it
+SHOWN = "Drop to show this recorded run"
+_WHOLE = (*HEADLINES.values(), ALONE, SHOWN)
 RUN_DROPPED = "Drop to show this recorded run, or on 'Compare' to compare with it."
 _CURRENT = "If your current run is recorded, it stays in Recorded runs."
 _GRACE_MS = 120  # time for the drag to pass from the window to the overlay
@@ -55,6 +58,9 @@ class DropTarget(QObject):
         drags = dict.fromkeys(_DRAGS, self._on_drag) | {QEvent.Type.DragLeave: self._on_leave}
         EventFilter(self, drags, window, self.overlay)
 
+    def _shows_nothing(self) -> bool:
+        return self._context.run_state().shows_nothing
+
     def _resize_overlay(self) -> None:
         self.overlay.setGeometry(self._context.window.rect())
 
@@ -75,8 +81,8 @@ class DropTarget(QObject):
         event.accept()
         at = event.position().toPoint()
         if kind == QEvent.Type.DragEnter:
-            texts = _overlay_texts(event.mimeData())
-            self.overlay.show_zones(*texts, whole=texts[0] in HEADLINES.values())
+            texts = _overlay_texts(event.mimeData(), self._shows_nothing())
+            self.overlay.show_zones(*texts, whole=texts[0] in _WHOLE)
             self.overlay.highlight_at(at)
         elif kind == QEvent.Type.DragMove:
             self.overlay.highlight_at(at)
@@ -119,15 +125,27 @@ def dropped_path(data: QMimeData) -> Path:
     return Path(urls[0].toLocalFile())
 
 
-def _overlay_texts(data: QMimeData) -> tuple[str, str, tuple[Purpose, ...]]:
-    """Return headline and sentence of the overlay, and the zones that accept the file."""
+def _has_folders(path: Path) -> bool:
+    try:
+        return any(entry.is_dir() for entry in path.iterdir())
+    except OSError:
+        return False
+
+
+def _overlay_texts(data: QMimeData, alone: bool) -> tuple[str, str, tuple[Purpose, ...]]:
+    """Return headline and sentence of the overlay, and the zones that accept the file.
+
+    `alone`: no run or network is shown that a file could be used for.
+    """
     try:
         path = dropped_path(data)
         kind = path_kind(path)
     except UserError as refusal:
         return "Cannot open this", str(refusal), ()
     if kind == "checkpoint":
-        return path.name, PROMISE, _EVERY
+        return (ALONE, path.name, ()) if alone else (path.name, PROMISE, _EVERY)
+    if kind == "run" and alone:
+        return SHOWN, path.name, ()
     if kind == "run":
         return f"{path.name} (recorded run)", RUN_DROPPED, _OF_RUNS
     return HEADLINES[kind], path.name if kind == "result" else f"{path.name}. {_CURRENT}", ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from dgn_engine.protocol.messages import EngineReady
 from dgn_engine.protocol.runs import ListRuns
@@ -32,8 +31,9 @@ class InspectorPages:
         keys: KeyTable,
         show_step: Callable[[int], None],
         watch_predictions: Callable[[bool], None],
+        open_new_run: Callable[[], object],
     ) -> None:
-        """`show_step` zooms the time axes to a step."""
+        """`show_step` zooms the time axes to a step; `open_new_run` opens the start card."""
         self._context = context
         self._inspector = inspector
         self._docks = docks
@@ -41,6 +41,7 @@ class InspectorPages:
         self._keys = keys
         self._show_step = show_step
         self._watch_predictions = watch_predictions
+        self.open_new_run = open_new_run
         self._torch_version = ""
         for host in docks.hosts.values():
             host.about_requested.connect(self.open_about_panel)
@@ -50,14 +51,6 @@ class InspectorPages:
         self._torch_version = engine.torch_version
         if self._context.settings.budget:
             self._set_watch_share(self._context.settings.budget)
-
-    def open_run_settings(self) -> None:
-        self._inspector.show_run_settings()
-
-    def open_run_on_images(self, path: Path) -> None:
-        """Open the settings of a new run on a folder or archive of images."""
-        self._inspector.show_run_settings()
-        self._inspector.run_page.form.data.show_images(str(path))
 
     def open_settings(self) -> None:
         self._inspector.show_page(

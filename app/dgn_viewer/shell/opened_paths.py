@@ -138,7 +138,7 @@ def run_folder(path: Path) -> Path:
 class PathOpener(QObject):
     """Opens whatever a path is.
 
-    Signals, with the path: `result_wanted`: show a result; `images_wanted`: offer a run on images.
+    Signals, with the path: `result_wanted`: show a result; `images_wanted`: start a run on images.
     """
 
     result_wanted = Signal(Path)
@@ -153,9 +153,11 @@ class PathOpener(QObject):
     def open_path(self, path: Path, purpose: Purpose = "") -> None:
         """Open a file or folder, or say in one sentence why that is not possible.
 
-        `purpose`: the use of a checkpoint.
+        `purpose`: the use of a checkpoint; while nothing is shown it opens on its own.
         """
         send = self._context.send
+        if self._context.run_state().shows_nothing:
+            purpose = "network"
         try:
             kind = path_kind(path)
         except UserError as refusal:

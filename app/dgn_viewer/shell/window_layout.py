@@ -147,8 +147,11 @@ class WindowLayout:
         docks.changed.connect(partial(name_platform_parts, window))
         docks.arrangement.arranged.connect(partial(name_platform_parts, window))
 
-    def restore_layout(self, size: QSize) -> None:
-        """Restore the last layout, or use this size."""
+    def restore_layout(self, size: QSize) -> bool:
+        """Restore the last layout, or use this size; return whether there was a layout.
+
+        Restore it before any other: Qt forgets to hide the tab bars of a layout that was replaced.
+        """
         window, settings = self._window, self._settings
         window.resize(size.boundedTo(window.screen().availableGeometry().size()))
         if settings.geometry is not None:
@@ -158,6 +161,7 @@ class WindowLayout:
         _set_charts(self._docks, settings.charts)
         if self._arranged:
             self._docks.arrangement.adopt_preset(settings.layout_preset)
+        return self._arranged
 
     def on_show(self) -> None:
         """Size the docks on first show, and name the widgets that Qt has created."""

@@ -30,11 +30,15 @@ def resolve_theme(choice: str, numbers: str = LIGHT.numbers, scale: float = 1.0)
 def style_application(application: QApplication, theme: Theme) -> None:
     """Set palette, style sheet, type size and number style of the application."""
     choose_numbers(application, theme.numbers)
-    application.setPalette(stylesheet.theme_palette(theme))
-    set_base_font(application, theme.scale)
     sheet = stylesheet.application_stylesheet(theme.scale)
+    palette = stylesheet.theme_palette(theme)
+    same_palette = application.palette() == palette
+    application.setPalette(palette)
+    set_base_font(application, theme.scale)
     if application.styleSheet() != sheet:
         application.setStyleSheet(sheet)
+        return
+    if same_palette:
         return
     # Qt caches the palette colours that the sheet refers to. Polishing clears that cache; setting
     # the sheet again would also lay out every widget, which takes 0.6 s.

@@ -84,10 +84,10 @@ def test_a_message_stands_in_the_middle_with_what_it_has(told: PanelMessage) -> 
 
 
 def test_details_stay_closed_until_they_are_asked_for_and_can_be_copied(told: PanelMessage) -> None:
-    details = told.findChild(QPlainTextEdit)
-    assert isinstance(details, QPlainTextEdit)
     more, copy = button(told, "Details"), button(told, "Copy")
     told.show_message("A panel", "A sentence.", "line 1\nline 2")
+    details = told.findChild(QPlainTextEdit)
+    assert isinstance(details, QPlainTextEdit)
     assert (more.isVisible(), copy.isVisible(), details.isVisible()) == (True, True, False)
     more.click()
     assert details.isVisible()

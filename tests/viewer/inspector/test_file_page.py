@@ -8,7 +8,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.config import DataConfig, NetConfig, RunConfig
+from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.importing.reading_text import about_readings, fitting_in_words, reading_in_words
 from dgn_engine.protocol.branches import CompareFile
 from dgn_engine.protocol.file_reading import (
@@ -52,7 +52,8 @@ from tests.viewer.inspector.inspected import (
 
 
 def page_of(inspector: Inspector, event: FileListed) -> FilePage:
-    send_event(inspector, EngineReady(CATALOGUE, "2"))
+    for before in (EngineReady(CATALOGUE, "2"), STARTED):
+        send_event(inspector, before)
     send_event(inspector, event)
     assert isinstance(inspector.page, FilePage)
     return inspector.page
@@ -106,7 +107,7 @@ def test_each_use_of_a_file_has_its_verdict_and_its_command(
     click(page.go)
     page.choose_purpose("network")
     click(page.go)
-    assert sent == [CompareFile(7), InspectFile(7, RunConfig().data)]
+    assert sent == [CompareFile(7), InspectFile(7, CONFIG.data)]
 
 
 def test_what_a_file_would_run_is_seen_before_anything_is_chosen(inspector: Inspector) -> None:

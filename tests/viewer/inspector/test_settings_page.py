@@ -132,7 +132,7 @@ def test_theme_start_budget_and_the_style_of_numbers_hold_at_once_and_too_large_
     settings = window.context.settings
     assert page.budget.value() == DEFAULT_BUDGET
     assert "%" in page.budget.text()
-    for theme, start, budget in (("dark", "last", 20), ("light", "none", 30)):
+    for theme, start, budget in (("dark", "last", 20), ("light", "digits", 30)):
         page.theme.pick_value(theme)
         assert (window.context.theme.now.name, settings.theme) == (theme, theme)
         page.start.pick_value(start)

@@ -85,6 +85,7 @@ def test_a_new_run_begins_from_the_form_and_a_second_one_after_it(
     for regime, seed in (("FR-II", 3), ("ReLU", 4)):
         before = window.run_state.run
         QTest.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
+        QTest.keyClick(window.start_card, Qt.Key.Key_7)
         assert window.inspector.page is page
         page.form.fields["gating.regime"].pick_value(regime)  # type: ignore[attr-defined]
         page.form.fields["seed"].setValue(seed)  # type: ignore[attr-defined]

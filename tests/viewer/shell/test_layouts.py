@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QMainWindow
+from PySide6.QtWidgets import QMainWindow, QTabBar
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.panels import agreement, overlap, training
@@ -286,3 +286,14 @@ def test_a_preset_the_layout_before_maximising_and_that_of_a_playground_outlive_
     assert second.close()
     third = make_viewer(home="same", paused=True).window
     qtbot.waitUntil(lambda: third.docks.arrangement.preset == "teach")
+
+
+def test_a_restored_layout_leaves_no_tab_bar_of_another_one(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot
+) -> None:
+    assert make_viewer(home="a").close(60.0)  # saves a layout without tabs
+    window = make_viewer(home="a").window
+    qtbot.wait(1)  # it is laid out
+    bars = [bar for bar in window.findChildren(QTabBar) if bar.parent() is window]
+    shown = {bar.tabText(index) for bar in bars if bar.isVisible() for index in range(bar.count())}
+    assert shown == set()

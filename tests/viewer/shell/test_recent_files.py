@@ -154,17 +154,3 @@ def test_the_window_goes_on_where_it_was_left(
     assert viewer.window.run_state.regime == "DL"
     assert RunReader(folder).status == "running"
     assert viewer.close(60.0)
-
-
-def test_the_window_begins_without_a_run_where_that_is_wanted(
-    make_viewer: Open, qtbot: QtBot, tmp_path: Path
-) -> None:
-    viewer = started(qtbot, tmp_path / "home", "none")
-    window = viewer.window
-    qtbot.waitUntil(lambda: window.run_state.is_ready)
-    assert window.inspector.page is window.inspector.run_page
-    assert not window.run_state.has_run
-    window.grab()
-    window.inspector.run_page.start.click()
-    qtbot.waitUntil(lambda: window.run_state.has_run)
-    assert viewer.close(60.0)

@@ -71,6 +71,13 @@ class RunPage(QFrame):
                 self.estimate.show_message(use_form_names(event.sentence), role)
         self._update_buttons()
 
+    def fill_in(self, state: RunState, past: int | None) -> None:
+        """Offer what the engine knows, and show the settings of the current run, if any."""
+        if state.catalogue is not None:
+            self.form.offer_catalogue(state.catalogue)
+            self.form.show_config(RunConfig() if state.run is None else state.run.config)
+        self.show_state(state, past)
+
     def show_state(self, state: RunState, past: int | None = None) -> None:
         self.state = state
         text = "Use current" if past is None else f"Use step {past:,}"

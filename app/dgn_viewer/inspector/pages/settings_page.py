@@ -36,9 +36,9 @@ from dgn_viewer.widgets.layouts import (
 from dgn_viewer.widgets.message_line import MessageLine
 
 _STARTS = (
-    ("default", "default network"),
+    ("card", "start card"),
     ("last", "continue last run"),
-    ("none", "none (open the form)"),
+    ("digits", "digits, now"),
 )
 _THEMES = (("system", "system default"), ("light", "light"), ("dark", "dark"))
 _ID = int(Qt.ItemDataRole.UserRole)
