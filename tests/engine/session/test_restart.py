@@ -12,7 +12,7 @@ import pytest
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import EngineRestarted, Event, Failed, Shutdown
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.protocol.runs import ContinueRun, RunContinued
+from dgn_engine.protocol.runs import ContinueRun, FramesRecorded, RunContinued
 from dgn_engine.protocol.training import (
     Diverged,
     Finished,
@@ -120,6 +120,19 @@ def test_without_a_recorded_run_nothing_is_started_again(folder: Path) -> None:
     other.on_event(DIALS, 78)  # no folder is of process 78
     assert other.after_death("signal 9") == ()
     assert other.resumable_folder == ""
+
+
+def test_an_unrecorded_run_does_not_go_on_in_the_folder_of_the_run_before_it(folder: Path) -> None:
+    restart = EngineRestart(str(folder.parent), Clock())
+    training(restart)
+    restart.on_event(replace(STARTED, unrecorded=True), 77)
+    restart.on_event(DIALS, 77)
+    assert restart.after_death("signal 9") == ()
+    kept = str(folder.parent / "20260102-d")
+    restart = EngineRestart(str(folder.parent), Clock())
+    restart.on_event(replace(STARTED, unrecorded=True), 77)
+    restart.on_event(FramesRecorded(kept), 77)
+    assert restart.after_death("signal 9") == (ContinueRun(kept, paused=False),)
 
 
 def test_a_fault_of_cuda_is_told_from_one_of_ours() -> None:

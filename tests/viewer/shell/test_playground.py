@@ -210,6 +210,9 @@ def test_a_playground_is_recorded_only_once_it_is_kept(
     restart(window, qtbot, bar.layers.more.click)  # the next one is not
     assert window.run_state.unrecorded
     assert len(folders_of(window, tmp_path)) == len(before) + 1
+    window.registry["play.keep"].trigger()
+    qtbot.waitUntil(lambda: not window.run_state.unrecorded)
+    assert len(folders_of(window, tmp_path)) == len(before) + 2
 
 
 def test_a_playground_is_recorded_before_another_run_takes_its_place(
