@@ -14,8 +14,8 @@ from dgn_engine.scene.compared import (
     compared_reading,
     compared_view,
     facts_of_view,
-    pair_labels,
     reason_not_compared,
+    title_of_side,
     with_difference,
 )
 from dgn_engine.scene.elements import (
@@ -165,23 +165,21 @@ def _draw_comparison(view: View, reading: Reading, layer: int, note: str) -> Sce
         return None
     if f"layer_{layer}" not in theirs.arrays:
         return None
-    owners = (
-        (pair_labels(view.compared)[0], view, reading),
-        (b_name(view.compared), view_of_b, theirs),
-    )
     drawn_of_each = [
         [
             replace(
                 with_matrix(chart, of_compared=index > 0),
                 key=f"{chart.key}_{index}",
-                title=f"{name}, {chart.title[:1].lower()}{chart.title[1:]}",
+                title=title_of_side(
+                    view.compared, index > 0, f"{chart.title[:1].lower()}{chart.title[1:]}"
+                ),
                 column=index + 3 * place,  # A − B is between
                 column_span=1,
                 narrow=(index, place, 1, 1),
             )
             for place, chart in enumerate(_draw_large(owner, source, layer, 0, 2))
         ]
-        for index, (name, owner, source) in enumerate(owners)
+        for index, (owner, source) in enumerate(((view, reading), (view_of_b, theirs)))
     ]
     pair = _on_one_scale([charts[0] for charts in drawn_of_each])
     channels = _on_one_scale([chart for charts in drawn_of_each for chart in charts[1:]])

@@ -16,6 +16,7 @@ from dgn_engine.scene.compared import (
     facts_of_view,
     pair_labels,
     reason_not_compared,
+    title_of_side,
     with_difference,
 )
 from dgn_engine.scene.elements import (
@@ -173,8 +174,8 @@ def _draw_comparison(
     named = bool(compared.labels[1])  # B is a step of this run, which is on its curves
     pair = [_scale_part(view, source, part[0]) for source in (reading, other)]
     charts = []
-    for index, (owner, source) in enumerate(((a, reading), (name, other))):
-        title, bar = f"{owner}, {part[1]}", index == 1
+    for index, source in enumerate((reading, other)):
+        title, bar = title_of_side(compared, index > 0, part[1]), index == 1
         chart = _draw_matrix(view, part[0], title, pair[index], source, index + 1, bar, pair)
         chart = with_matrix(chart, of_compared=index > 0)
         charts.append(replace(chart, key=f"{part[0]}_{index}"))

@@ -114,10 +114,8 @@ def _draw_comparison(view: View, reading: Reading, kind: str, part: str) -> Show
     )
     lacking = (name for name, source in pairs if f"{kind}{suffix}" not in source.arrays)
     missing = (f"{name} has no such layer." for name in lacking)
-    about = notes_of_both(
-        *(_write_note(view, dict(source.facts)) for source in (reading, reading_of_b)),
-        view.compared,
-    )
+    notes = [_write_note(view, dict(source.facts)) for source in (reading, reading_of_b)]
+    about = notes_of_both(notes[0], notes[1], view.compared)
     note = join_sentences(about, *missing, reason, _note_estimates(charts, reading, reading_of_b))
     return Scene(drawn, facts, reading.step, note)
 

@@ -10,14 +10,15 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_pairs
 from dgn_engine.scene.compared import (
-    b_name,
     compared_reading,
+    curve_differences,
     describe_b,
     facts_of_view,
     notes_of_both,
     overlay_charts,
     pair_labels,
     reason_not_compared,
+    title_of_side,
     with_difference,
 )
 from dgn_engine.scene.elements import (
@@ -99,22 +100,57 @@ def _draw_comparison(
     if matrices:
         every = [item.values for item in matrices]
         pair = []
-        for index, (title, chart) in enumerate(((names[0], ours), (b_name(compared), theirs))):
+        for index, chart in enumerate((ours, theirs)):
             matrix = with_pair_colours(matrices[index], every)
             matrix = replace(matrix, bar=matrix.bar * index, of_compared=index > 0)
-            chart = replace(chart, matrix=matrix)
-            chart = replace(chart, key=f"kernel_{index}", title=f"{title}, $H$", column=index)
+            chart = replace(
+                chart,
+                matrix=matrix,
+                key=f"kernel_{index}",
+                title=title_of_side(compared, index > 0, "$H$"),
+                column=index,
+            )
             pair.append(replace(chart, narrow=(index, 0, 1, 1)))
         charts, reason = with_difference(pair, "kernel_difference", compared)
     else:
         charts = (
             overlay_charts(_draw_eigenvalues(reading), _draw_eigenvalues(other), names),
             overlay_charts(ours, theirs, names),
+            *_draw_ratio(reading, other, names),
         )
     legend = "" if shown == "kernel" else describe_b(compared)
     notes = notes_of_both(_write_note(reading, shown), _write_note(other, shown), compared)
     note = join_sentences(legend, notes, reason)
     return Scene(charts, facts_of_view(view, "npk", _list_facts), reading.step, note)
+
+
+def _draw_ratio(reading: Reading, other: Reading, names: tuple[str, str]) -> tuple[Chart, ...]:
+    """Draw the eigenvalues of A over those of B, where both are above the cut-off.
+
+    Those of kernels of different numbers of examples cannot be compared by index.
+    """
+    if reading.arrays["eigenvalues"].size != other.arrays["eigenvalues"].size:
+        return ()
+    pair: list[list[Curve]] = []
+    for source in (reading, other):
+        values = source.arrays["eigenvalues"].astype(np.float64)
+        counted = np.where(values > max(source.scalars.get("cutoff", 0.0), 0.0), values, np.nan)
+        pair.append([Curve("", _rank_index(source), counted, role="text", marker=True)])
+    curves = curve_differences(pair[0], pair[1], ratio=True)
+    if not curves:
+        return ()
+    a, b = names
+    return (
+        Chart(
+            key="ratio",
+            title=f"Eigenvalues, {a} / {b}",
+            x=_rank_axis(reading),
+            y=Axis(log=True),
+            curves=curves,
+            column=2,
+            narrow=(2, 0, 1, 1),
+        ),
+    )
 
 
 def _rank_axis(reading: Reading) -> Axis:

@@ -9,6 +9,7 @@ import numpy as np
 from dgn_engine.scene.axes import LOG, count_beyond, spanning_axis, step_axis
 from dgn_engine.scene.compared import (
     compared_view,
+    curve_differences,
     describe_b,
     facts_of_both,
     pair_labels,
@@ -41,7 +42,7 @@ def draw(view: View) -> Shown:
     x = step_axis((*loss, *accuracy), view)
     scale = chosen_value(view, SCALE)
     y = spanning_axis(loss, None if scale == "auto" else scale == "log")
-    charts = (
+    charts: tuple[Chart, ...] = (
         Chart(
             key="loss",
             title=f"Loss{LOG}" if y.log else "Loss",
@@ -68,6 +69,7 @@ def draw(view: View) -> Shown:
     facts, other = _list_facts(view), compared_view(view)
     if other is not None and view.compared is not None:
         facts = facts_of_both(facts, _list_facts(other), view.compared)
+    charts += _draw_difference(view, x)
     return Scene(charts, facts, max(last_steps, default=0), _write_note(view, loss, y))
 
 
@@ -85,6 +87,30 @@ def _layered_curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...
             for curve in curves_of_b
         ),
         *_score_curves(view, quantity, scale),
+    )
+
+
+def _draw_difference(view: View, x: Axis) -> tuple[Chart, ...]:
+    """Draw the accuracy of A minus that of B at common steps, if B is another run."""
+    other = compared_view(view)
+    if other is None or view.compared is None or view.compared.own:
+        return ()
+    pair = [_score_curves(side, "accuracy", 100.0) for side in (view, other)]
+    curves = curve_differences(pair[0], pair[1])
+    if not curves:
+        return ()
+    a, b = pair_labels(view.compared)
+    return (
+        Chart(
+            key="accuracy_difference",
+            title=f"Accuracy, {a} − {b}, points",
+            x=x,
+            y=Axis(),
+            curves=curves,
+            marks=view.marks,
+            column=2,
+            narrow=(2, 0, 1, 1),
+        ),
     )
 
 

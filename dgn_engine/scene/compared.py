@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.elements import Chart, Dash, Fact, Sides, with_matrix
+from dgn_engine.scene.elements import Chart, Curve, Dash, Fact, Sides, with_matrix
 from dgn_engine.scene.matrix_difference import difference_chart, reason_not_subtractable
 from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.scene.run_text import strip_dollars
 from dgn_engine.scene.typeset import escape_label
 
 _LONGEST = 24
+_SENTENCE = re.compile(r"(?<=\.) ")
 _DASH_OF_B: dict[Dash, Dash] = dict.fromkeys(("solid", "dash", "dot", "dashdot"), "dash")
 _DASHES_OF_B: dict[Dash, Dash] = _DASH_OF_B | {"solid": "dot", "dash": "dashdot"}
 
@@ -27,6 +31,13 @@ def b_name(compared: ComparedRun) -> str:
     if compared.labels[1]:
         return compared.labels[1]
     return f"B · {strip_dollars(compared.name, _LONGEST)}"
+
+
+def title_of_side(compared: ComparedRun, of_b: bool, what: str) -> str:
+    """Return 'A, layer 1' or 'B, layer 1 · resnet18.pth': what is cut in a narrow chart is last."""
+    title = ", ".join(filter(None, (pair_labels(compared)[of_b], what)))
+    named = not of_b or bool(compared.labels[1])
+    return title if named else f"{title} · {strip_dollars(compared.name, _LONGEST)}"
 
 
 def describe_b(compared: ComparedRun, how: str = "") -> str:
@@ -57,6 +68,28 @@ def overlay_charts(ours: Chart, theirs: Chart, names: tuple[str, str]) -> Chart:
     across = [axis.limits for axis in (ours.x, theirs.x) if axis.limits is not None]
     x = replace(ours.x, limits=max(across, key=lambda ends: ends[1], default=None))
     return replace(ours, curves=tuple(curves), x=x, y=replace(ours.y, limits=reach))
+
+
+def curve_differences(
+    ours: Sequence[Curve], theirs: Sequence[Curve], ratio: bool = False
+) -> tuple[Curve, ...]:
+    """Return A − B (or A / B) of curves with the same name, where both have a point.
+
+    Nothing is interpolated: curves with fewer than two common points have no difference.
+    """
+    curves = []
+    for curve in ours:
+        other = next((one for one in theirs if one.name == curve.name), None)
+        if other is None:
+            continue
+        x, at, at_other = np.intersect1d(curve.x, other.x, return_indices=True)
+        a, b = curve.y[at].astype(np.float64), other.y[at_other].astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            y = a / b if ratio else a - b
+        y = np.where(np.isfinite(y) & (y > 0), y, np.nan) if ratio else y
+        if x.size > 1:
+            curves.append(replace(curve, x=x, y=y))
+    return tuple(curves)
 
 
 def compared_view(view: View) -> View | None:
@@ -113,16 +146,20 @@ def facts_of_both(
         abouts = [fact.about for fact in pair if fact is not None]
         about = f"{a} | {b}. {abouts[0]}"
         if len(set(abouts)) > 1:  # with numbers of its own
-            about = notes_of_both(*abouts, compared)
+            about = notes_of_both(abouts[0], abouts[-1], compared)
         aside = all(fact.aside for fact in pair if fact is not None)
         merged.append(Fact(name, " | ".join(texts), about, aside))
     return tuple(merged)
 
 
 def notes_of_both(ours: str, theirs: str, compared: ComparedRun) -> str:
-    """Return the notes of A and of B, once if they are equal."""
+    """Return the notes of A and of B: first what both say, then what only one says."""
     a, b = pair_labels(compared)
-    return ours if ours == theirs else " ".join((f"{a}: {ours}", f"{b}: {theirs}"))
+    notes = [[part for part in _SENTENCE.split(note) if part] for note in (ours, theirs)]
+    common = [part for part in notes[0] if part in notes[1]]
+    of_each = [" ".join(part for part in note if part not in common) for note in notes]
+    named = (f"{name}: {part}" for name, part in zip((a, b), of_each, strict=True) if part)
+    return " ".join((*common, *named))
 
 
 def facts_of_view(

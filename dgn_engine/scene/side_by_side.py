@@ -11,6 +11,7 @@ from dgn_engine.scene.compared import (
     notes_of_both,
     overlay_charts,
     pair_labels,
+    title_of_side,
     with_difference,
 )
 from dgn_engine.scene.elements import Chart, Empty, Scene, Shown, with_matrix
@@ -29,10 +30,9 @@ def scene_of_both(ours: Shown, theirs: Shown, compared: ComparedRun) -> Shown:
     """
     if isinstance(ours, Empty):
         return ours
-    a, b = pair_labels(compared)[0], b_name(compared)
     if isinstance(theirs, Empty):
-        charts = tuple(c if c.small else _with_name(c, a) for c in ours.charts)
-        note = f"{ours.note} {b}: {theirs.reason}".lstrip()
+        charts = tuple(c if c.small else _with_side(c, compared, False) for c in ours.charts)
+        note = f"{ours.note} {b_name(compared)}: {theirs.reason}".lstrip()
         return replace(
             ours, charts=charts, facts=facts_of_both(ours.facts, (), compared), note=note
         )
@@ -52,15 +52,17 @@ def _draw_group(
     ours: Chart, theirs: Chart | None, compared: ComparedRun
 ) -> tuple[list[Chart], str]:
     """Return the charts that show one chart of A and of B, and why there is no difference."""
-    a, b = pair_labels(compared)[0], b_name(compared)
     if theirs is None:
-        return [_with_name(ours, a)], ""
+        return [_with_side(ours, compared, False)], ""
     if ours.has_step_axis and compared.own:  # both are steps of the curves of A
         return [ours], ""
     if _are_lines(ours) and _are_lines(theirs):
         return [overlay_charts(ours, theirs, pair_labels(compared))], ""
     left, right = with_fixed_axes([Scene((ours,)), Scene((theirs,))])
-    pair = [_with_name(left.charts[0], a), _with_name(right.charts[0], b)]
+    pair = [
+        _with_side(left.charts[0], compared, False),
+        _with_side(right.charts[0], compared, True),
+    ]
     pair = [
         with_matrix(replace(chart, key=f"{ours.key}_{index}"), of_compared=index > 0)
         for index, chart in enumerate(pair)
@@ -71,8 +73,8 @@ def _draw_group(
     return list(charts), reason
 
 
-def _with_name(chart: Chart, name: str) -> Chart:
-    return replace(chart, title=", ".join(filter(None, (name, chart.title))))
+def _with_side(chart: Chart, compared: ComparedRun, of_b: bool) -> Chart:
+    return replace(chart, title=title_of_side(compared, of_b, chart.title))
 
 
 def _are_lines(chart: Chart) -> bool:

@@ -165,7 +165,7 @@ def test_a_figure_says_of_how_many_examples_it_is_how_exact_and_what_came_after_
     picture = "NTK · step 7, before FR-II · A: 8 of 64 · ± 5 % · B: 64, exact"
     assert said.panel_caption == picture
     assert said.caption == f"{picture} · FR-II · digits · fc 64×3 · seed 0"
-    assert said.as_dict()["examples"] == "8 of 64 · ± 5 % · B: 64, exact"
+    assert said.as_dict()["examples"] == "A: 8 of 64 · ± 5 % · B: 64, exact"
     both = replace(view, compared=ComparedRun("b.pt", readings={"ntk": ours}))
     assert make_provenance(both, NTK, Scene((), step=7)).examples == "8 of 64 · ± 5 %"
 

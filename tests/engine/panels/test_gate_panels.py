@@ -164,10 +164,10 @@ def test_a_convolution_is_beside_that_of_b_and_both_share_their_colours() -> Non
     scene = draw_scene("gate_maps", with_compared(CONV_VIEW, compared))
     assert [(one.key, one.title, one.row, one.column) for one in scene.charts] == [
         ("large_0", "A, layer 1 ← G2", 0, 0),
-        ("large_1", f"{B}, layer 1 ← G2", 0, 1),
+        ("large_1", "B, layer 1 ← G2 · other.pt", 0, 1),
         ("large_difference", "A − B", 0, 2),
         ("unit_0", "A, channel 1", 0, 3),
-        ("unit_1", f"{B}, channel 0", 0, 4),
+        ("unit_1", "B, channel 0 · other.pt", 0, 4),
     ]
     assert all(one.column_span == 1 for one in scene.charts)
     assert [one.pick for one in scene.charts] == ["unit", "unit", "unit", "", ""]

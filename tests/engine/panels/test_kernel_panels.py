@@ -376,7 +376,7 @@ def test_both_networks_are_compared_in_a_part_that_both_have() -> None:
     both = with_compared(A, replace(OTHER, readings={"ntk": crossed}))
     assert [value for value, _ in part.values(both)] == ["value", "cross"]
     shown = [one.title for one in draw_scene("ntk", with_choices(both, part="cross")).charts[1:]]
-    assert shown == ["A, $K^X$", f"{B}, $K^X$", "A − B"]
+    assert shown == ["A, $K^X$", "B, $K^X$ · other.pt", "A − B"]
     inspected = replace(A, run=replace(started_run((2,), (3,)), inspected="resnet18.pth"))
     assert measure.values(inspected) == ()  # there are no steps
     charts = draw_scene("ntk", inspected).charts

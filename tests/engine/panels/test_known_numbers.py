@@ -114,6 +114,7 @@ OF_BOTH = (
             "cumulative: B energy": (INDEX, [0.64, 0.84, 0.94, 0.988, 1.004]),
             "cumulative: A labels": (INDEX, [0.4, 0.7, 0.9, 1, 1]),
             "cumulative: B labels": (INDEX, [0.25, 0.5, 1, 1, 1]),
+            "ratio: ": (INDEX, [0.5 / 0.64, 1.5, 1.6, 0.04 / 0.048, NAN]),
         },
     ),
     Known(

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from dgn_engine.protocol.frames import Array, Reading
-from dgn_engine.scene.compared import compared_view, pair_labels
+from dgn_engine.scene.compared import compared_view, curve_differences, pair_labels
 from dgn_engine.scene.elements import Chart, Curve, Scene, Shown
 from dgn_engine.scene.panel_spec import ComparedRun, PanelSpec, Series, View, all_panels
 from dgn_engine.views.drawn_panel import draw_panel
 from tests.engine.panels import known_readings as known
+from tests.engine.panels.pictures import find_chart
 from tests.plugins import own
 
 PLACES = ("labels", "classes", "x", "y")
@@ -78,7 +79,7 @@ def drawn(spec: PanelSpec, view: View) -> Scene:
 
 
 def is_b(words: str) -> bool:
-    return words == "B" or words.startswith(("B ", "B ·"))
+    return words == "B" or words.startswith(("B ", "B,"))
 
 
 def same(one: Array, other: Array) -> bool:
@@ -126,12 +127,29 @@ def test_each_number_is_that_of_the_side_that_it_is_named_after(
         drawn_alone = any(same(matrix.values, values) for values in matrices(alone))
         assert drawn_alone or panel in ("spectrum", "ntk", "overlap"), chart.key
     for chart, curve in curves(both):
+        if chart.key in ("ratio", "accuracy_difference"):
+            continue
         named_b = is_b(curve.name) or is_b(chart.title)
         alone = (a, b)[named_b]
         level = curve.y.size == 2 and curve.y[0] == curve.y[1]
         assert any(same(curve.y, one.y) for _, one in curves(alone)) or (
             level and named_b and curve.y[0] in np.abs(numbers_of(of_b))
         ), (chart.key, curve.name)
+
+
+def test_curves_are_subtracted_and_divided_where_both_have_a_point() -> None:
+    a = Curve("test", np.array([1, 2, 3, 5]), np.array([1.0, 4.0, 9.0, 2.0]))
+    b = replace(a, x=np.array([2, 3, 4, 5]), y=np.array([2.0, 3.0, 7.0, 0.0]))
+    (difference,) = curve_differences([a], [b])
+    assert (difference.x.tolist(), difference.y.tolist()) == ([2, 3, 5], [2.0, 6.0, 2.0])
+    (ratio,) = curve_differences([a], [b], ratio=True)
+    assert same(ratio.y, np.array([2.0, 3.0, np.nan]))
+    assert curve_differences([a], [replace(b, name="train")]) == ()
+    assert curve_differences([a], [replace(b, x=b.x + 10)]) == ()
+    scene = drawn(all_panels()["training"], BOTH)
+    (test,) = (c for c in find_chart(scene, "accuracy_difference").curves if c.name == "test")
+    series = known.A.series["training", "test_accuracy"]
+    assert same(test.y, 100 * 0.25 * series.values)
 
 
 @pytest.mark.parametrize("panel", own(all_panels()))

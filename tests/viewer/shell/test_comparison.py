@@ -85,7 +85,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     assert window.run_views.banners[0].isVisible()
     assert "early.safetensors" in window.run_views.banners[0].shown_texts()[1]
     maps = scene(viewer, "gate_maps").charts
-    titles = ["A, layer 1", "B · early.safetensors, layer 1", "A − B"]
+    titles = ["A, layer 1", "B, layer 1 · early.safetensors", "A − B"]
     assert [chart.title for chart in maps] == titles
     first, second, _ = (chart.matrix for chart in maps)
     assert first is not None
@@ -101,7 +101,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     window.context.send(SaveWeights(str(later)))
     qtbot.waitUntil(later.exists)
     window.context.send(OpenFile(str(later), "compare"))
-    named = "B · later.safetensors, layer 1"
+    named = "B, layer 1 · later.safetensors"
     window.docks.show_panel("gate_maps")
     qtbot.waitUntil(lambda: scene(viewer, "gate_maps").charts[1].title == named)
     qtbot.waitUntil(seen)
