@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen, QPolygonF
@@ -45,6 +45,16 @@ def paint_tick(painter: QPainter, box: QRect, colour: QColor | None, edge: QColo
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
 
 
+class LineTexts(NamedTuple):
+    """What a row says; `has_trend`: there is room for its sparkline."""
+
+    clock: str
+    title: str
+    accuracy: str
+    detail: str
+    has_trend: bool
+
+
 class RunLine(QStyledItemDelegate):
     """Paints the rows of the list: time, regime, network and best accuracy, then what differs."""
 
@@ -83,46 +93,50 @@ class RunLine(QStyledItemDelegate):
     ) -> None:
         editor.setGeometry(option.rect.adjusted(_MARGIN + _TICK, 6, -4, -6))
 
-    def shown_texts(self, run: RecordedRun, width: int) -> tuple[str, str, str, str]:
-        """Return what a row of this width says: time, regime and network, accuracy, detail."""
+    def shown_texts(self, run: RecordedRun, width: int) -> LineTexts:
+        """Return what a row of this width says."""
         key = run.folder, LINE, width
         return self._texts.recall(key, lambda: self._fit_texts(run, width))
 
-    def _fit_texts(self, run: RecordedRun, width: int) -> tuple[str, str, str, str]:
+    # Private
+
+    def _fit_texts(self, run: RecordedRun, width: int) -> LineTexts:
+        """Fit regime and network beside the accuracy; a long network goes to the second line."""
         started = self._runs.started(run)
-        clock = f"{started:%H:%M}" if started is not None else ""
-        theme = self._runs.theme
         accuracy = "" if run.best != run.best else format_percent(run.best)
-        accuracy = rewrite_numbers(accuracy, theme.numbers)
-        left = 2 * _MARGIN + _TICK + self._time_width + _GAP
-        room = width - left - _MARGIN
-        width_of = self._metrics.horizontalAdvance
-        taken = width_of(accuracy) + _GAP if accuracy else 0
-        regime, net = printable_name(run.regime), printable_name(run.net)
-        if run.status == "damaged":
-            title = fit_text(printable_name(run.shown_name), room - taken, width_of)
-        else:
-            title = fit_text(regime, room - taken, width_of)
-            rest = fit_text(net, room - taken - width_of(f"{title} · "), width_of)
-            title = f"{title} · {rest}" if rest else title
-        if run.trend:
-            room -= _SPARK.width() + _GAP
-        detail = join_fitting(
-            self._details(run),
-            room + (self._time_width + _GAP if not clock else 0),
+        accuracy = rewrite_numbers(accuracy, self._runs.theme.numbers)
+        width_of, small_width = (
+            self._metrics.horizontalAdvance,
             self._small_metrics.horizontalAdvance,
         )
-        return clock, title, accuracy, detail
-
-    # Private
+        room = width - (2 * _MARGIN + _TICK + self._time_width + _GAP) - _MARGIN
+        beside = room - width_of(accuracy) - _GAP if accuracy else room
+        net, status = printable_name(run.net), "" if run.status in _ORDINARY else run.status
+        title = f"{printable_name(run.regime)} · {net}"
+        if run.status == "damaged":
+            title, net = fit_text(printable_name(run.shown_name), beside, width_of), ""
+        elif width_of(title) <= beside:
+            net = ""
+        else:
+            title = fit_text(printable_name(run.regime), beside, width_of)
+        first = tuple(part for part in (status, net) if part)
+        below = room - _SPARK.width() - _GAP if run.trend else room
+        has_trend = bool(run.trend) and small_width(" · ".join(first)) <= below
+        below = below if has_trend else room
+        if net:
+            start = f"{status} · " if status else ""
+            net = fit_text(net, below - small_width(start), small_width)
+            first = tuple(part for part in (status, net) if part)
+        detail = join_fitting((*first, *self._details(run)), below, small_width)
+        clock = f"{started:%H:%M}" if started is not None else ""
+        return LineTexts(clock, title, accuracy, detail, has_trend)
 
     def _details(self, run: RecordedRun) -> tuple[str, ...]:
         """Return what tells a run from others, the user's own words first."""
-        status = () if run.status in _ORDINARY else (run.status,)
         own = own_name(run) if run.status != "damaged" else ""  # else it is the title
         name = (printable_name(own),) if own else ()
         tags = tuple(f"#{printable_name(tag)}" for tag in run.tags)
-        return (*status, *name, *tags, *self._runs.differences(run))
+        return (*name, *tags, *self._runs.differences(run))
 
     def _paint_heading(self, painter: QPainter, rect: QRect, day: str) -> None:
         painter.setFont(self._bold)
@@ -144,7 +158,7 @@ class RunLine(QStyledItemDelegate):
             painter.fillRect(QRect(rect.left(), rect.top(), 3, rect.height()), QColor(theme.accent))
         colour = self._runs.tick_colour(run)
         paint_tick(painter, self.tick_box(rect), colour, _edge_colour(theme))
-        clock, title, accuracy, detail = self.shown_texts(run, rect.width())
+        clock, title, accuracy, detail, has_trend = self.shown_texts(run, rect.width())
         muted = QColor(theme.text if selected else theme.muted)
         top = QRect(rect.left() + 2 * _MARGIN + _TICK, rect.top() + 3, 0, 18)
         top.setRight(rect.right() - _MARGIN)
@@ -166,7 +180,7 @@ class RunLine(QStyledItemDelegate):
             detail = detail.removeprefix(run.status)
         painter.setPen(muted)
         painter.drawText(below.adjusted(shift, 0, 0, 0), flags, detail)
-        if run.trend:
+        if has_trend:
             spark = QRect(below.right() - _SPARK.width() + 1, below.top() + 2, *_SPARK.toTuple())
             _paint_trend(painter, spark, run.trend, colour or muted)
 

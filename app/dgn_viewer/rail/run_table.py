@@ -197,6 +197,10 @@ class RunTable(QAbstractTableModel):
         """Return the row of a run, -1 if it is filtered out."""
         return self._row_of.get(folder, -1)
 
+    def is_listed(self, folder: str) -> bool:
+        """Return whether there is such a run, filtered out or not."""
+        return folder in self._started
+
     def heading_rows(self) -> list[int]:
         return [row for row, item in enumerate(self._rows) if isinstance(item, str)]
 

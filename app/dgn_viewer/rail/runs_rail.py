@@ -117,21 +117,21 @@ class FilterMenu(QMenu):
 
     def _listed_values(self, field: SearchField) -> list[str]:
         """Return the values of the listed runs; none if there are many, as of accuracies."""
-        values: dict[str, None] = {}
+        values: dict[str | float, None] = {}
         for run in self._runs.runs:
-            value = field.value(run)
-            if value is None or value == "" or value == ():
-                continue
-            if isinstance(value, (int, float)):
-                values[f"{value:g}"] = None
-            else:
-                words = (value,) if isinstance(value, str) else value
-                values |= dict.fromkeys(words[-1:] if field.name == "day" else words)
+            match field.value(run):
+                case None | "" | ():
+                    continue
+                case tuple() as words:
+                    values |= dict.fromkeys(words[-1:] if field.name == "day" else words)
+                case value:
+                    values[value] = None
             if len(values) > _MOST_VALUES and field.name not in ("day", "tag"):
                 return []
-        numbers = all(value.replace(".", "", 1).isdigit() for value in values)
-        listed = sorted(values, key=float) if numbers else list(values)
-        return listed[:_MOST_VALUES]
+        numbers = sorted(value for value in values if not isinstance(value, str))
+        texts = [str(int(number) if number == int(number) else number) for number in numbers]
+        texts += [value for value in values if isinstance(value, str)]
+        return texts[:_MOST_VALUES]
 
 
 class RunsRail(QFrame):
@@ -412,6 +412,7 @@ class RunsRail(QFrame):
             self.menu.addAction(action)
         self.more.setMenu(self.menu)
         self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.more.setProperty("role", "menu")
         self.more.setAccessibleName("More actions")
         self.more.setToolTip("Continue, overlay, rename, export, delete")
         self.terms_menu = FilterMenu(self.runs, self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import (
     QEvent,
@@ -36,6 +36,17 @@ from dgn_viewer.rail.run_table import COLUMNS, LINE, NAME, RunTable
 
 _TABLE_ROW = 26  # pixels
 _LONGEST_MEASURED = 200  # texts of a column whose widths are measured
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a view shows before its rows change: the current run, its row, what is selected."""
+
+    folder: str = ""
+    selected: tuple[str, ...] = ()
+    row: int = -1
+    scrolled: int = 0
+    in_sight: bool = True
 
 
 class RunsView(QTableView):
@@ -76,7 +87,7 @@ class RunsView(QTableView):
         header.setStretchLastSection(True)
         header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
         header.sortIndicatorChanged.connect(self._on_header)
-        self._kept: tuple[str, tuple[str, ...], int] = ("", (), 0)
+        self._kept = _Kept()
         runs.modelAboutToBeReset.connect(self._keep_selection)
         runs.modelReset.connect(self._restore_selection)
         self.show_form(wide=False)
@@ -232,14 +243,24 @@ class RunsView(QTableView):
         current = self.current_run()
         selected = tuple(run.folder for run in self.selected_runs())
         folder = current.folder if current is not None else ""
-        self._kept = folder, selected, self.verticalScrollBar().value()
+        shown = self.visualRect(self.currentIndex())
+        in_sight = current is None or self.viewport().rect().intersects(shown)
+        row = self.currentIndex().row()
+        self._kept = _Kept(folder, selected, row, self.verticalScrollBar().value(), in_sight)
 
     def _restore_selection(self) -> None:
-        """Select again what was selected, and keep the rows in sight where they were."""
+        """Select again what was selected, in sight if it was."""
         self._size_rows()
-        folder, selected, scrolled = self._kept
-        self.choose_run(folder)
-        rows = [row for name in selected if (row := self.runs.row_of(name)) >= 0]
+        kept = self._kept
+        if self.runs.is_listed(kept.folder):
+            self.choose_run(kept.folder)
+        elif kept.folder:  # it was deleted: the one that took its place, or the last
+            last = self.runs.rowCount() - 1
+            near = (*range(kept.row, last + 1), *range(min(kept.row, last), -1, -1))
+            runs = (run for row in near if (run := self.runs.run_at(row)) is not None)
+            if (neighbour := next(runs, None)) is not None:
+                self.choose_run(neighbour.folder)
+        rows = [row for name in kept.selected if (row := self.runs.row_of(name)) >= 0]
         if len(rows) > 1:
             chosen = QItemSelection()
             for row in rows:
@@ -247,8 +268,10 @@ class RunsView(QTableView):
                 chosen.select(index, index)
             flags = QItemSelectionModel.SelectionFlag
             self.selectionModel().select(chosen, flags.Select | flags.Rows)
-        self.verticalScrollBar().setValue(scrolled)
+        self.verticalScrollBar().setValue(kept.scrolled)
         current = self.currentIndex()
+        if not kept.in_sight:
+            return
         if self.runs.shown and self.current_run() is self.runs.shown[0]:
             self.scrollToTop()  # with the heading above it
         elif current.isValid():

@@ -12,6 +12,7 @@ from PySide6.QtCore import QFile, QObject, Signal
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.runs import ListRuns
+from dgn_engine.scene.overlaid import short_name
 from dgn_engine.storage.runs.run_removal import check_removable
 from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_viewer.shell.window_context import WindowContext
@@ -65,6 +66,7 @@ class RunBin(QObject):
         not_moved: list[str] = []
         for folder in folders:
             try:
+                self._check_not_shown(Path(folder))
                 check_removable(Path(folder))
             except UserError as refusal:
                 self._context.notify_refusal(str(refusal), refusal.kind)
@@ -85,8 +87,14 @@ class RunBin(QObject):
         if self._deletions:
             self._restore_runs(self._deletions[-1])
 
+    def _check_not_shown(self, folder: Path) -> None:
+        shown = self._context.run_state().recorded
+        if shown is not None and not shown.file_name and shown.name == folder.name:
+            words = f"{folder.name} is being shown: show another run first."
+            raise UserError(words, kind="in-use", value=folder.name)
+
     def _offer_undo(self, moved: list[tuple[Path, str]]) -> None:
-        what = moved[0][0].name if len(moved) == 1 else f"{len(moved)} runs"
+        what = short_name(moved[0][0].name) if len(moved) == 1 else f"{len(moved)} runs"
         pairs = tuple((folder, Path(now_at)) for folder, now_at in moved if now_at)
         offers: tuple[NoticeButton, ...] = ()
         if pairs:

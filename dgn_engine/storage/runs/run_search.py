@@ -26,12 +26,14 @@ class SearchField:
     Attributes:
         example: A term that the window inserts.
         value: The value of a run; None if it has none.
+        rounded: It equals what was typed if it does so to as many decimals: 96.11 is 96.1.
     """
 
     name: str
     about: str
     example: str
     value: Callable[[RecordedRun], Value]
+    rounded: bool = False
 
 
 def started_at(run: RecordedRun) -> datetime | None:
@@ -71,7 +73,7 @@ FIELDS: tuple[SearchField, ...] = (
     SearchField("net", "network", "net:fc", lambda run: run.net),
     SearchField("data", "data set", "data:digits", lambda run: run.data),
     SearchField("seed", "seed", "seed:3", lambda run: _known(run, run.seed)),
-    SearchField("best", "best test accuracy, %", "best>90", _best_percent),
+    SearchField("best", "best test accuracy, %", "best>90", _best_percent, True),
     SearchField("steps", "steps", "steps>1000", lambda run: _known(run, run.step)),
     SearchField("depth", "weight layers", "depth:4", _setting("depth")),
     SearchField("width", "units per layer", "width:64", _setting("width")),
@@ -118,8 +120,8 @@ def _select_by_term(
             return []
         compare = _COMPARE[sign]
         return [run for run in selected if _is_compared(field.value(run), compare, number)]
-    if any(_equals(field.value(run), wanted, number) for run in runs):
-        return [run for run in selected if _equals(field.value(run), wanted, number)]
+    if any(_equals(field, run, wanted, number) for run in runs):
+        return [run for run in selected if _equals(field, run, wanted, number)]
     return [run for run in selected if any(w.startswith(wanted) for w in _words(field.value(run)))]
 
 
@@ -127,16 +129,14 @@ def _is_compared(value: Value, compare: Callable[[float, float], bool], number: 
     return isinstance(value, (int, float)) and compare(value, number)
 
 
-def _equals(value: Value, wanted: str, number: float | None) -> bool:
+def _equals(field: SearchField, run: RecordedRun, wanted: str, number: float | None) -> bool:
+    value = field.value(run)
     if isinstance(value, (int, float)):
-        # 'best:96.1' is what the list shows: equal to the digits that were typed
-        return number is not None and (value == number or _rounds_to(value, wanted))
+        if number is None:
+            return False
+        decimals = len(wanted.partition(".")[2])
+        return value == number or (field.rounded and round(value, decimals) == number)
     return wanted in _words(value)
-
-
-def _rounds_to(value: float, wanted: str) -> bool:
-    _, point, decimals = wanted.partition(".")
-    return bool(point) and f"{value:.{len(decimals)}f}" == wanted
 
 
 def _words(value: Value) -> tuple[str, ...]:

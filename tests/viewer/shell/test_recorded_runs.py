@@ -15,6 +15,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import ListRuns, NoteRun, RecordedRun, RunShown, RunsListed
 from dgn_engine.protocol.training import Pause, SwapRegime
 from dgn_engine.scene.elements import Scene
@@ -22,6 +23,7 @@ from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
+from dgn_viewer.shell.run_bin import RunBin
 from dgn_viewer.window import Window
 from tests.viewer.conftest import small_run
 from tests.viewer.gestures import answer_dialog, drop_file, notices_about, press_notice_button
@@ -334,6 +336,10 @@ def test_what_cannot_be_restored_is_left_in_the_trash(
         return str(shutil.move(folder, binned))
 
     window.recorded.bin.move_to_trash = into_bin
+    shown = RunState(recorded=RunShown("run", "stopped", 3))
+    RunBin(dataclasses.replace(window.context, run_state=lambda: shown)).delete_runs((str(folder),))
+    assert notices_about(window, "in-use")  # it is on show
+    assert folder.is_dir()
     window.recorded.bin.delete_runs((str(folder),))
     folder.mkdir()
     window.recorded.bin.undo_last()

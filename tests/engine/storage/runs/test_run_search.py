@@ -14,7 +14,7 @@ from dgn_engine.storage.runs.run_search import FIELDS, search_runs
 NOW = datetime.now(UTC)
 BASE = RecordedRun(
     folder="", name="", status="stopped", step=1200, total_steps=4500, regime="DL", net="fc 32×5",
-    data="digits", seed=0, best=0.961, touched=1000.0, resumable=True,
+    data="digits", seed=0, best=0.9611, touched=1000.0, resumable=True,
     settings={"lr": 0.001, "depth": 5, "width": 32, "optimiser": "adam"},
 )  # fmt: skip
 
@@ -26,7 +26,7 @@ def run(name: str, **changes: object) -> RecordedRun:
 RUNS = (
     run("a", notes="wide #paper #fig3-b, later", created=NOW.isoformat()),
     run("b", regime="DLN", seed=3, best=0.5, created=(NOW - timedelta(days=400)).isoformat()),
-    run("c", net="cnn4 32", data="folder:/x/flowers", settings={"lr": 0.0003}, best=float("nan")),
+    run("c", net="cnn4 32", data="folder:/x/flowers", settings={"lr": 0.0012}, best=float("nan")),
     run("d", status="damaged", regime="", net="", data="", best=float("nan"), settings={}, step=0),
 )
 
@@ -47,8 +47,10 @@ RUNS = (
         ("best>90", "a"),
         ("best<90", "b"),
         ("best:96.1", "a"),
+        ("best:96", "a"),
         ("depth:5 width=32", "ab"),
-        ("lr<0.001", "c"),
+        ("lr>0.001", "c"),
+        ("lr:0.001", "ab"),
         ("optimiser:adam", "ab"),
         ("status:damaged", "d"),
         ("tag:paper", "a"),
