@@ -34,7 +34,7 @@ from dgn_engine.scene.elements import (
 )
 from dgn_engine.scene.estimates import estimate_note, mark_estimate
 from dgn_engine.scene.layer_curves import chart_over_steps
-from dgn_engine.scene.matrix_colours import SPANS, with_pair_colours
+from dgn_engine.scene.matrix_colours import SPANS, share_colours, with_pair_colours
 from dgn_engine.scene.overlaid import kernel_curves, matching_runs
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import (
@@ -86,13 +86,15 @@ def draw(view: View, reading: Reading) -> Shown:
     parts = [part for part in _PARTS if part[0] in reading.arrays]
     charts = [_over_steps(view, reading, _chosen_measure(view), len(parts))]
     reading_of_b = compared_reading(view, "ntk")
-    shared = [part for part in parts if reading_of_b is not None and part[0] in reading_of_b.arrays]
-    if reading_of_b is not None and view.compared is not None and shared:
-        part = next(part for part in shared if part[0] == chosen_value(view, PART))
+    of_both = [part for part in parts if reading_of_b and part[0] in reading_of_b.arrays]
+    if reading_of_b is not None and view.compared is not None and of_both:
+        part = next(part for part in of_both if part[0] == chosen_value(view, PART))
         return _draw_comparison(view, reading, reading_of_b, view.compared, charts[0], part)
-    for column, (name, title, _, _) in enumerate(parts, 1):
-        values = _scale_part(view, reading, name)
-        charts.append(_draw_matrix(view, name, title, values, reading, column))
+    matrices = [_scale_part(view, reading, name) for name, *_ in parts]
+    shared = matrices if chosen_value(view, SCALE) == "unit" and share_colours(matrices) else []
+    for column, ((name, title, _, _), values) in enumerate(zip(parts, matrices, strict=True), 1):
+        bar = not shared or column == len(parts)
+        charts.append(_draw_matrix(view, name, title, values, reading, column, bar, shared))
     if parts and not _has_traces(view):
         charts = _without_first(charts)
     why = reason_not_compared(view, "ntk")

@@ -99,6 +99,21 @@ def with_pair_colours(matrix: Matrix, seen: Sequence[Array] = ()) -> Matrix:
     return with_colour_range(replace(matrix, ramp=ramp), *reach, parts)
 
 
+def share_colours(matrices: Sequence[Array]) -> bool:
+    """Return whether one scale, with one colour bar, shows the pairs of each of these kernels.
+
+    It does not if the pairs of one of them crowd in less than a third of it.
+    """
+    pooled = span_range(matrices, "pairs")
+    if pooled is None:
+        return False
+    reach = pooled[1] - pooled[0]
+    if pooled[0] < 0.0 < pooled[1]:  # symmetric about 0
+        reach = 2.0 * max(-pooled[0], pooled[1])
+    ranges = (span_range((values,), "pairs") for values in matrices)
+    return all(own is None or own[1] - own[0] >= reach / 3.0 for own in ranges)
+
+
 def _describe_constant(values: Array) -> str:
     """Return '0.25 for all pairs' if all off-diagonal values are alike, else ''."""
     pairs = _off_diagonal(values)

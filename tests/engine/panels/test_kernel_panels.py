@@ -245,17 +245,28 @@ def test_each_part_spans_its_pairs_and_those_of_both_networks_have_one_range(sca
     parts = {"value": VALUE, "feature": FEATURE, "cross": CROSS}
     if scale == "unit":
         parts = {"value": UNIT_VALUE, "feature": UNIT_FEATURE, "cross": UNIT_CROSS}
+    every = np.concatenate([off_diagonal(values) for values in parts.values()])
     for key, values in parts.items():
         np.testing.assert_allclose(matrix(scene, key).values, values)
-        low, high = np.percentile(off_diagonal(values), (1.0, 99.0))
+        # At unit diagonal all parts share a scale, which none of them crowds.
+        pairs = every if scale == "unit" else off_diagonal(values)
+        low, high = np.percentile(pairs, (1.0, 99.0))
         reach = max(-low, high)
-        signed = ("diverging", -reach, reach)
-        ramp, *ends = signed if low < 0 < high else ("sequential", low, high)
+        ramp, *ends = ("diverging", -reach, reach) if low < 0 < high else ("sequential", low, high)
         assert ranged(scene, key) == (ramp, *map(pytest.approx, ends))
-        assert matrix(scene, key).bar
+        assert bool(matrix(scene, key).bar) == (scale == "raw" or key == "cross")
     both = draw_scene("ntk", with_choices(BOTH, scale=scale))
     assert ranged(both, "value_0") == ranged(both, "value_1")
     assert [bool(matrix(both, f"value_{place}").bar) for place in (0, 1)] == [False, True]
+
+
+def test_a_part_that_would_crowd_on_the_scale_of_all_has_its_own() -> None:
+    near = symmetric_matrix(5, 1.0, [0.9 + 0.01 * place for place in range(10)])
+    scene = draw_scene("ntk", tangent(value=near, feature=UNIT_FEATURE))
+    assert ranged(scene, "value")[1:] == (pytest.approx(0.9), pytest.approx(0.99))
+    assert ranged(scene, "feature")[1:] == (pytest.approx(0.0), pytest.approx(0.9))
+    assert matrix(scene, "value").bar
+    assert matrix(scene, "feature").bar
 
 
 @pytest.mark.parametrize("panel", ["ntk", "overlap", "spectrum"])
