@@ -54,7 +54,7 @@ def compiled_maps(
     if prod(map(float, widths)) * prod(route.layers[:, 0].astype(float) ** 2) > LARGEST:
         return None
     loops = slabs.compiled_loops()  # last, because it imports numba
-    return None if loops is None else CompiledMaps(route, inputs, loops.path_sums)
+    return None if loops is None else CompiledMaps(route, inputs, loops)
 
 
 _DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {
@@ -69,12 +69,12 @@ class CompiledMaps:
     Args:
         route: The schedule of slabs.
         inputs: Gates, and x^v and sensitivities as needed.
-        loop: `slab_loops.path_sums`.
+        loops: `slab_loops`.
     """
 
-    def __init__(self, route: slabs.SlabRoute, inputs: PathInputs, loop: Any) -> None:
+    def __init__(self, route: slabs.SlabRoute, inputs: PathInputs, loops: Any) -> None:
         count = len(route.layers)
-        self._route, self._loop = route, loop
+        self._route, self._loops = route, loops
         sides = [inputs.gates[:count]]
         if inputs.sensitivities is not None:
             sides.append(inputs.sensitivities[:count])
@@ -109,6 +109,7 @@ class CompiledMaps:
             rows.append((kernel, stride, depth, start, below[3], route.flat))
             start += depth * int(level[0] * level[1])
         self._layers = np.array(rows, dtype=np.int64)
+        self._is_image = hard and _has_one_size(route)
 
     def _largest_window(self) -> float:
         """Return a bound for every sum over a window: path counts, or their derivative."""
@@ -129,7 +130,21 @@ class CompiledMaps:
 
         def fill_pairs(row: int, columns: slice) -> None:
             local = (row - block.rows.start, block.local_columns(columns))
-            self._loop(
+            gate_bits, sensitivity_bits, *_, images = self._arguments
+            if self._is_image:
+                self._loops.image_sums(
+                    row,
+                    columns.start,
+                    gate_bits,
+                    sensitivity_bits,
+                    images,
+                    self._route.levels[0],
+                    self._layers,
+                    kernel[local],
+                    derivative[local],
+                )
+                return
+            self._loops.path_sums(
                 row,
                 columns.start,
                 *self._arguments,
@@ -144,6 +159,12 @@ class CompiledMaps:
         self._route.run_stretches(fill_pairs, block)
         slopes = torch.from_numpy(derivative * self._scale) if self._is_dual else None
         return torch.from_numpy(kernel * self._scale), slopes
+
+
+def _has_one_size(route: slabs.SlabRoute) -> bool:
+    """Return whether all maps have one size, and all windows are three wide and do not wrap."""
+    windows = (route.layers == (3, 1)).all() and (route.levels[:-1, 3] == 1).all()
+    return bool(windows and not route.levels[:, 2].any() and not route.flat)
 
 
 def _pack_bits(gates: Tensor) -> Numbers:

@@ -37,7 +37,7 @@ def compile_loop(loop: Loop) -> Loop:
     Returns:
         The compiled function, which releases the GIL.
     """
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
     try:
         compiled: Loop = numba.njit(cache=True, **options)(loop)
     except RuntimeError:  # no folder where it could be kept
@@ -239,7 +239,7 @@ def count_inside(place: int, far: int, geometry: Whole, side: int, cyclic: bool)
     """Count the offsets of a window for which both inputs, along one axis, are inside the map."""
     kernel, stride, padding = geometry[0], geometry[1], geometry[4]
     if cyclic:
-        return kernel
+        return int(kernel)
     count = 0
     for offset in range(kernel):
         one, two = place * stride + offset - padding, far * stride + offset - padding
@@ -454,6 +454,234 @@ def path_sums(
                     fill_margins(slope, level, shift)
         kernel[index] = totals[0].sum()
         derivative[index] = totals[1].sum()
+
+
+# Path kernels of hard gates on maps of one size: plain images, which stay in the nearest cache.
+#
+# For one displacement (e, d) of p' against p, modulo height and width, pairs of positions are an
+# image over p. A row of W + 2 numbers holds the W − d pairs with x' = x + d, a gap, the d pairs
+# with x' = x + d − W, and a gap. No gate is open in a gap, so K = 0 there, as outside of the map.
+# Rows have no gap where y' = y + e becomes y + e − H: sums over rows are cut there.
+
+
+@compile_loop
+def arrange_row(line: Numbers, target: Numbers, d: int, far: bool) -> None:
+    """Write a row of a map as x, or as x' if `far`, of all pairs of displacement d."""
+    width = len(line)
+    for j in range(width - d):
+        target[j] = line[j + d] if far else line[j]
+    target[width - d] = 0
+    for j in range(width - d, width):
+        target[j + 1] = line[j + d - width] if far else line[j]
+    target[width + 1] = 0
+
+
+@compile_loop
+def arrange_bits(bits: Bits, layers: Whole, level: Whole, d: int, far: bool, target: Bits) -> None:
+    """Arrange the bits of one example, word by word, for displacement d; those of x' twice."""
+    height, width, place = level[0], level[1], 0
+    if not len(bits):
+        return
+    area = height * (width + 2)
+    for depth in range(len(layers)):
+        words, start = layers[depth, 2], layers[depth, 3]
+        for word in range(words):
+            for y in range(height):
+                left = start + (y * words + word) * width
+                arrange_row(bits[left : left + width], target[place : place + width + 2], d, far)
+                place += width + 2
+            if far:
+                target[place : place + area] = target[place - area : place]
+                place += area
+
+
+@compile_loop
+def count_image(one: Bits, two: Bits, first: bool, counts: Numbers) -> None:
+    """Compute τ of an image from one word of bits; add it unless it is the first."""
+    for i in range(len(counts)):  # without the casts, numba would count 64 bits
+        v = np.uint32(one[i] & two[i])
+        v = np.uint32(v - np.uint32(np.uint32(v >> _1) & _ONES))
+        v = np.uint32(np.uint32(v & _TWOS) + np.uint32(np.uint32(v >> _2) & _TWOS))
+        v = np.uint32(np.uint32(v + np.uint32(v >> _4)) & _FOURS)
+        count = np.int32(np.uint32(np.uint32(v * _SUM) >> _24))
+        counts[i] = count if first else counts[i] + count
+
+
+@compile_loop
+def add_lines(image: Numbers, pitch: int, sums: Numbers) -> None:
+    """Compute sums[1 + i], the sum over three rows around position i."""
+    size = len(sums) - 2
+    one, two, three = image[:size], image[pitch : pitch + size], image[2 * pitch : 2 * pitch + size]
+    target = sums[1 : 1 + size]
+    for i in range(size):
+        target[i] = one[i] + two[i] + three[i]
+
+
+@compile_loop
+def cut_lines(image: Numbers, pitch: int, row: int, sums: Numbers) -> None:
+    """Let no sum of `add_lines` contain rows on both sides of the upper edge of `row`."""
+    above, below = row * pitch, (row + 1) * pitch  # a row of zeros is above row 0
+    for i in range(pitch):
+        sums[above - pitch + 1 + i] = image[above - pitch + i] + image[above + i]
+        sums[above + 1 + i] = image[below + i] + image[below + pitch + i]
+
+
+@compile_loop
+def multiply_image(counts: Numbers, sums: Numbers, add: bool, target: Numbers) -> None:
+    """Compute target = τ ⊙ windows, or add it."""
+    size = len(counts)
+    one, two, three = sums[:size], sums[1 : 1 + size], sums[2 : 2 + size]
+    if add:
+        for i in range(size):
+            target[i] += counts[i] * (one[i] + two[i] + three[i])
+    else:
+        for i in range(size):
+            target[i] = counts[i] * (one[i] + two[i] + three[i])
+
+
+@compile_loop
+def add_image(counts: Numbers, sums: Numbers, totals: Real) -> None:
+    """Add τ ⊙ windows to `totals`, entry by entry."""
+    size = len(counts)
+    one, two, three = sums[:size], sums[1 : 1 + size], sums[2 : 2 + size]
+    for i in range(size):
+        totals[i] += np.float64(counts[i]) * np.float64(one[i] + two[i] + three[i])
+
+
+@compile_loop
+def multiply_inputs(one: Numbers, two: Numbers, first: bool, image: Numbers) -> None:
+    """Write the products of one channel of the inputs; add them unless it is the first."""
+    for i in range(len(image)):
+        image[i] = one[i] * two[i] if first else image[i] + one[i] * two[i]
+
+
+@compile_loop
+def image_sums(
+    row: int,
+    left: int,
+    gate_bits: Bits,
+    sensitivity_bits: Bits,
+    inputs: Numbers,
+    level: Whole,
+    layers: Whole,
+    kernel: Real,
+    derivative: Real,
+) -> None:
+    """Compute what `path_sums` does for layers of kernel 3, stride 1 and padding 1, all pooled.
+
+    Args:
+        row: As for `path_sums`.
+        left: Likewise.
+        gate_bits: Likewise.
+        sensitivity_bits: Likewise; `(n, 0)` if there are none.
+        inputs: Likewise.
+        level: Height and width of all maps.
+        layers: As for `path_sums`.
+        kernel: Likewise.
+        derivative: Likewise.
+    """
+    height, width, count = level[0], level[1], len(layers)
+    pitch, channels, dual = width + 2, inputs.shape[1], sensitivity_bits.shape[1] > 0
+    area, words = height * pitch, layers[:, 2].sum()
+    # Gates and sensitivities of s, and of s', whose rows are there twice.
+    near_bits = np.zeros((2, words * area), np.uint32)
+    far_bits = np.zeros((2, 2 * words * area), np.uint32)
+    near_inputs = np.zeros((channels, area), inputs.dtype)
+    far_inputs = np.zeros((channels, 2 * area), inputs.dtype)
+    # K and its derivative, each with a row of zeros on both sides; a layer replaces them.
+    images = np.zeros((2, area + 2 * pitch), inputs.dtype)
+    image, slope = images[0, pitch : pitch + area], images[1, pitch : pitch + area]
+    inside = np.zeros(area + 2 * pitch, inputs.dtype)  # K below the first layer, without inputs
+    sums = np.zeros((3, area + 2), inputs.dtype)
+    grams = np.zeros((2, area), inputs.dtype)
+    totals = np.zeros((2, area))
+    gram, slope_gram = grams[0], grams[1]
+    kernel[:] = 0.0
+    derivative[:] = 0.0
+    for d in range(width):
+        arrange_bits(gate_bits[row], layers, level, d, False, near_bits[0])
+        arrange_bits(sensitivity_bits[row], layers, level, d, False, near_bits[1])
+        for channel in range(channels):
+            for y in range(height):
+                target = near_inputs[channel, y * pitch : (y + 1) * pitch]
+                arrange_row(inputs[row, channel, y], target, d, False)
+        for y in range(1, height + 1):
+            inside[y * pitch : (y + 1) * pitch] = 1
+            inside[y * pitch + width - d] = 0
+            inside[y * pitch + width + 1] = 0
+        for index in range(len(kernel)):
+            column = left + index
+            arrange_bits(gate_bits[column], layers, level, d, True, far_bits[0])
+            arrange_bits(sensitivity_bits[column], layers, level, d, True, far_bits[1])
+            for channel in range(channels):
+                for y in range(height):
+                    target = far_inputs[channel, y * pitch : (y + 1) * pitch]
+                    arrange_row(inputs[column, channel, y], target, d, True)
+                far_inputs[channel, area:] = far_inputs[channel, :area]
+            totals[:] = 0.0
+            add_lines(inside, pitch, sums[2])
+            for e in range(height):
+                shift, seam = e * pitch, height - e
+                for channel in range(channels):
+                    multiply_inputs(
+                        near_inputs[channel],
+                        far_inputs[channel, shift : shift + area],
+                        channel == 0,
+                        image,
+                    )
+                place = 0
+                for depth in range(count):
+                    for word in range(layers[depth, 2]):
+                        near, far = place, 2 * place + shift
+                        count_image(
+                            near_bits[0, near : near + area],
+                            far_bits[0, far : far + area],
+                            word == 0,
+                            gram,
+                        )
+                        if dual:
+                            count_image(
+                                near_bits[1, near : near + area],
+                                far_bits[1, far : far + area],
+                                word == 0,
+                                slope_gram,
+                            )
+                        place += area
+                    window = sums[0]
+                    if depth == 0 and channels == 0:
+                        window = sums[2]
+                        if e > 1:  # undo the cut of the step before
+                            add_lines(
+                                inside[seam * pitch : (seam + 4) * pitch],
+                                pitch,
+                                window[seam * pitch : (seam + 2) * pitch + 2],
+                            )
+                        if e:
+                            cut_lines(inside, pitch, seam, window)
+                    else:
+                        add_lines(images[0], pitch, window)
+                        if e:
+                            cut_lines(images[0], pitch, seam, window)
+                    last, lower = depth == count - 1, depth > 0
+                    if dual and lower:
+                        add_lines(images[1], pitch, sums[1])
+                        if e:
+                            cut_lines(images[1], pitch, seam, sums[1])
+                    if last:
+                        add_image(gram, window, totals[0])
+                        if dual:
+                            add_image(slope_gram, window, totals[1])
+                        if dual and lower:
+                            add_image(gram, sums[1], totals[1])
+                        continue
+                    multiply_image(gram, window, False, image)
+                    if dual:
+                        # dK = D Dᵀ ⊙ windows of K + τ ⊙ windows of dK
+                        multiply_image(slope_gram, window, False, slope)
+                        if lower:
+                            multiply_image(gram, sums[1], True, slope)
+            kernel[index] += totals[0].sum()
+            derivative[index] += totals[1].sum()
 
 
 # The convolutional limit: Σ and T, with the arc cosine as a polynomial, which vectorises.

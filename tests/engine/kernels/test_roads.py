@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -226,6 +226,18 @@ def test_loops_say_what_the_plain_recursion_says(
     take("plain")
     for one, two in zip(found, kernels_of(architecture, x, gates), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-12)
+
+
+def test_loops_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dgn_engine.kernels.slab_loops import compile_loop
+
+    def njit(cache: bool = False, **_: object) -> Callable[[Callable[[], int]], Callable[[], int]]:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda loop: loop
+
+    monkeypatch.setattr("numba.njit", njit)
+    assert compile_loop(lambda: 3)() == 3
 
 
 def test_what_loops_do_not_know_takes_the_plain_road(take: Take) -> None:
