@@ -256,6 +256,7 @@ def shared_viewer(begin_run: Begin) -> Viewer:
 def _as_it_opens(window: Window) -> None:
     """Close what a test has opened; the layout, the size and the charts of a new window."""
     window.inspector.close_page()
+    window.start_card.close_card()
     window.guides.tour.skip_tour()
     window.notice_views.list.hide_and_refocus()
     window.experiments.results.hide()

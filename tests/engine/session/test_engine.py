@@ -21,9 +21,6 @@ from dgn_engine.protocol.branches import (
     ComparisonOpened,
 )
 from dgn_engine.protocol.files import (
-    InspectFile,
-    OpenFile,
-    PickTensors,
     SaveWeights,
     TakeGates,
     TakeWeights,
@@ -91,19 +88,14 @@ def shown(desk: Desk, folder: Path) -> None:
         SetBeta(2.0),
         Rewire((0,)),
         SaveWeights("x.safetensors"),
-        OpenFile("x.pt"),
         TakeGates(1),
         TakeWeights(1),
         CompareFile(1),
-        PickTensors(1, ()),
         CompareHeld(3),
         CompareRun("x"),
-        InspectFile(1),
     ],
 )
-def test_without_a_run_every_change_and_every_file_asks_for_one(
-    desk: Desk, command: Command
-) -> None:
+def test_without_a_run_every_change_asks_for_one(desk: Desk, command: Command) -> None:
     desk.handle(command)
     kind, value = desk.refusal
     assert (kind, value) == ("no-run", command.in_words() if value else "")

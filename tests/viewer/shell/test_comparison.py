@@ -22,7 +22,7 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.files import OpenFile, Purpose, SaveWeights
 from dgn_engine.protocol.training import Measured, Pause, StartRun
 from dgn_engine.scene.elements import Empty, Scene
-from dgn_engine.scene.panel_spec import PREDICTIONS, all_panels
+from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.run_text import short_names
 from dgn_engine.training.readings import reading_sizes
 from dgn_engine.views.history import History, compared_run

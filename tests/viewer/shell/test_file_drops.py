@@ -10,14 +10,16 @@ from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.branches import CompareRun
+from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.files import OpenFile, Purpose
 from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import OpenSession, ShowRun
 from dgn_engine.scene.file_use_text import USES
 from dgn_engine.scene.theme import DARK
 from dgn_engine.views.event_notices import Notice
 from dgn_viewer.shell.drop_zones import PROMISE
-from dgn_viewer.shell.file_drops import HEADLINES, DropTarget
+from dgn_viewer.shell.file_drops import ALONE, HEADLINES, SHOWN, DropTarget
 from dgn_viewer.shell.opened_paths import PathOpener
 from tests.viewer.window_contexts import make_context
 
@@ -33,13 +35,32 @@ def told() -> list[Notice]:
 
 
 @pytest.fixture
-def target(qtbot: QtBot, sent: list[Command], told: list[Notice]) -> DropTarget:
+def state() -> list[RunState]:
+    """The state of the run, which a test may replace."""
+    return [RunState()]
+
+
+@pytest.fixture
+def images() -> list[Path]:
+    """What a run was started on."""
+    return []
+
+
+@pytest.fixture
+def target(
+    qtbot: QtBot,
+    sent: list[Command],
+    told: list[Notice],
+    state: list[RunState],
+    images: list[Path],
+) -> DropTarget:
     window = QMainWindow()
     qtbot.addWidget(window)
     window.setCentralWidget(QWidget())
     window.resize(640, 480)
-    context = make_context(window, sent.append, told.append)
+    context = make_context(window, sent.append, told.append, run_state=lambda: state[0])
     opener = PathOpener(context, lambda _path: None)
+    opener.images_wanted.connect(images.append)
     drop_target = DropTarget(context, opener.open_path)
     window.show()
     return drop_target
@@ -204,3 +225,34 @@ def test_a_session_has_the_whole_window_for_a_zone(
     assert target.overlay.accessibleName().startswith(HEADLINES["session"])
     drop(window, files(session))
     assert sent == [OpenSession(str(session))]
+
+
+def test_without_a_run_a_network_opens_on_its_own_and_a_recorded_run_is_shown(
+    target: DropTarget,
+    sent: list[Command],
+    state: list[RunState],
+    recorded_run: Path,
+    tmp_path: Path,
+) -> None:
+    state[0] = RunState(phase="idle", catalogue=Catalogue((), (), (), (), ()))
+    (tmp_path / "net.pt").touch()
+    for path, headline in ((tmp_path / "net.pt", ALONE), (recorded_run, SHOWN)):
+        enter(window_of(target), files(path))
+        assert headline in target.overlay.accessibleName()
+        drop(target.overlay, files(path))
+    assert sent == [OpenFile(str(tmp_path / "net.pt"), "network"), ShowRun(str(recorded_run))]
+
+
+def test_images_are_trained_on(
+    target: DropTarget, sent: list[Command], images: list[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "pets" / "cats").mkdir(parents=True)
+    (tmp_path / "pets" / "cats" / "1.png").touch()
+    (tmp_path / "pets.tar.gz").touch()
+    (tmp_path / "PETS.ZIP").touch()
+    for path in (tmp_path / "pets", tmp_path / "pets.tar.gz", tmp_path / "PETS.ZIP"):
+        enter(window_of(target), files(path))
+        assert HEADLINES["images"] in target.overlay.accessibleName()
+        drop(target.overlay, files(path))
+        assert images[-1] == path
+    assert sent == []

@@ -55,6 +55,8 @@ def explanations(window: Window) -> Iterator[View]:
 
 def windows(window: Window) -> Iterator[View]:
     """Dialogs, lists and windows of their own."""
+    yield "start card", partial(_opened, window.start_card.open, window.start_card)
+    yield "start card, lines", partial(window.start_card.choose, "loop")
     yield "results", partial(_opened, window.experiments.results.open, window.experiments.results)
     yield "palette", partial(_opened, window.action_views.palette.open, window.action_views.palette)
     yield "shortcuts", partial(_opened, window.action_views.sheet.open, window.action_views.sheet)
@@ -86,6 +88,7 @@ def tours(window: Window) -> Iterator[View]:
 def leave(window: Window) -> None:
     """Close whatever a view has opened."""
     window.inspector.close_page()
+    window.start_card.close_card()
     window.guides.tour.skip_tour()
     window.action_views.palette.hide_and_refocus()
     window.notice_views.list.hide_and_refocus()
