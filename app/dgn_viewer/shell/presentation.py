@@ -86,7 +86,8 @@ class Presentation(QObject):
         self._show_bars(brief=True)
         self._theme.set_scale(SCALE)
         window = self._window
-        for part in (*window.findChildren(QAbstractButton), *window.findChildren(QToolBar)):
+        parts: list[QAbstractButton | QToolBar] = [*window.findChildren(QAbstractButton)]
+        for part in (*parts, *window.findChildren(QToolBar)):
             self._icons[part] = part.iconSize()
             part.setIconSize(part.iconSize() * SCALE)
         self._settle_bars()
