@@ -15,7 +15,7 @@ SHARE = 0.2  # … share of the run's steps that a reading may lag behind
 # is overdue by half of the longest recent time between readings.
 OVERDUE = 1.5
 _GAPS = 4  # recent times between readings that are kept
-PATIENCE = 15.0  # seconds to wait for the second reading of a probe
+PATIENCE = 60.0  # seconds to wait for the second reading of a probe: its first minute
 _CAME = 256  # steps with a known reading time; older ones are overdue
 _STEP = 10.0  # seconds: a longer step is a pause, or the machine slept
 

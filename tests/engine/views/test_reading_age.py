@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dgn_engine.views import reading_age
 from dgn_engine.views.reading_age import FRESH, Age, ReadingAges, is_stale
 
 
@@ -28,7 +29,18 @@ def test_a_reading_is_stale_two_intervals_or_a_fifth_of_the_run_behind(
     assert not is_stale(step, newest, interval, recent, overdue=False)
 
 
-def test_the_interval_is_that_of_the_last_two_readings_and_a_rewound_run_is_another() -> None:
+def test_the_only_reading_of_a_run_stays_fresh_through_its_first_minute() -> None:
+    ages = ReadingAges()
+    ages.record_readings({"npk": 0})
+    for second in range(1, 70):
+        ages.record_step(2 * second, float(second))
+        assert (ages.stale_age([0], float(second)) is None) == (second < 62), second
+
+
+def test_the_interval_is_that_of_the_last_two_readings_and_a_rewound_run_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading_age, "PATIENCE", 15.0)
     ages = ReadingAges()
 
     def at(step: int, now: float, npk: int, **others: int) -> Age | None:

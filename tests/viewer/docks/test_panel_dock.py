@@ -15,6 +15,7 @@ from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_spec import PREDICTIONS, PanelSpec, View, all_panels
 from dgn_engine.scene.theme import DARK, LIGHT
+from dgn_engine.views import reading_age
 from dgn_engine.views.reading_age import Age
 from dgn_viewer.docks.panel_dock import CHART, PanelDock
 from dgn_viewer.docks.text_line import FactsLine
@@ -110,8 +111,9 @@ def test_a_panel_fits_into_every_size_and_theme(
 
 
 def test_a_picture_that_stays_behind_is_pale_and_says_its_step_until_the_next_reading(
-    make_host: MakeHost, make_view: MakeView, clock: Clock
+    make_host: MakeHost, make_view: MakeView, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reading_age, "PATIENCE", 15.0)
     host = make_host("spectrum")
     view = make_view("hard")
     ages: list[Age | None] = []

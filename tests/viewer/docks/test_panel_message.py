@@ -20,6 +20,7 @@ from dgn_engine.scene.panel_spec import Series, View, all_panels
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_message import compose_footer, compose_message
 from tests.engine.panels.pictures import started_run
+from tests.plugins import each
 
 RUN = RunConfig(
     data=DataConfig(name="digits"),
@@ -157,7 +158,7 @@ def test_the_line_below_a_panel_over_steps_says_the_last_gap() -> None:
     assert compose_footer("live", spec, view, Scene((still,), step=9), 0.0) == "step 9"
 
 
-@pytest.mark.parametrize("panel", [*all_panels()])
+@pytest.mark.parametrize("panel", each(all_panels()))
 def test_no_panel_waits_for_the_first_frame_after_a_step(panel: str) -> None:
     spec, view = all_panels()[panel], View(run=started_run((2,)), regime="DL", trains=True)
     if spec.compares:
