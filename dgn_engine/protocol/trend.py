@@ -16,13 +16,15 @@ _PLACES = {letter: level for level, letter in enumerate(_LEVELS)}
 
 
 def encode_trend(steps: Sequence[int], scores: Sequence[float]) -> str:
-    """Encode scores between 0 and 1 at increasing steps; '' if there are fewer than two."""
+    """Encode scores at increasing steps; '' if there are fewer than two. What is not between 0 and
+    1 is left out."""
     if len(steps) < 2 or steps[-1] <= 0:
         return ""
     letters, last = [_NONE] * POINTS, steps[-1]
     for step, score in zip(steps, scores, strict=True):
-        place = min(max(step - 1, 0) * POINTS // last, POINTS - 1)
-        letters[place] = _LEVELS[round(min(max(score, 0.0), 1.0) * (len(_LEVELS) - 1))]
+        if 0.0 <= score <= 1.0:  # a damaged log may hold anything, NaN too
+            place = min(max(step - 1, 0) * POINTS // last, POINTS - 1)
+            letters[place] = _LEVELS[round(score * (len(_LEVELS) - 1))]
     return "".join(letters)
 
 

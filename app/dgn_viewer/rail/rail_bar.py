@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QRect, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractButton, QMainWindow, QSizePolicy, QWidget
 
@@ -39,7 +39,7 @@ class _Strip(QAbstractButton):
 
     def __init__(self) -> None:
         super().__init__()
-        self.theme = LIGHT
+        self.theme, self.words = LIGHT, "Runs"
         self.setFixedWidth(_STRIP)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -57,9 +57,8 @@ class _Strip(QAbstractButton):
         painter.translate(0, self.height())
         painter.rotate(-90)
         top = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(
-            0, 0, self.height() - 10, _STRIP, top, f"{self.text()}  ▾"
-        )  # it points to the right
+        room = QRect(0, 0, self.height() - 10, _STRIP)
+        painter.drawText(room, top, f"{self.words}  ▾")  # it points to the right
 
 
 class _Handle(QWidget):
@@ -247,7 +246,7 @@ class RailBar(FixedBar):
 
     def _count_runs(self) -> None:
         count = len(self.rail.runs.runs)
-        self.strip.setText(f"Runs  {count:,}" if count else "Runs")
+        self.strip.words = f"Runs  {count:,}" if count else "Runs"
         self.strip.setAccessibleName(f"Show the {count:,} recorded runs")
         self.strip.update()
 

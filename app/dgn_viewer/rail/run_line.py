@@ -7,7 +7,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen, QPolygonF
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import (
+    QAbstractScrollArea,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
 
 from dgn_engine.protocol.runs import RecordedRun
 from dgn_engine.protocol.trend import decode_trend
@@ -192,9 +198,9 @@ class RunCell(QStyledItemDelegate):
     screen of cells. Letters are left out of a long text, digits are not.
     """
 
-    def __init__(self, runs: RunTable, view: QWidget) -> None:
+    def __init__(self, runs: RunTable, view: QAbstractScrollArea) -> None:
         super().__init__(view)
-        self._runs = runs
+        self._runs, self._view = runs, view
         self._font = tabular_font(view)
         self._metrics = QFontMetrics(self._font)
         self._texts = _TextCache(runs)
@@ -223,10 +229,18 @@ class RunCell(QStyledItemDelegate):
                 self._runs.cell_text(run, column), inner.width(), self._metrics.horizontalAdvance
             ),
         )
-        side = Qt.AlignmentFlag.AlignRight if COLUMNS[column].number else Qt.AlignmentFlag.AlignLeft
+        number = COLUMNS[column].number
+        if number and not self._is_in_sight(inner, text):
+            return  # half a number at the edge would be another number
+        side = Qt.AlignmentFlag.AlignRight if number else Qt.AlignmentFlag.AlignLeft
         painter.setFont(self._font)
         painter.setPen(QColor(theme.text))
         painter.drawText(inner, side | Qt.AlignmentFlag.AlignVCenter, text)
+
+    def _is_in_sight(self, cell: QRect, text: str) -> bool:
+        """Return whether no edge of the table cuts a text at the right of a cell."""
+        left = cell.right() - self._metrics.horizontalAdvance(text)
+        return left >= 0 and cell.right() < self._view.viewport().width()
 
     def editorEvent(self, event: QEvent, *_: object) -> bool:
         return False

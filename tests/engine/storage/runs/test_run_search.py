@@ -82,5 +82,7 @@ def test_a_trend_keeps_the_last_score_of_each_part() -> None:
     points = decode_trend(trend)
     assert [x for x, _ in points] == [1 / 24, 0.5, 1.0]
     assert [y for _, y in points] == pytest.approx([0.2, 0.5, 1.0], abs=0.01)
+    odd = encode_trend([1, 2, 3, 24], [float("nan"), -1.0, float("inf"), 0.5])
+    assert decode_trend(odd) == ((1.0, pytest.approx(0.5, abs=0.01)),)
     assert encode_trend([5], [0.5]) == encode_trend([0, 0], [0.1, 0.2]) == ""
     assert not any(map(is_trend, ("x", None, "é" * POINTS)))
