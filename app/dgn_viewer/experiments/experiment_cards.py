@@ -38,6 +38,7 @@ class ExperimentCard(QAbstractButton):
         super().__init__()
         self.entry = entry
         self._theme = LIGHT
+        self._fraction = 0.0
         self.sketch = ResultSketch()
         self.question = plain_label(entry.question or entry.title, "heading")
         self.state = plain_label(NOT_RUN, "small")
@@ -71,15 +72,18 @@ class ExperimentCard(QAbstractButton):
         self.sketch.show_chart(chart_of_result(document))
         self._name_state(describe_state(document, today))
 
-    def show_running(self, words: str) -> None:
-        self._name_state(words)
+    def show_running(self, words: str, fraction: float = 0.0) -> None:
+        """Show how far it is; `fraction`: share of the work that is done."""
+        self._name_state(words, fraction)
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
         self.sketch.set_theme(theme)
         self.update()
 
-    def _name_state(self, words: str) -> None:
+    def _name_state(self, words: str, fraction: float = 0.0) -> None:
+        self._fraction = fraction
+        self.update()
         self.state.setText(words)
         self.setAccessibleName(f"{self.question.text()} {words}")
 
@@ -106,6 +110,9 @@ class ExperimentCard(QAbstractButton):
         painter.setPen(QPen(QColor(theme.accent if self.hasFocus() else theme.line), 1.0))
         painter.setBrush(QColor(mix_colours(theme.panel, theme.line, 0.5) if lit else theme.panel))
         painter.drawRoundedRect(self.rect().adjusted(0, 0, -1, -1), 4, 4)
+        if self._fraction:
+            width = round(self._fraction * (self.width() - 8))
+            painter.fillRect(4, self.height() - 3, width, 2, QColor(theme.accent))
         painter.end()
 
     def event(self, event: QEvent) -> bool:
@@ -175,7 +182,7 @@ class ExperimentList(QWidget):
 
     def show_progress(self, now: ReproductionProgress) -> None:
         if now.name == self._running and now.name in self.cards:
-            self.cards[now.name].show_running(describe_running(now))
+            self.cards[now.name].show_running(describe_running(now), now.fraction)
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _FIGURE = 240  # height, pixels
 _LEAST = 360  # minimum width, pixels
 _WIDTH = 560  # initial width of the dock, pixels
+_MOST = 640  # … and its maximum: what a closed page leaves belongs to the panels
+_UNLIMITED = (1 << 24) - 1  # Qt's QWIDGETSIZE_MAX
 COMING = "Rows, claims and figures appear here once all runs are done."
 
 
@@ -252,6 +254,8 @@ class ResultsDock(PanelFrame):
         self.setTitleBarWidget(self._title)
         window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self)
         window.splitDockWidget(self, neighbour, Qt.Orientation.Horizontal)
+        self.topLevelChanged.connect(self._limit_width)
+        self._limit_width(False)
         self.hide()
 
     def open(self) -> None:
@@ -260,6 +264,9 @@ class ResultsDock(PanelFrame):
             self.show()
             self.window_.resizeDocks([self], [_WIDTH], Qt.Orientation.Horizontal)
         self.come_to_front()
+
+    def _limit_width(self, floating: bool) -> None:
+        self.setMaximumWidth(_UNLIMITED if floating else _MOST)
 
     def set_theme(self, theme: Theme) -> None:
         super().set_theme(theme)

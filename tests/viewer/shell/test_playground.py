@@ -17,7 +17,7 @@ from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.protocol.runs import ShowRun
 from dgn_engine.regimes import all_regimes
 from dgn_viewer.__main__ import build_parser, check_arguments
-from dgn_viewer.application import Viewer
+from dgn_viewer.application import Options, Viewer
 from dgn_viewer.playground import (
     DEPTHS,
     WIDTHS,
@@ -117,6 +117,30 @@ def test_a_link_on_the_command_line_is_checked_before_a_window_opens() -> None:
     check_arguments(build_parser().parse_args(["dgn-play:xor?depth=3"]))
     with refused("out-of-bounds", value="99"):
         check_arguments(build_parser().parse_args(["dgn-play:xor?depth=99"]))
+
+
+def test_a_window_that_was_given_a_link_opens_with_its_playground(
+    make_viewer: Open, qtbot: QtBot, tmp_path: Path
+) -> None:
+    assert make_viewer is not None  # its threads and timers are looked for
+    shown = Playground("moons", 3, 5, seed=2)
+    home = tmp_path / "home"
+    home.mkdir()
+    options = Options(
+        shown.run_config(),
+        settings=home / "settings.ini",
+        runs_root=str(home / "runs"),
+        start="playground",
+    )
+    viewer = Viewer(options)
+    viewer.start()
+    window = viewer.window
+    qtbot.waitUntil(lambda: window.run_state.unrecorded and window.run_state.step > 0)
+    assert window.playground.shown == shown
+    assert window.playground_bar.isVisible()
+    assert window.docks.arrangement.preset == "teach"
+    assert not (home / "runs").exists()
+    assert viewer.close(60.0)
 
 
 # The bar

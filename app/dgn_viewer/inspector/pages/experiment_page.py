@@ -116,7 +116,8 @@ class ExperimentPage(QWidget):
         rows.add_field("in parallel", self.workers, "Number of processes")
         form = QWidget()
         make_column(
-            plain_label(f"{self.entry.paper}. {self.entry.about}"),
+            plain_label(" ".join(filter(None, (self.entry.question, self.entry.about)))),
+            plain_label(self.entry.paper, "small"),
             make_column(self.quick, self.full, spacing=6),
             rows,
             self.advanced,
