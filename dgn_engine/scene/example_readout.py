@@ -66,7 +66,8 @@ class ExampleReadout:
     def in_words(self) -> str:
         """The readout as one text, for a screen reader."""
         names = " and ".join(
-            ": ".join((example.name, *example.answers)) for example in self.examples
+            ": ".join(filter(None, (example.name, "; ".join(example.answers))))
+            for example in self.examples
         )
         gates = (f"{rows.name}: {rows.words}" for rows in self.gates if rows.words)
         return ". ".join((names, *map(strip_markup, self.lines), *gates)) + "."

@@ -419,8 +419,9 @@ class PanelDock(QWidget):
         return scene
 
     def _explain_examples(self, chart: Chart, x: float, y: float) -> ExampleReadout | None:
-        step = self._shown.step if isinstance(self._shown, Scene) else None
-        return example_readout(self.drawn.view, chart, x, y, step)
+        view = self.drawn.view  # not the picture: the card is made before it is replaced
+        steps = (reading.step for reading in available_readings(self.spec, view))
+        return example_readout(view, chart, x, y, max(steps, default=None))
 
     def _state_of(self, shown: Shown) -> State:
         readings = available_readings(self.spec, self.drawn.view)

@@ -85,9 +85,9 @@ class Presentation(QObject):
         self._before = arrangement.saved()
         self._show_bars(brief=True)
         self._theme.set_scale(SCALE)
-        window = self._window
-        parts: list[QAbstractButton | QToolBar] = [*window.findChildren(QAbstractButton)]
-        for part in (*parts, *window.findChildren(QToolBar)):
+        buttons = self._window.findChildren(QAbstractButton)
+        parts: list[QAbstractButton | QToolBar] = [*buttons, *self._window.findChildren(QToolBar)]
+        for part in parts:
             self._icons[part] = part.iconSize()
             part.setIconSize(part.iconSize() * SCALE)
         self._settle_bars()

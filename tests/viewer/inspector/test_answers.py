@@ -116,3 +116,32 @@ def test_answers_are_read_only_while_they_are_in_sight(viewer: Viewer, qtbot: Qt
     qtbot.waitUntil(lambda: is_read() is False)
     docks.arrangement.restore_panels()
     qtbot.waitUntil(lambda: is_read() is True)
+
+
+def test_at_a_step_looked_back_at_the_card_has_the_answers_of_that_step(
+    viewer: Viewer, qtbot: QtBot
+) -> None:
+    window = viewer.window
+    window.docks.show_panel("gate_maps")
+    qtbot.waitUntil(lambda: {"gates", PREDICTIONS} <= set(window.history.readings))
+    read = window.history.readings["gates"].step
+    qtbot.waitUntil(lambda: window.history.readings["gates"].step > read + 100)
+    host = window.docks.hosts["gate_maps"]
+    window.context.send(Pause())
+    qtbot.waitUntil(lambda: window.run_state.is_paused)
+    qtbot.waitUntil(lambda: window.history.readings["gates"].step == window.history.step)
+    qtbot.waitUntil(lambda: not window.display.stale_panels())
+    for _ in range(3):
+        qtbot.keyClick(host, Qt.Key.Key_Down)
+
+    def is_told(word: str) -> bool:
+        return word in host.charts.view.accessibleDescription()
+
+    live = predictions_of(window.history.view({}))[2].in_words
+    qtbot.waitUntil(lambda: is_told(live))
+    window.time.cursor.move_by(-1)
+    qtbot.waitUntil(lambda: host.drawn.view.cursor is not None)
+    then = predictions_of(host.drawn.view)[2]
+    assert then.step <= host.drawn.view.step < window.history.step
+    qtbot.waitUntil(lambda: is_told(then.in_words))
+    assert then.in_words == live or not is_told(live)
