@@ -101,7 +101,7 @@ KNOWN: list[tuple[str, Callable[[Path], Path], PathKind]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "make", "kind"), KNOWN, ids=lambda value: str(value))
+@pytest.mark.parametrize(("name", "make", "kind"), KNOWN, ids=lambda v: getattr(v, "__name__", v))
 def test_a_path_is_known_by_what_it_is(
     tmp_path: Path, name: str, make: Callable[[Path], Path], kind: PathKind
 ) -> None:
