@@ -169,7 +169,7 @@ def test_what_is_being_refined_or_was_cancelled_is_as_stale_as_any_picture(qtbot
     view = replace(seeing(REFINED), step=8)
     panel.show_view(view)
     for reading in (REFINED, replace(RESTING, cancelled=True), RESTING):
-        for _ in range(2):
+        for _ in range(8):  # longer than the first minute
             now[0] += 9.0
             view = replace(view, step=view.step + 1, readings={"npk": reading})
             panel.show_view(view)
