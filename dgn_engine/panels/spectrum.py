@@ -116,7 +116,7 @@ def _draw_comparison(
         charts = (
             overlay_charts(_draw_eigenvalues(reading), _draw_eigenvalues(other), names),
             overlay_charts(ours, theirs, names),
-            *_draw_ratio(reading, other, names),
+            *_draw_ratio(reading, other, compared),
         )
     legend = "" if shown == "kernel" else describe_b(compared)
     notes = notes_of_both(_write_note(reading, shown), _write_note(other, shown), compared)
@@ -124,12 +124,13 @@ def _draw_comparison(
     return Scene(charts, facts_of_view(view, "npk", _list_facts), reading.step, note)
 
 
-def _draw_ratio(reading: Reading, other: Reading, names: tuple[str, str]) -> tuple[Chart, ...]:
+def _draw_ratio(reading: Reading, other: Reading, compared: ComparedRun) -> tuple[Chart, ...]:
     """Draw the eigenvalues of A over those of B, where both are above the cut-off.
 
-    Those of kernels of different numbers of examples cannot be compared by index.
+    Those of kernels of different numbers of examples cannot be compared by index. A figure of two
+    steps has their curves only.
     """
-    if reading.arrays["eigenvalues"].size != other.arrays["eigenvalues"].size:
+    if compared.labels[1] or reading.arrays["eigenvalues"].size != other.arrays["eigenvalues"].size:
         return ()
     pair: list[list[Curve]] = []
     for source in (reading, other):
@@ -139,7 +140,7 @@ def _draw_ratio(reading: Reading, other: Reading, names: tuple[str, str]) -> tup
     curves = curve_differences(pair[0], pair[1], ratio=True)
     if not curves:
         return ()
-    a, b = names
+    a, b = pair_labels(compared)
     return (
         Chart(
             key="ratio",
