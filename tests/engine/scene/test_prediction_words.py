@@ -10,7 +10,7 @@ import pytest
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.watching import ProbeExamples
-from dgn_engine.scene.elements import Mark, Scene
+from dgn_engine.scene.elements import Axis, Chart, Mark, Matrix, Scene
 from dgn_engine.scene.example_readout import example_readout
 from dgn_engine.scene.panel_spec import PREDICTIONS, ComparedRun, View, all_panels
 from dgn_engine.scene.predictions import (
@@ -19,10 +19,13 @@ from dgn_engine.scene.predictions import (
     prediction_lines,
     predictions_of,
 )
-from tests.engine.panels.pictures import LABELS
-from tests.engine.panels.test_panel_pictures import VIEWS
-from tests.engine.scene.test_example_readout import PICTURES, VIEW, drawn
+from tests.engine.panels.known_readings import BOTH
+from tests.engine.panels.pictures import LABELS, started_run, with_choices
+from tests.plugins import each
 
+PIXELS = np.zeros((5, 2, 2), np.uint8)
+PICTURES = ProbeExamples(started_run((4,)).probe_set, PIXELS.shape, PIXELS.tobytes())
+VIEW = View(run=started_run((4,), (3,)), step=7, pictures=PICTURES)
 TOP = np.array([[0, 1], [1, 0], [0, 1], [1, 0], [1, 0]], np.int32)
 SHARE = np.array([[0.92, 0.05], [0.6, 0.4], [0.997, 0.003], [0.5, 0.5], [1.0, 0.0]], np.float32)
 
@@ -124,16 +127,22 @@ def test_an_answer_of_another_step_says_so_and_b_answers_beside_a() -> None:
 
 def test_the_card_of_a_pair_has_both_answers_and_reads_them_out() -> None:
     view = view_of(answers())
-    readout = example_readout(view, drawn("overlap", "active", view), 2, 1, 7)
+    rows = tuple(range(5))
+    matrix = Matrix(
+        "active", np.eye(5), "sequential", 0.0, 1.0, row_examples=rows, column_examples=rows
+    )
+    chart = Chart("active", "Λ", Axis("example"), Axis("example"), matrix=matrix)
+    readout = example_readout(view, chart, 2, 1, 7)
     assert readout is not None
     words = [one.in_words for one in predictions_of(view)]
     assert [one.answers for one in readout.examples] == [(words[1],), (words[2],)]
     assert words[1] in readout.in_words
 
 
-@pytest.mark.parametrize("name", VIEWS)
-def test_a_panel_whose_rows_are_examples_asks_for_the_answers(name: str) -> None:
-    given, panel = VIEWS[name], all_panels()[name.partition(" ")[0]]
+@pytest.mark.parametrize("name", each(all_panels()))
+@pytest.mark.parametrize("show", ["", "kernel"])
+def test_a_panel_whose_rows_are_examples_asks_for_the_answers(name: str, show: str) -> None:
+    given, panel = with_choices(BOTH, show=show), all_panels()[name]
     assert given.run is not None
     scene = panel.draw(replace(given, pictures=ProbeExamples(given.run.probe_set)))
     charts = scene.charts if isinstance(scene, Scene) else ()

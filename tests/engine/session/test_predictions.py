@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,15 +25,26 @@ from dgn_engine.protocol.watching import ChooseProbeSet, ProbeRequest, Watch
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.scene.panel_spec import PREDICTIONS
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from tests.engine.session.conftest import RELU, Desk, small_config
-from tests.engine.session.test_frozen_networks import contents
 from tests.plugins import each
 
 DIGIT = np.zeros((1, 8, 8), np.uint8)
 DIGIT[0, 1:7, 3:5] = 255, 128
 OWN = f"drawn {pack_pixels(DIGIT)}"
+SHAPES = ((7, 8), (5, 7), (3, 5))
 ASK = Watch((ProbeRequest(PREDICTIONS),))
+
+
+def contents(name: str = "x.npz", *shapes: tuple[int, ...]) -> CheckpointContents:
+    """A file with weights of these shapes, and ReLU between them."""
+    generator = np.random.default_rng(1)
+    arrays: dict[str, Any] = {
+        f"{layer}.weight": generator.normal(size=shape).astype(np.float32)
+        for layer, shape in enumerate(shapes or SHAPES)
+    }
+    return CheckpointContents(name, arrays, dict.fromkeys(arrays, "float32"), reading=RELU)
 
 
 def slow_answers(network: GatedNetwork, x: torch.Tensor) -> list[list[float]]:
