@@ -44,9 +44,9 @@ class ExperimentCard(QAbstractButton):
         self.state = plain_label(NOT_RUN, "small")
         known = entry.quick_cost not in ("", NOT_MEASURED)
         self.cost = PlainLabel(f"about {entry.quick_cost}" if known else "", role="small")
-        self.paper = PlainLabel(entry.paper, role="small")
-        self.paper.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.paper.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.cost.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignBottom)
+        self.paper = plain_label(entry.paper, "small")
+        self.paper.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom)
         foot = make_row(self.cost, (self.paper, 1), spacing=8)
         words = make_column(self.question, self.state, 1, foot, spacing=4)
         make_row(self.sketch, words, into=self, margins=(8, 8, 12, 8), spacing=12)
@@ -54,7 +54,9 @@ class ExperimentCard(QAbstractButton):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setToolTip(plain_tip(f"{entry.title}. {entry.about} {paper_title(entry.paper)}"))
-        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
         self._name_state(NOT_RUN)
 
     @property
@@ -90,9 +92,7 @@ class ExperimentCard(QAbstractButton):
     def sizeHint(self) -> QSize:
         layout = self.layout()
         assert layout is not None
-        hint = layout.sizeHint()
-        height = layout.heightForWidth(self.width()) if layout.hasHeightForWidth() else 0
-        return QSize(hint.width(), max(hint.height(), height))
+        return layout.sizeHint()
 
     def hasHeightForWidth(self) -> bool:
         return True

@@ -55,9 +55,11 @@ def explanations(window: Window) -> Iterator[View]:
 
 def windows(window: Window) -> Iterator[View]:
     """Dialogs, lists and windows of their own."""
+    experiments = window.experiments
     yield "start card", partial(_opened, window.start_card.open, window.start_card)
     yield "start card, lines", partial(window.start_card.choose, "loop")
-    yield "results", partial(_opened, window.experiments.results.open, window.experiments.results)
+    yield "experiments", partial(_opened, experiments.show_list, experiments.results)
+    yield "playground", partial(_opened, window.playground_bar.show, window.playground_bar)
     yield "palette", partial(_opened, window.action_views.palette.open, window.action_views.palette)
     yield "shortcuts", partial(_opened, window.action_views.sheet.open, window.action_views.sheet)
     yield (
@@ -94,6 +96,7 @@ def leave(window: Window) -> None:
     window.notice_views.list.hide_and_refocus()
     window.action_views.sheet.hide()
     window.experiments.results.hide()
+    window.playground_bar.hide()
     window.guides.help.close()
     window.guides.log.close()
     for dialog in window.findChildren(QDialog):
