@@ -464,11 +464,11 @@ def test_the_panel_in_front_is_exported_as_the_dialog_offers(
 @pytest.mark.parametrize(
     "more", [(), pytest.param(("--process",), marks=pytest.mark.nightly)], ids=["thread", "process"]
 )
-def test_the_window_opens_as_it_is_typed_and_records_its_run(
+def test_the_window_started_with_a_seed_records_its_run(
     more: tuple[str, ...], tmp_path: Path
 ) -> None:
     user = Stranger(tmp_path / "home", tmp_path)
-    with user.starts(*more, program="dgn-viewer") as window:
+    with user.starts("--seed", "3", *more, program="dgn-viewer") as window:
 
         def recorded() -> list[Path]:
             assert window.poll() is None, window.communicate()[1]
@@ -484,6 +484,21 @@ def test_the_window_opens_as_it_is_typed_and_records_its_run(
     reader = RunReader(folder)
     assert reader.outcome == "stopped"
     assert reader.checkpoints[-1].step == reader.log.summary.step > 0
+
+
+@pytest.mark.slow
+def test_the_window_opens_as_it_is_typed_and_records_nothing(tmp_path: Path) -> None:
+    user = Stranger(tmp_path / "home", tmp_path)
+    with user.starts(program="dgn-viewer") as window:
+        maps = Path(f"/proc/{window.pid}/maps")
+        while "libtorch_cpu" not in maps.read_text("utf-8"):  # then a run would begin
+            assert window.poll() is None, window.communicate()[1]
+            time.sleep(0.1)
+        window.send_signal(signal.SIGTERM)
+        _, errors = window.communicate()
+    assert (window.returncode, errors) == (128 + signal.SIGTERM, "")
+    assert [*user.home.rglob("settings.ini")]  # written when the window closes
+    assert not [*user.home.rglob("log.jsonl")]
 
 
 _PRESSED = re.compile(r'(?:registry|buttons)\["([^"]+)"\]\.(?:trigger|click)\(')

@@ -155,8 +155,8 @@ class PathOpener(QObject):
 
         `purpose`: the use of a checkpoint; while nothing is shown it opens on its own.
         """
-        send = self._context.send
-        if self._context.run_state().shows_nothing:
+        send, state = self._context.send, self._context.run_state()
+        if state.run is None and state.recorded is None:
             purpose = "network"
         try:
             kind = path_kind(path)

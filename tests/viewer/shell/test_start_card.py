@@ -125,7 +125,7 @@ def test_a_choice_before_the_engine_is_ready_is_carried_out_once(
     assert run.config.data.name == "spirals"
     assert window.docks.arrangement.preset == "teach"
     assert not card.isVisible()
-    assert len(list((tmp_path / "runs").glob("*/run.json"))) == 1
+    assert not list((tmp_path / "runs").glob("*/run.json"))  # a playground is kept on request
     window.registry["file.new_run"].trigger()
     card.tiles["digits"].click()
     qtbot.waitUntil(lambda: not card.isVisible())
