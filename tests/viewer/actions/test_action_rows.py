@@ -103,7 +103,7 @@ def test_a_run_that_trains_is_paused_also_to_finish_its_epoch(desk: Desk) -> Non
 
 def test_without_a_panel_in_front_there_is_nothing_to_explain(desk: Desk) -> None:
     keys: Any = None
-    pages = InspectorPages(desk.context, desk.inspector, desk.docks, desk.time, keys, print, print)
+    pages = InspectorPages(desk.context, desk.inspector, desk.docks, desk.time, keys, *[print] * 3)
     desk.log.clear()
     pages.open_about_front_panel()
     assert desk.log == [("inspector.show_about", "the spec of ntk")]
