@@ -118,7 +118,8 @@ def _has_traces(view: View) -> bool:
     if view.overlaid:  # recorded runs have points enough
         return True
     counts = (series.steps.size for (source, _), series in view.series.items() if source == "ntk")
-    return max(counts, default=0) >= FEWEST_POINTS
+    fewest = FEWEST_POINTS if view.trains else 2  # a recorded run gets no more points
+    return max(counts, default=0) >= fewest
 
 
 def _chosen_measure(view: View) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import Chart, Curve, Dash, Fact, Sides, with_matrix
 from dgn_engine.scene.matrix_difference import difference_chart, reason_not_subtractable
+from dgn_engine.scene.overlaid import is_automatic_name, short_name
 from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.scene.run_text import strip_dollars
 from dgn_engine.scene.typeset import escape_label
@@ -30,14 +31,21 @@ def b_name(compared: ComparedRun) -> str:
     """Return 'B · resnet18.pth', cut in the middle if long; B's label if it has one."""
     if compared.labels[1]:
         return compared.labels[1]
-    return f"B · {strip_dollars(compared.name, _LONGEST)}"
+    return f"B · {_short_name(compared)}"
+
+
+def _short_name(compared: ComparedRun) -> str:
+    """Return 'DL-fc 10:15 at step 40' for a recorded run; a long name is cut in the middle."""
+    name, at, step = compared.name.partition(" at step ")
+    named = short_name(name) if is_automatic_name(name) else strip_dollars(name, _LONGEST)
+    return f"{named}{at}{step}"
 
 
 def title_of_side(compared: ComparedRun, of_b: bool, what: str) -> str:
     """Return 'A, layer 1' or 'B, layer 1 · resnet18.pth': what is cut in a narrow chart is last."""
     title = ", ".join(filter(None, (pair_labels(compared)[of_b], what)))
     named = not of_b or bool(compared.labels[1])
-    return title if named else f"{title} · {strip_dollars(compared.name, _LONGEST)}"
+    return title if named else f"{title} · {_short_name(compared)}"
 
 
 def describe_b(compared: ComparedRun, how: str = "") -> str:

@@ -42,6 +42,11 @@ def overlaid_runs(runs: Iterable[RunCurves]) -> tuple[OverlaidRun, ...]:
     return tuple(result)
 
 
+def is_automatic_name(name: str) -> bool:
+    """Return whether the program named this folder of a run."""
+    return _FOLDER.fullmatch(name) is not None
+
+
 def short_name(name: str) -> str:
     """Return 'FL-cnn4 10:15' for a run's folder; a long name is cut in the middle."""
     match = _FOLDER.fullmatch(name)

@@ -89,10 +89,7 @@ def compose_footer(state: State, spec: PanelSpec, view: View, scene: Scene, ever
         parts = ["not training", *filter(None, [describe_assumption(view.run)])]
     if view.diverged is not None:
         parts = [describe_divergence(view)]
-    of_b = describe_step_of_b(spec, view)
-    step = f"A step {scene.step:,}" if of_b else f"step {scene.step:,}"
-    parts.append(", ".join(filter(None, (step, describe_outdated(spec, view)))))
-    parts.extend(filter(None, [of_b]))
+    parts.extend(_describe_steps(spec, view, scene))
     parts.extend(_describe_pace(spec, view, every))
     parts.extend(list_remarks(spec, view))
     parts.extend(describe_left_out(spec, view, scene))
@@ -105,11 +102,19 @@ def compose_caption(spec: PanelSpec, view: View, scene: Scene) -> str:
     parts = [describe_divergence(view)]
     if view.run is not None:
         parts.append(describe_assumption(view.run))
-    parts.append(", ".join(filter(None, (f"step {scene.step:,}", describe_outdated(spec, view)))))
+    parts.extend(_describe_steps(spec, view, scene))
     parts.extend(list_samples(spec, view))
     reasons = dict.fromkeys(reason_not_compared(view, probe) for probe in spec.probes)
     parts.extend(reason for reason in reasons if reason in scene.note)
     return " · ".join(filter(None, (*parts, scene.refusal)))
+
+
+def _describe_steps(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
+    """Return the step of what is drawn, and B's in a comparison."""
+    of_b = describe_step_of_b(spec, view)
+    step = f"A step {scene.step:,}" if of_b else f"step {scene.step:,}"
+    of_a = ", ".join(filter(None, (step, describe_outdated(spec, view))))
+    return (of_a, of_b) if of_b else (of_a,)
 
 
 def _describe_pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:

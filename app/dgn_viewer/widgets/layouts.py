@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QSize, Qt, SignalInstance
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
+    QApplication,
     QBoxLayout,
     QFrame,
     QHBoxLayout,
@@ -129,6 +131,11 @@ class FixedBar(QToolBar):
         line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         make_row(*parts, into=line, margins=margins, spacing=8)
         self.addWidget(line)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Read the margins again: Qt reads them before the style sheet applies to the bar."""
+        super().showEvent(event)
+        QApplication.sendEvent(self, QEvent(QEvent.Type.StyleChange))
 
 
 class PlainLabel(QLabel):

@@ -247,7 +247,7 @@ def test_links_and_devices_in_a_tar_are_passed_over_and_nothing_is_written(
             archive.addfile(member)
     examples = load(path)
     assert len(examples.train_y) + len(examples.test_y) == 10
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "in"]
+    assert {p.name for p in tmp_path.iterdir()} <= {"cache", "in"}
 
 
 def bomb(width: int, height: int) -> bytes:

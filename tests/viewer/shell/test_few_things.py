@@ -42,7 +42,7 @@ def test_the_number_of_examples_is_chosen_in_the_time_bar_alone(window: Window) 
 
 
 def test_every_chooser_of_regimes_lists_the_same_five_and_the_same_others(window: Window) -> None:
-    window.pages.open_run_settings()
+    window.inspector.show_run_settings()
     form = window.inspector.run_page.form.fields["gating.regime"]
     window.pages.open_differences()
     page = window.inspector.page

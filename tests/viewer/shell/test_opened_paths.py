@@ -19,12 +19,14 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.files import OpenFile
 from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import OpenSession, ShowRun
 from dgn_engine.storage.session_file.archive_format import ABOUT
 from dgn_engine.views.event_notices import Notice
 from dgn_viewer.application import Viewer
 from dgn_viewer.shell.open_dialog import OpenDialog
 from dgn_viewer.shell.opened_paths import PathKind, PathOpener, path_kind
+from tests.engine.views.begun_run import make_run_started
 from tests.refusals import refused
 from tests.viewer.window_contexts import make_context
 
@@ -132,9 +134,9 @@ def test_each_kind_of_path_is_opened_in_its_way(
     window, told = QWidget(), list[Notice]()
     qtbot.addWidget(window)
     others: list[tuple[str, Path]] = []
-    opener = PathOpener(
-        make_context(window, sent.append, told.append), lambda path: others.append(("toml", path))
-    )
+    state = [RunState(run=make_run_started())]
+    context = make_context(window, sent.append, told.append, run_state=lambda: state[0])
+    opener = PathOpener(context, lambda path: others.append(("toml", path)))
     opener.result_wanted.connect(lambda path: others.append(("result", path)))
     opener.images_wanted.connect(lambda path: others.append(("images", path)))
     run, result = make_run(tmp_path / "a"), make_result(tmp_path / "b")
@@ -154,6 +156,9 @@ def test_each_kind_of_path_is_opened_in_its_way(
     assert others == [("result", result), ("result", result), ("images", images), ("toml", config)]
     opener.open_path(tmp_path)
     assert [notice.about for notice in told] == ["unknown-folder"]
+    state[0] = RunState()  # no run is shown that could use it
+    opener.open_path(network)
+    assert sent[-1] == OpenFile(str(network), "network")
 
 
 @pytest.fixture
@@ -225,14 +230,17 @@ def test_what_cannot_be_opened_is_said_in_the_dialog_which_stays(
     dialog.reject()
 
 
-def test_images_are_offered_as_the_data_of_a_new_run(
+def test_images_are_trained_on_and_remembered(
     shared_viewer: Viewer, qtbot: QtBot, tmp_path: Path
 ) -> None:
     window = shared_viewer.window
     images = make_images(tmp_path / "flowers")
+    before = window.run_state.run
     window.files.opener.open_path(images)
-    form = window.inspector.run_page.form
-    assert window.inspector.page is window.inspector.run_page
-    assert form.read_run_config().data.name == f"folder:{images}"
+    qtbot.waitUntil(
+        lambda: (
+            window.run_state.run is not before
+            or any(notice.kind == "refused" for notice in window.notices.recent_notices)
+        )
+    )
     assert window.files.recent.items[0].path == str(images)
-    window.inspector.close_page()

@@ -33,7 +33,6 @@ def pages(window: Window) -> Iterator[View]:
     yield "page run", inspector.show_run_settings  # with the panels beside it
     first = next(one for one in window.registry if one.startswith("experiment."))
     shown: dict[str, Callable[[], object]] = {
-        "runs": inspector.show_runs,
         "examples": window.pages.open_examples,
         "compare": window.pages.open_differences,
         "changes": window.pages.open_changes,
@@ -56,6 +55,7 @@ def explanations(window: Window) -> Iterator[View]:
 def windows(window: Window) -> Iterator[View]:
     """Dialogs, lists and windows of their own."""
     experiments = window.experiments
+    yield "runs", partial(_opened, window.runs.open, window.runs)
     yield "start card", partial(_opened, window.start_card.open, window.start_card)
     yield "start card, lines", partial(window.start_card.choose, "loop")
     yield "experiments", partial(_opened, experiments.show_list, experiments.results)
