@@ -136,7 +136,9 @@ class Window(QMainWindow):
         )
         self.action_views = ActionViews(registry, self, theme)
         strip = LayersStrip(guarded)
-        self.presentation = Presentation(context, docks, panels, lambda: self.run_views)
+        self.presentation = Presentation(
+            context, docks, panels, lambda: self.run_views, self.runs, columns.results
+        )
         self._declare_actions(panels, events, FocusWalk(strip, docks, columns, self.runs))
         action = registry.__getitem__
         self.time.make_bars(*map(action, ("time.play", "time.live", "time.compare")))

@@ -136,12 +136,13 @@ def _list_facts(view: View) -> tuple[Fact, ...]:
     accuracy = _score_so_far(view, "test_accuracy")
     tested = accuracy is not None and bool(accuracy.values.size)
     if accuracy is not None and tested:
-        last = f"{format_percent(accuracy.values[-1], 2)} at step {accuracy.steps[-1]:,}"
-        last += _outdated_suffix(view, "test_accuracy")
+        last = format_percent(accuracy.values[-1], 2)
+        step, outdated = f"{accuracy.steps[-1]:,}", _outdated_suffix(view, "test_accuracy")
         if view.tested:
-            facts.append(Fact("test", last, "Accuracy on the whole test set."))
+            about = f"Accuracy on the whole test set at step {step}."
+            facts.append(Fact("test", last + outdated, about))
         else:
-            facts.append(_missing_test_fact(view, f" Last: {last}."))
+            facts.append(_missing_test_fact(view, f" Last: {last} at step {step}{outdated}."))
         finite = np.isfinite(accuracy.values)
         best = float(np.max(accuracy.values, initial=-np.inf, where=finite))
         best = best if finite.any() else np.nan

@@ -16,7 +16,7 @@ from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.scene.run_text import strip_dollars
 from dgn_engine.scene.typeset import escape_label
 
-_LONGEST = 24
+_LONGEST = 28  # 'unchanged from step 12,345'
 _SENTENCE = re.compile(r"(?<=\.) ")
 _DASH_OF_B: dict[Dash, Dash] = dict.fromkeys(("solid", "dash", "dot", "dashdot"), "dash")
 _DASHES_OF_B: dict[Dash, Dash] = _DASH_OF_B | {"solid": "dot", "dash": "dashdot"}

@@ -48,10 +48,10 @@ def is_automatic_name(name: str) -> bool:
 
 
 def short_name(name: str) -> str:
-    """Return 'FL-cnn4 10:15' for a run's folder; a long name is cut in the middle."""
+    """Return '10:15 · FL' for a run's folder, as in the list; a long name is cut in the middle."""
     match = _FOLDER.fullmatch(name)
     if match is not None:
-        name = f"{match[3].rpartition('-')[0] or match[3]} {match[1]}:{match[2]}"
+        name = f"{match[1]}:{match[2]} · {match[3].rsplit('-', 2)[0]}"
     return strip_dollars(name, _LONGEST)
 
 

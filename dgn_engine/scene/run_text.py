@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from datetime import date, datetime, timedelta
 from pathlib import PurePath
 
 from dgn_engine.config import SETTINGS, DataConfig
@@ -15,6 +17,9 @@ from dgn_engine.text.fitted_text import fit_text
 from dgn_engine.text.written_numbers import format_number
 
 _LONG = 18  # characters that fit
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# Date and time, regime, network, data.
+_STARTED = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)\d\d-(.+)-[^-]+-[^-]+")
 _UNITS = ((86_400.0, "day"), (3600.0, "h"), (60.0, "min"))
 
 
@@ -136,6 +141,29 @@ def _count_shared(parts: Sequence[Sequence[str]], most: int) -> int:
     while count < most and len({part[count] for part in parts}) == 1:
         count += 1
     return count
+
+
+def name_day(day: date, today: date) -> str:
+    """Return 'Today', 'Yesterday', '26 Nov', or '26 Nov 2025' of another year."""
+    if day == today:
+        return "Today"
+    if day == today - timedelta(days=1):
+        return "Yesterday"
+    year = "" if day.year == today.year else f" {day.year}"
+    return f"{day.day} {_MONTHS[day.month - 1]}{year}"
+
+
+def name_in_words(folder: str) -> str:
+    """Return '26 Nov 22:03 · DL' for a folder that the program named, else its name."""
+    match = _STARTED.fullmatch(folder)
+    if match is None:
+        return folder
+    year, month, day, hour, minute = map(int, match.groups()[:5])
+    try:
+        started = datetime(year, month, day, hour, minute)
+    except ValueError:
+        return folder
+    return f"{name_day(started.date(), date.today())} {started:%H:%M} · {match[6]}"
 
 
 def format_age(seconds: float) -> str:

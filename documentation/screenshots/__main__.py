@@ -52,6 +52,7 @@ def take(name: str, into: Path) -> None:
             settings=home / "settings.ini",
             paused=True,
             runs_root=str(home / "runs"),
+            start=picture.start,
         )
         viewer = build_viewer(options)
         try:

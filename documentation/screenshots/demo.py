@@ -16,7 +16,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-SIZE = (960, 660)  # of the window
+SIZE = (1024, 700)  # of the window, the smallest that it is designed for
 STRIP = 44  # of the sentence below it
 PER_SECOND = 4
 HOLD = 10  # pictures for which a sentence stands still before the scene: two and a half seconds
@@ -80,8 +80,8 @@ class Film:
 def film(folder: Path) -> Film:
     """Play the scenes in a real window, without a screen."""
     from dgn_engine.protocol.training import Pause, Resume, SwapRegime
-    from dgn_viewer.__main__ import first_run
     from dgn_viewer.application import Options, build_viewer
+    from dgn_viewer.shell.start_ways import first_run
     from documentation.screenshots.photographer import Photographer
 
     made = Film()

@@ -17,8 +17,8 @@ from dgn_engine.data import load_examples
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.files import FileListed, InspectFile, OpenFile, ReadingsFound, SayReading
 from dgn_engine.protocol.training import Rewire, SwapRegime
-from dgn_viewer.__main__ import first_run
 from dgn_viewer.playground import playground_run
+from dgn_viewer.shell.start_ways import first_run
 from documentation.screenshots.photographer import Photographer
 from documentation.screenshots.shapes import write_shapes
 from tests.engine.importing.torch_networks import models
@@ -34,10 +34,19 @@ class Picture:
     theme: str = "light"
     size: tuple[int, int] = (1440, 900)
     scale: int = 1
+    start: str = "default"
 
 
 def _trained(shot: Photographer) -> None:
-    shot.train(500)
+    for _ in range(5):  # a step is recorded whenever it stops: the traces have their points
+        shot.train(100)
+
+
+def _start(shot: Photographer) -> None:
+    """What a new user sees, before anything runs."""
+    shot.live = False
+    shot.wait(lambda: shot.window.start_card.isVisible())
+    shot.linger(3.0)
 
 
 def _changed(shot: Photographer) -> None:
@@ -89,6 +98,7 @@ def _runs(shot: Photographer) -> None:
 def _export(shot: Photographer) -> None:
     """The NTK panel on its way into a paper."""
     _changed(shot)
+    shot.settle(20.0)
     shot.window.docks.set_front_panel("ntk")
     shot.trigger("file.export_panel")
     shot.wait(lambda: bool(shot.window.findChildren(QDialog)))
@@ -160,7 +170,7 @@ def _past(shot: Photographer) -> None:
 def _examples(shot: Photographer) -> None:
     """Two digits of different classes, pinned in the overlap: their gates and what they share."""
     shot.window.docks.show_panel("overlap")
-    shot.train(500)
+    _trained(shot)
     shot.settle(20.0)
     panel = shot.window.docks.hosts["overlap"]
     for key, count in ((Qt.Key.Key_Down, 20), (Qt.Key.Key_Right, 8), (Qt.Key.Key_Return, 1)):
@@ -205,8 +215,7 @@ def _hidden(shot: Photographer) -> None:
 
 PICTURES = {
     "window": Picture("The window after 500 steps on digits in the regime DL", _trained),
-    "window-dark": Picture("The same run in the dark theme", _trained, theme="dark"),
-    "window-200": Picture("The same run at 200 %", _trained, scale=2),
+    "start": Picture("The start card, 1280 × 800", _start, size=(1280, 800), start=""),
     "window-small": Picture("The same run at 1024 × 700", _trained, size=(1024, 700)),
     "changes": Picture("Gates exchanged and regimes swapped while training", _changed),
     "past": Picture("The bar of time: the run as it was at an earlier step", _past),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QTimer, Signal
-from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QToolBar, QWidget
+from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, Signal
+from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QTabBar, QToolBar, QWidget
 from shiboken6 import isValid
 
 from dgn_engine.scene.panel_spec import PanelSpec
@@ -47,6 +47,19 @@ def restore_docks(window: QMainWindow, docks: Mapping[str, QDockWidget], state: 
     window.restoreState(state)
     for part, was_hidden in hidden:
         part.setHidden(was_hidden)
+    hide_unused_tabs(window)
+
+
+def hide_unused_tabs(window: QMainWindow) -> None:
+    """Hide tab bars of groups that are no more: Qt leaves them over the restored panels."""
+    groups = set()
+    for dock in window.findChildren(QDockWidget):
+        others = window.tabifiedDockWidgets(dock)
+        groups.add(frozenset(part.windowTitle() for part in (dock, *others) if not part.isHidden()))
+    direct = Qt.FindChildOption.FindDirectChildrenOnly
+    for bar in window.findChildren(QTabBar, options=direct):
+        if frozenset(bar.tabText(index) for index in range(bar.count())) not in groups:
+            bar.hide()
 
 
 class MaximisedPanel:

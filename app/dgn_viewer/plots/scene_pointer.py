@@ -97,6 +97,11 @@ class ScenePointer(QObject):
         self._readout.room = QRectF(self._view.rect())
         self._overlay.resize(self._canvas.viewport().size())
 
+    def refit_readout(self) -> None:
+        """Fit a card that is shown into the view's new size."""
+        if self._readout.lines:
+            self._show_overlay()
+
     def map_to_scene(self, event: QMouseEvent) -> QPointF:
         return QPointF(self._canvas.mapToScene(event.position().toPoint()))
 

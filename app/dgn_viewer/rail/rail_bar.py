@@ -26,7 +26,7 @@ from dgn_viewer.settings import Settings
 from dgn_viewer.style.stylesheet import tabular_font
 from dgn_viewer.widgets.layouts import FixedBar, make_row
 
-LEAST, USUAL, WIDE = 220, 252, 760  # pixels
+LEAST, USUAL, WIDE = 220, 252, 840  # pixels
 _STRIP = 24
 _HANDLE = 5
 _ROOMY = 1280  # pixels of a window that the list opens in by itself

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from PySide6.QtCore import (
     QAbstractTableModel,
@@ -26,7 +26,7 @@ from PySide6.QtGui import QColor
 from dgn_engine.protocol.runs import RecordedRun
 from dgn_engine.scene.elements import OVERLAYS
 from dgn_engine.scene.number_style import rewrite_numbers
-from dgn_engine.scene.run_text import format_age
+from dgn_engine.scene.run_text import format_age, name_day
 from dgn_engine.scene.theme import Theme
 from dgn_engine.storage.runs.run_search import search_runs, started_at
 from dgn_engine.text.byte_counts import bytes_in_words
@@ -36,7 +36,6 @@ from dgn_viewer.style.stylesheet import wrapping_tip
 
 Index = QModelIndex | QPersistentModelIndex
 LINE, NAME, NOTES = 0, 1, 10
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _AUTOMATIC = re.compile(r"\d{8}-\d{6}-")
 _ROOT = QModelIndex()
 
@@ -92,9 +91,9 @@ COLUMNS: tuple[RunColumn, ...] = (
               "Recording time, excluding breaks between sessions", True, True),
     RunColumn("size", lambda run: bytes_in_words(run.bytes), lambda run: run.bytes, 62,
               "Total size of its files", True, True),
-    RunColumn("status", lambda run: run.status, lambda run: run.status, 80),
+    RunColumn("status", lambda run: run.status, lambda run: run.status, 92),
     RunColumn("notes", lambda run: " ".join(run.notes.split()),
-              lambda run: run.notes.casefold(), 160),
+              lambda run: run.notes.casefold(), 120),
 )  # fmt: skip
 
 
@@ -387,16 +386,6 @@ class RunTable(QAbstractTableModel):
         if self._rows:
             last = self.index(len(self._rows) - 1, len(COLUMNS) - 1)
             self.dataChanged.emit(self.index(0, 0), last)
-
-
-def name_day(day: date, today: date) -> str:
-    """Return 'Today', 'Yesterday', '26 Nov', or '26 Nov 2025' of another year."""
-    if day == today:
-        return "Today"
-    if day == today - timedelta(days=1):
-        return "Yesterday"
-    year = "" if day.year == today.year else f" {day.year}"
-    return f"{day.day} {_MONTHS[day.month - 1]}{year}"
 
 
 # What may tell two runs of one regime and network apart, the most telling first.

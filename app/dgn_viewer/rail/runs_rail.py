@@ -24,7 +24,7 @@ from dgn_engine.protocol.runs import (
 from dgn_engine.scene.theme import Theme
 from dgn_engine.storage.runs.run_search import FIELDS, SearchField
 from dgn_engine.text.byte_counts import bytes_in_words
-from dgn_viewer.rail.run_table import SORTS, RunTable, describe_run, trouble_in_words
+from dgn_viewer.rail.run_table import SORTS, RunTable, describe_run, run_title, trouble_in_words
 from dgn_viewer.rail.runs_view import NotesField, RunsView
 from dgn_viewer.style.stylesheet import plain_tip, themed_icon
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -59,7 +59,7 @@ class DeleteQuestion(QWidget):
     def ask_deletion(self, runs: tuple[RecordedRun, ...]) -> None:
         """Ask whether to delete runs for which there is no trash."""
         size = bytes_in_words(sum(run.bytes for run in runs))
-        name = runs[0].shown_name if len(runs) == 1 else f"{len(runs)} runs"
+        name = run_title(runs[0]) if len(runs) == 1 else f"{len(runs)} runs"
         self.sentence.setText(f"No trash available for {name} ({size}). Delete forever?")
         self._runs = runs
         self.show()
@@ -353,7 +353,7 @@ class RunsRail(QFrame):
         running = [run for run in runs if run.status == "running"]
         if running:
             self.message.show_refusal(
-                f"{running[0].shown_name} is still being recorded; nothing was deleted."
+                f"{run_title(running[0])} is still being recorded; nothing was deleted."
             )
         return not running
 
@@ -412,7 +412,7 @@ class RunsRail(QFrame):
             self.menu.addAction(action)
         self.more.setMenu(self.menu)
         self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.more.setProperty("role", "menu")
+        self.more.setProperty("role", "more")
         self.more.setAccessibleName("More actions")
         self.more.setToolTip("Continue, overlay, rename, export, delete")
         self.terms_menu = FilterMenu(self.runs, self)

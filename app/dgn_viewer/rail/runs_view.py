@@ -88,6 +88,7 @@ class RunsView(QTableView):
         header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
         header.sortIndicatorChanged.connect(self._on_header)
         self._kept = _Kept()
+        self._low_rows: tuple[int, ...] = ()  # rows as high as a heading
         runs.modelAboutToBeReset.connect(self._keep_selection)
         runs.modelReset.connect(self._restore_selection)
         self.show_form(wide=False)
@@ -227,8 +228,14 @@ class RunsView(QTableView):
 
     def _size_rows(self) -> None:
         """Make headings lower than runs, and columns of numbers as wide as their numbers."""
-        for row in self.runs.heading_rows():
+        headings = tuple(self.runs.heading_rows())
+        height = _TABLE_ROW if self.wide else ROW
+        for row in set(self._low_rows) - set(headings):  # a run took the place of a heading
+            if row < self.runs.rowCount():
+                self.setRowHeight(row, height)
+        for row in headings:
             self.setRowHeight(row, HEADING_ROW)
+        self._low_rows = headings
         if not self.wide:
             return
         metrics = self.fontMetrics()

@@ -17,6 +17,7 @@ from dgn_engine.scene.run_text import (
     describe_assumption,
     describe_branch,
     describe_data,
+    name_in_words,
     shorten_middle,
 )
 from dgn_engine.scene.theme import LIGHT, Theme
@@ -31,6 +32,7 @@ from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import FixedBar, PlainLabel
 
 _AS_IN_THE_FILE = "All panels show the network in this file; it is not trained"
+_UNLIMITED = 16_777_215  # Qt's largest width
 _CUTS = (60, 44, 32, 22)  # maximum lengths of names, as the space shrinks
 
 
@@ -60,18 +62,22 @@ def inspection_message(now: RunState, shown: ShownSteps = ShownSteps()) -> Messa
         text_a, tip_a = _run_of_a(now), "A, compared with B"
         if shown.a is not None:
             text_a += f" · step {shown.a:,}"
-        text_b, about = f"{compared.name} · {compared.about}", ""
+        text_b, about = f"{name_in_words(compared.name)} · {compared.about}", ""
         stop_button: tuple[str, ...] = ()
+        shorter_b: tuple[str, ...] = ()
         branch = now.branch
         is_current = compared.at_step is None
         if branch is not None and is_current and is_same_folder(branch.folder, compared.folder):
             text_b, about = describe_branch(branch), f" ({branch.name}; {branch.sharing})"
+            now_at = f"step {branch.step:,}"
+            shorter_b = (f"branch from step {branch.from_step:,} · {now_at}", f"branch · {now_at}")
             stop_button = ("run.stop_branch",) if branch.is_training else ()
         tip_b = f"B: {text_b}{about}"
         if shown.b is not None:  # a recorded step, not the current network
+            shorter_b = ()
             text_b = f"{shown.run_of_b} · step {shown.b:,}"
             tip_b = f"B: {text_b}, as recorded at that step{about}"
-        texts = ((text_a, tip_a), (text_b, tip_b))
+        texts = ((text_a, tip_a), (text_b, tip_b, *shorter_b))
         return Message(
             texts, (*stop_button, "view.side_by_side", "view.compare", "file.close_comparison")
         )
@@ -106,7 +112,7 @@ def _run_of_a(now: RunState) -> str:
     if now.inspected_file:
         return f"{now.inspected_file}, not training"
     if now.recorded is not None:
-        return f"{now.recorded.name}, {now.regime}, not training"
+        return f"{name_in_words(now.recorded.name)}, {now.regime}, not training"
     return f"this run, {now.regime}"
 
 
@@ -116,11 +122,11 @@ def recording_message(now: RunState) -> Message | None:
     if shown is None:
         return None
     if shown.is_live:
-        text = f"{shown.name} · recorded by another process, live"
+        text = f"{name_in_words(shown.name)} · recorded by another process, live"
         tip = "Another process is training this run; all panels follow it live"
         go_back = ("file.go_back",) if shown.replaced else ()
         return Message(((text, tip),), go_back)
-    run = f"{shown.name} · step {shown.step:,}"
+    run = f"{name_in_words(shown.name)} · step {shown.step:,}"
     text = f"Recorded run {run} · {shown.status}"
     if shown.file_name:
         text = f"Session {shown.file_name} · run {run}"
@@ -175,9 +181,16 @@ class Banner(TintedRow):
             label.setVisible(index < len(message.texts))
             if index < len(message.texts):
                 label.show_text(*message.texts[index])
+        self._leave_room_to_b(len(message.texts) == 2)
         for name, button in self.buttons.items():
             button.setVisible(name in message.buttons)
         self.show()  # last: with all buttons visible it would be wider than a small screen
+
+    def _leave_room_to_b(self, compares: bool) -> None:
+        """Make A as wide as its text: B, which says more, has the rest."""
+        label = self._sides[0][1]
+        needed = label.fontMetrics().horizontalAdvance(label.text()) + 4
+        label.setMaximumWidth(needed if compares else _UNLIMITED)
 
     def refresh_banner(self) -> None:
         self.show_state(self._now)
@@ -202,7 +215,7 @@ class StandingBanner(Banner):
         self, a: StepCursor, b: ComparedCursor, actions: Mapping[str, QAction], window: QWidget
     ) -> None:
         def current_message(now: RunState) -> Message | None:
-            return inspection_message(now, ShownSteps(a.step, b.step, b.name))
+            return inspection_message(now, ShownSteps(a.step, b.step, name_in_words(b.name)))
 
         super().__init__("bar.standing", "Inspected and compared", current_message, actions, window)
         for cursor in (a, b):

@@ -12,6 +12,8 @@ from shiboken6 import isValid
 from dgn_engine.scene.panel_spec import PanelSpec
 from dgn_engine.views.layout_presets import LayoutPreset, preset_tree
 from dgn_viewer.docks.panel_docks import PanelDocks, SavedArrangement
+from dgn_viewer.experiments.results_panel import ResultsDock
+from dgn_viewer.rail.rail_bar import RailBar
 from dgn_viewer.shell.run_views import RunViews
 from dgn_viewer.shell.window_context import WindowContext
 
@@ -35,10 +37,14 @@ class Presentation(QObject):
         docks: PanelDocks,
         panels: Mapping[str, PanelSpec],
         views: Callable[[], RunViews],
+        runs: RailBar,
+        results: ResultsDock,
     ) -> None:
         super().__init__(context.window)
         self._theme, self._window = context.theme, context.window
         self._docks, self._panels, self._views = docks, panels, views
+        self._runs, self._results = runs, results
+        self._had_results = False
         self._before: SavedArrangement | None = None
         self._icons: dict[QAbstractButton | QToolBar, QSize] = {}  # sizes before
 
@@ -64,6 +70,9 @@ class Presentation(QObject):
                 part.setIconSize(size)
         self._icons.clear()
         self._theme.set_scale(1.0)
+        self._runs.come_back()
+        if self._had_results:
+            self._results.show()
         self._settle_bars()
         self._docks.arrangement.restore_saved(before)
         # Again once the bars have their height: docks that were squeezed by them would stay so.
@@ -83,6 +92,10 @@ class Presentation(QObject):
         arrangement = self._docks.arrangement
         arrangement.restore_panels()
         self._before = arrangement.saved()
+        self._had_results = not (self._results.isHidden() or self._results.isFloating())
+        self._runs.give_way(self._window.width())
+        if self._had_results:
+            self._results.hide()
         self._show_bars(brief=True)
         self._theme.set_scale(SCALE)
         buttons = self._window.findChildren(QAbstractButton)

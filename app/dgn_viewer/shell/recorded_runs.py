@@ -24,7 +24,7 @@ from dgn_engine.protocol.runs import (
     ThinRuns,
 )
 from dgn_engine.protocol.training import Resume
-from dgn_engine.scene.run_text import format_age
+from dgn_engine.scene.run_text import format_age, name_in_words
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_viewer.rail.rail_bar import RailBar
@@ -134,7 +134,7 @@ class RecordedRuns(QObject):
         self._context.notify(
             Notice(
                 "info",
-                f"The run {run.name} was interrupted at step {run.step:,}, "
+                f"The run {name_in_words(run.shown_name)} was interrupted at step {run.step:,}, "
                 f"{format_age(time.time() - run.touched)}.{others}",
                 offers=(
                     NoticeButton("Continue", lambda: self._context.send(ContinueRun(run.folder))),
@@ -187,9 +187,11 @@ class RecordedRuns(QObject):
             date = shown.saved[:16].replace("T", " ")
             text = f"{shown.file_name}: run {shown.name} at step {shown.step:,}, saved {date}."
         else:
-            text = f"Showing {shown.name} at step {shown.step:,}: {shown.status}."
+            text = f"Showing {name_in_words(shown.name)} at step {shown.step:,}: {shown.status}."
         if shown.is_live:
-            text = f"{shown.name} is being recorded by another process and shown live."
+            text = (
+                f"{name_in_words(shown.name)} is being recorded by another process and shown live."
+            )
 
         def on_show() -> bool:
             return self._context.run_state().recorded == shown
@@ -198,7 +200,7 @@ class RecordedRuns(QObject):
         run = self._context.run_state().run
         offers = [] if shown.is_live or (run is not None and run.watched) else [continue_button]
         if shown.replaced:
-            text += f" Your previous run is recorded as {Path(shown.replaced).name}."
+            text += f" Your previous run is {name_in_words(Path(shown.replaced).name)}."
             offers.append(NoticeButton("Return to it", self.return_to_previous_run, on_show))
         return Notice("info", text, offers=tuple(offers), about="run-shown")
 

@@ -25,6 +25,7 @@ from dgn_viewer.settings import LAYOUT_VERSION
 from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.style.stylesheet import plain_tip
 
+_PANELS = 600  # pixels that two columns leave to the panels
 _SEPARATOR = 4  # pixels between two columns
 _THEMES = ("light", "dark")
 _SMALLEST = (800, 500)  # minimum size of the window, pixels
@@ -93,6 +94,7 @@ class SideColumns(QObject):
         window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.page)
         self.page.hide()  # addDockWidget() shows it
         self.results = ResultsDock(window, self.page, context.theme.now)
+        self._runs: RailBar | None = None
         self._waiting = False  # experiments reopen when the page is closed
         self.page.opening.connect(self._on_page_opening)
         self.results.opening.connect(self._on_results_opening)
@@ -102,6 +104,7 @@ class SideColumns(QObject):
 
     def make_room(self, runs: RailBar) -> None:
         """Let the list of runs give way to the inspector where there is no room for both."""
+        self._runs = runs
         self.page.opening.connect(lambda: runs.give_way(self.page.minimumSizeHint().width()))
         self.inspector.closed.connect(runs.come_back)
         runs.page_in_way.connect(self.inspector.close_page)
@@ -127,10 +130,13 @@ class SideColumns(QObject):
             self.results.open()
 
     def _has_room(self, shown: QDockWidget, opened: QDockWidget) -> bool:
-        """Return whether a column fits next to the other one."""
+        """Return whether a column fits next to the other one, and the panels stay readable."""
         if shown.isHidden():
             return True
         minimum = max(opened.minimumSizeHint().width(), opened.minimumWidth())
+        runs = self._runs.width() if self._runs is not None and not self._runs.isHidden() else 0
+        if self._window.width() - runs - shown.width() - minimum < _PANELS:
+            return False
         return self._window.minimumSizeHint().width() + _SEPARATOR + minimum <= self._window.width()
 
 

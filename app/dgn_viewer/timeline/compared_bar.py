@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QWidget
 
-from dgn_engine.scene.run_text import shorten_middle
+from dgn_engine.scene.run_text import name_in_words, shorten_middle
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.style.stylesheet import mix_colours, plain_tip
 from dgn_viewer.timeline.compared_cursor import ComparedCursor
@@ -55,7 +55,7 @@ class ComparedBar(FixedBar):
         step, last = cursor.step, cursor.last_step
         self.slider.show_time(step, last, cursor.steps, ())
         position = "current network" if step is None else f"step {step:,} of {last:,}"
-        self.label.setText(f"{shorten_middle(cursor.name, _LONGEST)} · {position}")
+        self.label.setText(f"{shorten_middle(name_in_words(cursor.name), _LONGEST)} · {position}")
         self.label.setToolTip(plain_tip(f"B: {cursor.name}, {position}"))
         self.network.setVisible(cursor.has_network and step is not None)
         self.with_a.blockSignals(True)

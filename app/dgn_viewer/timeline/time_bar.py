@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from PySide6.QtCore import QEvent, QSize, Qt
-from PySide6.QtGui import QAction, QActionGroup
+from PySide6.QtGui import QAction, QActionGroup, QResizeEvent
 from PySide6.QtWidgets import QMenu, QToolBar, QToolButton, QWidget
 
 from dgn_engine.scene.theme import LIGHT, Theme
@@ -23,6 +23,7 @@ _GUIDE = (
     "Drag, press ← and →, or double-click a chart over steps to look back; training continues. "
     "Esc or End: back to live"
 )
+_NARROW = 1200  # pixels of a bar whose words are short: beside the list of runs it has 250 less
 
 
 def align_sides(*bars: tuple[QToolBar, QWidget, QWidget]) -> None:
@@ -113,6 +114,7 @@ class TimeBar(FixedBar):
         past = self._history.past
         problem = "" if past is None else past.trouble
         _set_tip(self.label, why or problem or cursor.keeper.memory_text)
+        self._shorten_words()
         self.live.setVisible(step is not None)
         self.dial.show_state(self._history.shown_state, step is not None)
         self.compare.setVisible(step is not None)
@@ -124,6 +126,19 @@ class TimeBar(FixedBar):
         self._tinted = None
         self._apply_tint(self._cursor.step is not None)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if (event.size().width() < _NARROW) != (event.oldSize().width() < _NARROW):
+            self.refresh_bar()
+
+    def _shorten_words(self) -> None:
+        """Leave the words of a button to its tooltip where the bar is narrow."""
+        style = Qt.ToolButtonStyle
+        narrow = self.width() < _NARROW
+        self.compare.setToolButtonStyle(
+            style.ToolButtonIconOnly if narrow else style.ToolButtonTextBesideIcon
+        )
+
     def _label_text(self) -> str:
         cursor = self._cursor
         if cursor.reason_not_available:
@@ -134,6 +149,8 @@ class TimeBar(FixedBar):
         if cursor.step is None:
             return "live · history in memory" if cursor.keeper.memory_text else "live"
         then, now = self._history.shown_state.regime, self._history.state.regime
+        if self.width() < _NARROW:  # the tint says that it is the past, the toolbar the regime
+            return f"step {cursor.step:,} of {cursor.last_step:,}"
         regime = f" · {then}" if then != now else ""
         return f"looking back · step {cursor.step:,} of {cursor.last_step:,}{regime}"
 

@@ -163,9 +163,10 @@ def facts(view: View) -> dict[str, str]:
 def test_a_score_of_another_network_says_what_came_after_it() -> None:
     undo = Mark(8.0, "undo", "undo")
     stale = facts(replace(A, outdated={"test_accuracy": undo}))
-    assert stale["test"] == "35.00 % at step 6, before undo"
+    assert stale["test"] == "35.00 %, before undo"
     assert (stale["best"], stale["train loss"]) == ("40.00 %", "0.75")
     assert facts(replace(A, outdated={"train_loss": undo}))["train loss"] == "0.75, before undo"
+    assert "at step 6" in draw_scene("training", A).facts[0].about
     assert "at step 3" in draw_scene("training", A).facts[1].about  # the best
 
 
@@ -184,7 +185,7 @@ def test_a_loss_that_is_no_number_is_called_so() -> None:
     nothing = np.full(2, np.nan)
     lost = {key: replace(one, values=nothing, steps=one.steps[:2]) for key, one in A.series.items()}
     assert facts(replace(A, series=lost)) == {
-        "test": "– at step 6",
+        "test": "–",
         "best": "–",
         "train loss": "not finite",
     }

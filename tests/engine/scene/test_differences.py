@@ -159,8 +159,8 @@ VIEW = View(
     ("name", "shown"),
     [
         ("a$b.pt", "B · a_b.pt"),
-        ("x" * 24, "B · " + "x" * 24),
-        ("abcdefghijklmnopqrstuvwxy", "B · abcdefghijkl…opqrstuvwxy"),
+        ("unchanged from step 12,345", "B · unchanged from step 12,345"),
+        ("abcdefghijklmnopqrstuvwxyz123", "B · abcdefghijklm…pqrstuvwxyz123"),
     ],
 )
 def test_a_long_name_is_cut_in_its_middle(name: str, shown: str) -> None:

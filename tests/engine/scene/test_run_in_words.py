@@ -21,6 +21,7 @@ from dgn_engine.scene.run_text import (
     layer_name,
     layer_tag,
     layers_with_prefix,
+    name_in_words,
     short_names,
     shorten_middle,
 )
@@ -205,3 +206,9 @@ def test_a_narrow_space_between_figures_is_drawn_and_no_escape() -> None:
     text = rewrite_numbers("step 12,480", NUMBERS[1])
     assert "".join(run.text for run in split_runs(text)) == f"step 12{THIN}480"
     assert printable(text) == text
+
+
+def test_a_run_is_named_by_its_start_and_regime() -> None:
+    assert name_in_words("20211126-220301-FR-II-fc-digits") == "26 Nov 2021 22:03 · FR-II"
+    for own in ("baseline", "20219926-220301-DL-fc-digits", "20211126-220301"):
+        assert name_in_words(own) == own

@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 import pyqtgraph as pg
 import pytest
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QMouseEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
@@ -325,6 +325,15 @@ def test_new_data_under_a_resting_mouse_are_painted(pointed: SceneView, qtbot: Q
     fresh.resize(pointed.size())
     fresh.show_scene(scene(2))
     assert shown == fresh.grab().toImage()
+
+
+def test_a_card_stays_in_a_view_that_becomes_narrower(pointed: SceneView) -> None:
+    box = pointed.charts.data_rect("c")
+    move(pointed, box.topLeft() + QPointF(box.width(), box.height()) * 0.8)
+    pointed.resize(pointed.width() // 2, pointed.height())
+    card = pointed.pointer._overlay._parts[-1].bounds
+    assert pointed.pointer._readout.lines
+    assert QRectF(pointed.rect()).contains(card)
 
 
 def test_zooming_under_the_mouse_is_painted(pointed: SceneView) -> None:

@@ -39,7 +39,7 @@ from dgn_engine.scene.overlaid import (
 )
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.storage.runs.index import list_runs
-from dgn_viewer.rail.run_line import RunLine
+from dgn_viewer.rail.run_line import HEADING_ROW, ROW, RunLine
 from dgn_viewer.rail.run_table import COLUMNS, LINE, NAME, NEWEST, describe_run, run_title
 from dgn_viewer.rail.runs_rail import RunsRail, reason_not_continuable
 from tests.faults import hostile_runs
@@ -293,6 +293,15 @@ def tick_centre(rail: RunsRail, folder: str) -> QPoint:
     ).center()
 
 
+def test_a_run_in_the_place_of_a_heading_has_the_height_of_a_run(narrow: RunsRail) -> None:
+    runs = tuple(make_listed_run(name, created=days_ago(day)) for day, name in enumerate("abcd"))
+    for listed in (runs, tuple(make_listed_run(name, created=days_ago(0)) for name in "efgh")):
+        narrow.show_runs(RunsListed("runs", listed))
+    table = narrow.table
+    heights = [table.rowHeight(row) for row in range(table.runs.rowCount())]
+    assert heights == [HEADING_ROW, ROW, ROW, ROW, ROW]
+
+
 def test_the_list_is_headed_by_days_and_sorted_by_what_is_chosen(narrow: RunsRail) -> None:
     runs = (
         make_listed_run("a", created=days_ago(1, "09:30"), best=0.9),
@@ -457,7 +466,7 @@ def test_overlaid_curves_have_names_colours_and_dashes_of_their_own() -> None:
         )
     )
     assert [run.name for run in runs] == ["a very l…f a run", "a very l…f a run 2", "cost _5"]
-    assert short_name("20261129-101559-FL-cnn4-mnist") == "FL-cnn4 10:15"
+    assert short_name("20261129-101559-FL-cnn4-mnist") == "10:15 · FL"
     curves = list(scalar_curves(runs, "training", ("test_loss", "train_loss")))
     assert [curve.name for curve in curves] == [run.name for run in runs[:2]]
     assert curves[1].y.tolist() == [1.0, 0.5]

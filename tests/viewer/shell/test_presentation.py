@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QAbstractButton, QApplication
+from PySide6.QtWidgets import QAbstractButton, QApplication, QTabBar
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.training import Pause
@@ -99,3 +99,23 @@ def test_a_window_closed_while_it_presents_opens_as_it_was_before(
     again = make_viewer(paused=True).window
     QApplication.processEvents()
     assert places(again).keys() == before.keys()
+
+
+def test_the_list_of_runs_and_the_experiments_make_room_and_come_back(
+    viewer: Viewer, qtbot: QtBot
+) -> None:
+    window = viewer.window
+    window.resize(1440, 900)
+    stand(window, qtbot)
+    window.runs.open()
+    window.experiments.results.open()
+    window.presentation.toggle()
+    assert not window.runs.is_open
+    assert window.experiments.results.isHidden()
+    window.presentation.toggle()
+    assert window.runs.is_open
+    assert not window.experiments.results.isHidden()
+    QApplication.processEvents()
+    bars = [bar for bar in window.findChildren(QTabBar) if bar.parent() is window]
+    shown = {bar.tabText(index) for bar in bars if bar.isVisible() for index in range(bar.count())}
+    assert "Overlap" not in shown

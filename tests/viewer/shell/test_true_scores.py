@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from dgn_engine.protocol.training import (
     SwapRegime,
     Undo,
 )
-from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.elements import Fact, Scene
 from dgn_engine.session.engine import Engine
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.compare_page import ComparePage
@@ -30,10 +31,17 @@ Open = Callable[..., Viewer]
 
 
 def facts(window: Window) -> dict[str, str]:
-    """What Training says above its curves."""
+    """What Training says above its curves, the test accuracy with the step that is on hover."""
     window.display.draw_now()
     shown = window.docks.hosts["training"].shown_content()
-    return {fact.name: fact.value for fact in shown.facts} if isinstance(shown, Scene) else {}
+    return {fact.name: with_step(fact) for fact in shown.facts} if isinstance(shown, Scene) else {}
+
+
+def with_step(fact: Fact) -> str:
+    """Return '35.00 % at step 45, before FL'."""
+    step = re.search(r"on the whole test set (at step [\d,]+)", fact.about)
+    value, comma, change = fact.value.partition(",")
+    return f"{value} {step[1]}{comma}{change}" if step is not None else fact.value
 
 
 def footer(window: Window, panel: str = "training") -> str:

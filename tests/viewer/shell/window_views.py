@@ -56,6 +56,7 @@ def windows(window: Window) -> Iterator[View]:
     """Dialogs, lists and windows of their own."""
     experiments = window.experiments
     yield "runs", partial(_opened, window.runs.open, window.runs)
+    yield "runs, folded", window.runs.fold
     yield "start card", partial(_opened, window.start_card.open, window.start_card)
     yield "start card, lines", partial(window.start_card.choose, "loop")
     yield "experiments", partial(_opened, experiments.show_list, experiments.results)

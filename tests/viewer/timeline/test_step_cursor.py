@@ -231,7 +231,7 @@ def test_the_bar_is_dragged_typed_at_and_says_where_one_is(
     qtbot.addWidget(window)
     play, live = QAction("Play", window), QAction("Back to live", window)
     bar = TimeBar(desk.cursor, desk.history, play, live, QAction("Compare", window), window)
-    bar.resize(600, 24)
+    bar.resize(1400, 24)
     window.show()
     slider = bar.slider
     assert (bar.label.text(), bar.live.isHidden()) == ("live", True)
@@ -240,6 +240,10 @@ def test_the_bar_is_dragged_typed_at_and_says_where_one_is(
     arrives(20)
     assert bar.label.text() == "looking back · step 20 of 50"
     assert not bar.live.isHidden()
+    wide = bar.right.sizeHint().width()
+    bar.resize(1024, 24)  # the list of runs, 252 pixels, has its place beside it
+    assert bar.label.text() == "step 20 of 50"
+    assert bar.right.sizeHint().width() < wide
     for key, step in ((Qt.Key.Key_Left, 10), (Qt.Key.Key_Home, 0), (Qt.Key.Key_Right, 10)):
         QTest.keyClick(slider, key)
         arrives(step)

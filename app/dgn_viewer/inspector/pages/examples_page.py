@@ -113,7 +113,7 @@ class ExamplesPage(QFrame):
         self.answer.setWordWrap(True)
         self.mistakes = MistakeList()
         self.mistakes.pointed.connect(lambda place: light((place,)))
-        self.mistakes_title = plain_label(role="title")
+        self.mistakes_title = plain_label(role="heading")
         self.classes: dict[str, QPushButton] = {}
         self._class_place = QWidget()
         self.of_class = ElidedBox("Examples of")
@@ -323,7 +323,7 @@ class ExamplesPage(QFrame):
         make_column(into=self._canvas_place)
         make_column(
             self.words,
-            plain_label("Draw an example", "title"),
+            plain_label("Draw an example", "heading"),
             self._canvas_place,
             self.answer,
             make_row(self.clear, 1),
@@ -331,9 +331,9 @@ class ExamplesPage(QFrame):
             self.mistakes_title,
             self.mistakes,
             make_row(balanced, misclassified, 1, spacing=8),
-            plain_label("By class", "title"),
+            plain_label("By class", "heading"),
             self._class_place,
-            plain_label("One by one", "title"),
+            plain_label("One by one", "heading"),
             make_row(self.of_class, 1, self.before, self.place, self.after, spacing=4),
             self.grid,
             1,
