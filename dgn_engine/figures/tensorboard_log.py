@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -143,6 +144,12 @@ def export_to_tensorboard(folder: Path, out: Path) -> str:
     """
     reader = RunReader(folder)
     loaded = read_run(folder, framed=False)
+    if out.absolute().is_relative_to(folder.absolute()):
+        raise UserError(
+            f"{out} is in the folder of the run, which only its recorder writes. Give another.",
+            kind="in-run",
+            value=str(out),
+        )
     writer = new_writer(out)
     try:
         scalars = sum(write_event(writer, event, at) for at, event in reader.log.each_timed_event())
@@ -159,12 +166,14 @@ def export_to_tensorboard(folder: Path, out: Path) -> str:
                 _write_picture(writer, panel, step)
                 pictures += 1
         writer.flush()
-    except OSError as error:
-        raise UserError(
-            f"Cannot write to {out}: {error.strerror}.", kind="not-writable", value=str(out)
-        ) from None
-    finally:
         writer.close()
+    except OSError as error:  # of the disk; what the writer still has cannot be written either
+        with suppress(OSError):
+            writer.close()
+        raise _explain_unwritable(out, error) from None
+    except BaseException:
+        writer.close()
+        raise
     lost = f"; {reader.log.lost_in_words}" if reader.log.lost_in_words else ""
     return f"{out}: {scalars:,} scalars and {pictures:,} pictures of panels{lost}."
 
@@ -175,9 +184,13 @@ def new_writer(out: Path) -> Any:
     Raises:
         UserError: The folder cannot be used, or tensorboard is not installed.
     """
-    if out.exists() and not out.is_dir():
+    try:
+        is_file, is_used = out.exists() and not out.is_dir(), out.is_dir() and any(out.iterdir())
+    except (OSError, ValueError) as error:  # too long for a name, not readable, a zero byte
+        raise _explain_unwritable(out, error) from None
+    if is_file:
         raise UserError(f"{out} is a file; give a folder.", kind="not-a-folder", value=str(out))
-    if out.is_dir() and any(out.iterdir()):
+    if is_used:
         raise UserError(
             f"{out} is not empty; TensorBoard would mix what is in it. Give a new folder.",
             kind="exists",
@@ -194,6 +207,9 @@ def new_writer(out: Path) -> Any:
     try:
         return SummaryWriter(str(out))
     except OSError as error:
-        raise UserError(
-            f"Cannot write to {out}: {error.strerror}.", kind="not-writable", value=str(out)
-        ) from None
+        raise _explain_unwritable(out, error) from None
+
+
+def _explain_unwritable(out: Path, error: OSError | ValueError) -> UserError:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return UserError(f"Cannot write to {out}: {why}.", kind="not-writable", value=str(out))

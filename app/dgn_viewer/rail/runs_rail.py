@@ -38,6 +38,7 @@ from dgn_viewer.widgets.layouts import (
 from dgn_viewer.widgets.message_line import MessageLine
 
 _NOTES_FROM, _BUTTONS_FROM = 400, 280  # pixels of height
+_LONGEST_FILTER = 400  # characters; each word is looked for in each run while typing
 _MOST_VALUES = 12  # values of a setting that the menu lists
 
 
@@ -129,7 +130,7 @@ class FilterMenu(QMenu):
             if len(values) > _MOST_VALUES and field.name not in ("day", "tag"):
                 return []
         numbers = sorted(value for value in values if not isinstance(value, str))
-        texts = [str(int(number) if number == int(number) else number) for number in numbers]
+        texts = [str(int(number) if float(number).is_integer() else number) for number in numbers]
         texts += [value for value in values if isinstance(value, str)]
         return texts[:_MOST_VALUES]
 
@@ -164,6 +165,7 @@ class RunsRail(QFrame):
         self.wider = _tool_button("»", "Show all columns")
         self.search = QLineEdit()
         self.search.setPlaceholderText("Filter")
+        self.search.setMaxLength(_LONGEST_FILTER)
         self.search.setToolTip(
             plain_tip("Words, and terms such as regime:DL, best>90, seed:3, tag:paper, day:today")
         )

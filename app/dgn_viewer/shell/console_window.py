@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import code
 import contextlib
+import ctypes
 import io
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from types import MappingProxyType
@@ -22,11 +25,70 @@ from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, resiz
 
 _SIZE = (760, 480)
 _MOST_LINES = 10_000
+_MOST_PRINTED = 1_000_000  # characters that a line may print
+_MOST_SHOWN = 2_000  # characters of a line of output; Qt lays out longer ones in seconds
+_MOST_SECONDS = 20.0  # that a line may compute, for the window waits
 _ABOUT = (
     "frame, readings and run are frozen copies of what the panels show, np is NumPy: try "
     "frame.step or readings['ntk'].arrays. The run cannot be changed from here. While a line "
-    "computes, the window waits and training continues."
+    "computes, the window waits and training continues; after 20 s it is stopped."
 )
+
+
+class StoppedError(BaseException):
+    """A line has printed or computed too much; no `Exception`, which its own code may catch."""
+
+    def __str__(self) -> str:
+        return (
+            f"stopped: a line may compute for {_MOST_SECONDS:.0f} s "
+            f"and print {_MOST_PRINTED:,} characters"
+        )
+
+
+class _Printed(io.StringIO):
+    """What a line prints, up to a limit."""
+
+    def write(self, text: str) -> int:
+        room = _MOST_PRINTED - self.tell()
+        super().write(text[: max(room, 0)])
+        if len(text) > room:
+            raise StoppedError
+        return len(text)
+
+    def close(self) -> None:
+        """Stay open: the line may close its standard output."""
+
+    @property
+    def shown(self) -> str:
+        lines = self.getvalue().rstrip("\n").split("\n")[-_MOST_LINES:]
+        return "\n".join(
+            line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}…" for line in lines
+        )
+
+
+class _Deadline:
+    """Raises `StoppedError` in this thread if its body takes too long."""
+
+    def __init__(self, seconds: float) -> None:
+        self._thread = ctypes.c_ulong(threading.get_ident())
+        self._lock, self._over = threading.Lock(), False
+        self._timer = threading.Timer(seconds, self._stop)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        with self._lock:  # afterwards nothing is raised any more
+            self._over = True
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, None)
+
+    def _stop(self) -> None:
+        with self._lock:
+            if not self._over:
+                error = ctypes.py_object(StoppedError)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, error)
 
 
 class _Console(code.InteractiveConsole):
@@ -93,16 +155,28 @@ class ConsoleWindow(QWidget):
             "frame": view,
             "readings": MappingProxyType(dict(view.readings)),
             "run": view.run,
+            "__builtins__": builtins,
         }
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            try:
+        printed, terminal = _Printed(), sys.stdin
+        sys.stdin = io.StringIO()  # input() would wait for the terminal, and the window with it
+        incomplete, refusal = False, ""
+        try:
+            with (
+                contextlib.redirect_stdout(printed),
+                contextlib.redirect_stderr(printed),
+                _Deadline(_MOST_SECONDS),
+            ):
                 incomplete = self._console.push(text)
-            except SystemExit:  # exit() would close the window, and with it the run
-                incomplete = False
-                self.hide()
+        except SystemExit:  # exit() would close the window, and with it the run
+            self._console.resetbuffer()
+            self.hide()
+        except StoppedError as stopped:  # with no room for its traceback
+            self._console.resetbuffer()
+            refusal = f"{stopped}."
+        finally:
+            sys.stdin = terminal
         self.prompt.setText("..." if incomplete else ">>>")
-        if output := printed.getvalue().rstrip("\n"):
+        for output in filter(None, (printed.shown, refusal)):
             self.output.appendPlainText(output)
 
     def _enter_line(self) -> None:

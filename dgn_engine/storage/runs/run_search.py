@@ -96,7 +96,9 @@ def search_runs(text: str, runs: Sequence[RecordedRun]) -> list[RecordedRun]:
     one of its words begins with it: 'regime:DL' leaves DLN out, 'regime:D' finds both.
     """
     selected = list(runs)
-    for part in _PART.findall(text.casefold()):
+    for part in dict.fromkeys(_PART.findall(text.casefold())):  # each once
+        if not selected:
+            break
         word = part.replace('"', "")
         match = _TERM.fullmatch(word)
         field = _FIELDS.get(match[1]) if match is not None else None

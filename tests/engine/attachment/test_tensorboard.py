@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils.tensorboard import SummaryWriter
 
 from dgn_engine.errors import UserError
+from dgn_engine.figures import tensorboard_log
 from dgn_engine.figures.tensorboard_log import event_scalars, export_to_tensorboard
 from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -104,6 +106,28 @@ def test_a_folder_with_something_in_it_is_refused_and_left_alone(tmp_path: Path)
     with refused("not-a-folder"):
         export_to_tensorboard(tmp_path / "run", tmp_path / "log" / "mine")
     assert [file.name for file in (tmp_path / "log").iterdir()] == ["mine"]
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = mlp()
+    with watch_closely(model, tmp_path / "run") as watcher:
+        train(model, 1, lambda loss: watcher.step(loss=loss))
+    with refused("in-run"):
+        export_to_tensorboard(tmp_path / "run", tmp_path / "run" / "log")
+    with refused("not-writable"):
+        export_to_tensorboard(tmp_path / "run", tmp_path / ("x" * 300))
+
+    class Full(KeptCalls):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        close = flush
+
+    monkeypatch.setattr(tensorboard_log, "new_writer", lambda _out: Full())
+    with refused("not-writable"):
+        export_to_tensorboard(tmp_path / "run", tmp_path / "log")
 
 
 def test_a_live_writer_gets_what_is_recorded_and_training_is_the_same(tmp_path: Path) -> None:

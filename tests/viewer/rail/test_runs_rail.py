@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import re
 from collections.abc import Iterator
@@ -154,6 +155,16 @@ def test_the_rail_shows_and_continues_what_can_be(rail: RunsRail, sent: list[Com
         "DL · fc · digits · seed 0",
         "stopped at step 1,200 of 4,500 · best 96.1 % · 1 h ago",
     )
+
+
+def test_the_filter_menu_opens_whatever_numbers_runs_have(rail: RunsRail) -> None:
+    runs = (
+        make_listed_run(str(index), settings={"lr": lr})
+        for index, lr in enumerate((0.1, math.inf, -math.inf, math.nan))
+    )
+    rail.show_runs(RunsListed("runs", tuple(runs)))
+    rail.terms_menu.aboutToShow.emit()
+    assert rail.terms_menu.actions()
 
 
 def test_a_name_is_typed_into_its_cell_and_shown_when_the_engine_has_it(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
+import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from dgn_viewer.application import Viewer
+from dgn_viewer.shell import console_window
 from dgn_viewer.shell.console_window import ConsoleWindow
 
 
@@ -66,3 +70,33 @@ def test_errors_and_exit_stay_in_the_console_and_blocks_are_completed(
     _enter(console, "exit()")
     assert console.isHidden()
     assert shared_viewer.window.isVisible()
+    assert _enter(console, "1") == "1"  # nothing of the line that left is kept
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["while True: pass", "while True: print(1)", "while True: sys.stderr.write('x')"],
+)
+def test_a_line_without_end_is_stopped(
+    shared_viewer: Viewer, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setattr(console_window, "_MOST_SECONDS", 0.3)
+    monkeypatch.setattr(console_window, "_MOST_PRINTED", 2000)
+    console = _open_console(shared_viewer)
+    _enter(console, "import sys")
+    _enter(console, line)
+    assert "stopped" in _enter(console, "")
+    assert _enter(console, "len('x' * 5)") == "5"
+    assert console.prompt.text() == ">>>"
+    console.close()
+
+
+def test_a_line_neither_waits_for_the_terminal_nor_breaks_the_next(shared_viewer: Viewer) -> None:
+    console, terminal, output = _open_console(shared_viewer), sys.stdin, sys.stdout
+    assert "EOFError" in _enter(console, "input()")
+    _enter(console, "import sys; sys.stdout.close()")
+    _enter(console, "__builtins__ = None")
+    assert _enter(console, "print(1)") == "1"
+    assert len(_enter(console, "'x' * 500_000")) < 10_000  # Qt would lay it out for a minute
+    assert (sys.stdin, sys.stdout) == (terminal, output)
+    console.close()

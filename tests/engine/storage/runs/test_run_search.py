@@ -9,6 +9,7 @@ import pytest
 
 from dgn_engine.protocol.runs import RecordedRun
 from dgn_engine.protocol.trend import POINTS, decode_trend, encode_trend, is_trend
+from dgn_engine.storage.runs import run_search
 from dgn_engine.storage.runs.run_search import FIELDS, search_runs
 
 NOW = datetime.now(UTC)
@@ -63,6 +64,21 @@ RUNS = (
 )
 def test_terms_find_what_they_say(text: str, names: str) -> None:
     assert "".join(run.name for run in search_runs(text, RUNS)) == names
+
+
+def test_many_terms_are_not_each_looked_for_in_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def texts(run: RecordedRun) -> str:
+        read.append(run.name)
+        return run.name
+
+    monkeypatch.setattr(run_search, "_searched_text", texts)
+    assert search_runs("a " * 5000, RUNS)
+    assert len(read) == len(RUNS)  # a window of 10,000 runs hung for a minute
+    read.clear()
+    assert not search_runs(" ".join(f"none-{index}" for index in range(800)), RUNS)
+    assert len(read) == len(RUNS)
 
 
 def test_every_example_of_a_field_is_a_term_of_it() -> None:
