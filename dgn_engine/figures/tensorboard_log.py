@@ -77,7 +77,7 @@ def _describe_sample(event: ProbeScalars) -> str:
     if event.examples:
         words += f", {event.examples} of {event.of} examples" if event.of else ""
         words += "" if event.of else f", {event.examples} examples"
-    return f"{words}, another probe set" if event.chosen else words
+    return f"{words}, probe set {event.chosen}" if event.chosen else words
 
 
 def write_event(

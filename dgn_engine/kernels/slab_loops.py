@@ -9,11 +9,13 @@ arrays of int32 (path counts that fit), float32 or float64.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core.caching import FunctionCache
 
 Numbers = npt.NDArray[Any]
 Real = npt.NDArray[np.float64]
@@ -28,6 +30,27 @@ _STEPS = 5
 _1_PI = 1.0 / np.pi
 
 
+class _CompiledFiles(FunctionCache):  # type: ignore[misc]  # numba has no types
+    """What numba compiled, on disk; a damaged file, or a full disk, is as if there were none.
+
+    Numba's own raises errors of pickle in a reading then, each time until the files are deleted.
+    """
+
+    def load_overload(self, *signature: Any) -> Any:
+        try:
+            return super().load_overload(*signature)
+        except Exception:
+            return None
+
+    def save_overload(self, *compiled: Any) -> None:
+        try:
+            super().save_overload(*compiled)
+        except Exception:
+            with suppress(Exception):
+                self.flush()  # a damaged index cannot be added to
+                super().save_overload(*compiled)
+
+
 def compile_loop(loop: Loop) -> Loop:
     """Compile a function on its first call, or load what was compiled before.
 
@@ -38,10 +61,9 @@ def compile_loop(loop: Loop) -> Loop:
         The compiled function, which releases the GIL.
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-    try:
-        compiled: Loop = numba.njit(cache=True, **options)(loop)
-    except RuntimeError:  # no folder where it could be kept
-        compiled = numba.njit(**options)(loop)
+    compiled: Loop = numba.njit(**options)(loop)
+    with suppress(RuntimeError):  # no folder where it could be kept
+        vars(compiled)["_cache"] = _CompiledFiles(loop)  # as its `enable_caching` does
     return compiled
 
 

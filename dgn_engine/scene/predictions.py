@@ -48,9 +48,9 @@ class Prediction:
     def _format_value(self, value: float) -> str:
         if self.kind == "output":
             return format_number(value, 3)
-        if 0.0 < value < 0.005:
+        if value < 0.005:  # a softmax is neither 0 nor 1, though float32 may be
             return "<1 %"
-        return ">99 %" if 0.995 <= value < 1.0 else format_percent(value, 0)
+        return ">99 %" if value >= 0.995 else format_percent(value, 0)
 
 
 def predictions_of(view: View) -> tuple[Prediction, ...]:

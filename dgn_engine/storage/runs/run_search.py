@@ -65,7 +65,8 @@ def _known(run: RecordedRun, number: int) -> Value:
 
 
 def _best_percent(run: RecordedRun) -> Value:
-    return 100 * run.best if run.best == run.best else None
+    # Rounded, since 100 * 0.29 is below 29, and 100 * 0.55 above 55.
+    return round(100 * run.best, 9) if run.best == run.best else None
 
 
 FIELDS: tuple[SearchField, ...] = (
@@ -136,7 +137,7 @@ def _equals(field: SearchField, run: RecordedRun, wanted: str, number: float | N
     if isinstance(value, (int, float)):
         if number is None:
             return False
-        decimals = len(wanted.partition(".")[2])
+        decimals = len(wanted.removesuffix("%").partition(".")[2])
         return value == number or (field.rounded and round(value, decimals) == number)
     return wanted in _words(value)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -228,16 +230,51 @@ def test_loops_say_what_the_plain_recursion_says(
         torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-12)
 
 
+def double(number: int) -> int:
+    return 2 * number
+
+
+def refuse_folder(*_: object) -> object:
+    raise RuntimeError("cannot cache function: no locator available")
+
+
 def test_loops_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dgn_engine.kernels import slab_loops
+
+    monkeypatch.setattr(slab_loops, "_CompiledFiles", refuse_folder)
+    assert slab_loops.compile_loop(double)(3) == 6
+
+
+@pytest.mark.parametrize("damaged", ["*.nbi", "*.nbc", "*.nb?"])
+@pytest.mark.parametrize("kept", [0, 50])
+def test_damaged_files_of_compiled_loops_are_replaced(
+    damaged: str, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dgn_engine.kernels.slab_loops import compile_loop
 
-    def njit(cache: bool = False, **_: object) -> Callable[[Callable[[], int]], Callable[[], int]]:
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda loop: loop
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    assert compile_loop(double)(3) == 6
+    files = list(tmp_path.rglob(damaged))
+    assert files
+    for file in files:
+        file.write_bytes(file.read_bytes()[:kept])
+    assert compile_loop(double)(4) == 8
+    again = compile_loop(double)
+    assert again(5) == 10
+    assert sum(again.stats.cache_hits.values()) == 1  # type: ignore[attr-defined]
 
-    monkeypatch.setattr("numba.njit", njit)
-    assert compile_loop(lambda: 3)() == 3
+
+def test_a_full_disk_does_not_keep_loops_from_being_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dgn_engine.kernels.slab_loops import compile_loop
+
+    def fill_disk(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", fill_disk)
+    assert compile_loop(double)(3) == 6
 
 
 def test_what_loops_do_not_know_takes_the_plain_road(take: Take) -> None:

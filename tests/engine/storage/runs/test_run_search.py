@@ -49,6 +49,7 @@ RUNS = (
         ("best<90", "b"),
         ("best:96.1", "a"),
         ("best:96", "a"),
+        ("best:96.1%", "a"),
         ("depth:5 width=32", "ab"),
         ("lr>0.001", "c"),
         ("lr:0.001", "ab"),
@@ -79,6 +80,14 @@ def test_many_terms_are_not_each_looked_for_in_each_run(monkeypatch: pytest.Monk
     read.clear()
     assert not search_runs(" ".join(f"none-{index}" for index in range(800)), RUNS)
     assert len(read) == len(RUNS)
+
+
+@pytest.mark.parametrize("percent", range(101))
+def test_a_score_is_neither_above_nor_below_itself(percent: int) -> None:
+    runs = (run("a", best=percent / 100),)
+    assert search_runs(f"best:{percent}", runs)
+    assert not search_runs(f"best<{percent}", runs)
+    assert not search_runs(f"best>{percent}", runs)
 
 
 def test_every_example_of_a_field_is_a_term_of_it() -> None:
