@@ -347,6 +347,7 @@ class Window(QMainWindow):
         self.files.drops.other_dropped.connect(self.inspector.files.close_file_page)
         self.files.opener.result_wanted.connect(self.experiments.show_folder)
         self.recorded.settings_wanted.connect(self.pages.open_settings)
+        self.recorded.branch_page_wanted.connect(self.pages.open_branch_at)
         for owner in (self.time, self.experiments, self.exports):
             self.closed.connect(owner.close)
         self.closed.connect(self.runs.stop)

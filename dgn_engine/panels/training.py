@@ -143,11 +143,8 @@ def _list_facts(view: View) -> tuple[Fact, ...]:
             facts.append(Fact("test", last + outdated, about))
         else:
             facts.append(_missing_test_fact(view, f" Last: {last} at step {step}{outdated}."))
-        finite = np.isfinite(accuracy.values)
-        best = float(np.max(accuracy.values, initial=-np.inf, where=finite))
-        best = best if finite.any() else np.nan
-        best_steps = accuracy.steps[accuracy.values == best][:1].tolist()
-        where = f", at step {best_steps[0]:,}" if best_steps else ""
+        best_step, best = best_test(view) or (None, np.nan)
+        where = f", at step {best_step:,}" if best_step is not None else ""
         about = f"Best test accuracy of this run so far{where}."
         facts.append(Fact("best", format_percent(best, 2), about))
     elif not view.tested:
@@ -158,6 +155,16 @@ def _list_facts(view: View) -> tuple[Fact, ...]:
         value = format_number(loss.values[-1], 4) if np.isfinite(loss.values[-1]) else "not finite"
         facts.append(Fact("train loss", value + _outdated_suffix(view, "train_loss"), about))
     return tuple(facts)
+
+
+def best_test(view: View) -> tuple[int, float] | None:
+    """Return the first step of the best test accuracy so far, and the accuracy; None if unknown."""
+    accuracy = _score_so_far(view, "test_accuracy")
+    finite = np.zeros(0, bool) if accuracy is None else np.isfinite(accuracy.values)
+    if accuracy is None or not finite.any():
+        return None
+    at = int(np.argmax(np.where(finite, accuracy.values, -np.inf)))
+    return int(accuracy.steps[at]), float(accuracy.values[at])
 
 
 def _score_so_far(view: View, name: str) -> Series | None:

@@ -75,9 +75,16 @@ class Comparison:
         self._scalars: list[ProbeScalars] = []  # since the last `take_scalars`
         self.number = 0  # of the newest comparison, from 1
 
-    def open_source(self, source: ComparisonSource, inputs: ProbeInputs | None) -> None:
-        """Open a comparison; if this raises `UserError`, the previous one stays open."""
+    def open_source(
+        self, source: ComparisonSource, inputs: ProbeInputs | None, needs_network: bool = False
+    ) -> None:
+        """Open a comparison; if this raises `UserError`, the previous one stays open.
+
+        `needs_network`: refuse what can only be compared by its frames or scores.
+        """
         imported, opened = source(inputs)
+        if needs_network and imported is None:
+            raise UserError("Its network does not fit the new run.", kind="does-not-fit")
         recorded = None
         if isinstance(source, RecordedSource | HeldSource):
             recorded = source.compared_frames(imported)
@@ -161,7 +168,8 @@ class Comparison:
         try:
             if inputs is None:
                 raise UserError("There is no run to compare with.")
-            self.open_source(self.source, inputs)
+            # Scores and frames of other data would be compared with nothing.
+            self.open_source(self.source, inputs, needs_network=self._network is not None)
         except UserError as refusal:
             self.close(f"The comparison was closed: {refusal}")
 

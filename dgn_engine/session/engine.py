@@ -153,11 +153,9 @@ class Engine:
             runs.ShowRun: lambda c: library.read_folder(c, state.recording),
             runs.OpenSession: library.open_session,
             runs.SaveSession: run_commands.save_session,
-            branches.StartBranch: in_run(lambda run, c: branch.start_branch(c, run)),
+            branches.StartBranch: lambda c: branch.start_branch(c, run_commands.resumed_run_for(c)),
             branches.StopBranch: lambda _: branch.stop_branch(),
-            branches.ListCheckpoints: in_run(
-                lambda run, _: branch.list_checkpoints(run, loop.seconds_a_step())
-            ),
+            branches.ListCheckpoints: lambda c: branch.list_checkpoints(c, loop.seconds_a_step()),
             branches.HoldCheckpoint: lambda c: branch.hold_checkpoint(c, loop.seconds_a_step()),
             branches.CompareFile: on_shown(
                 lambda c, shown: opened.compare_file(c.ticket, shown, comparison)

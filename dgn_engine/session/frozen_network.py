@@ -157,14 +157,18 @@ class FrozenNetwork:
         self.probe_schedule.reset_for_examples(len(inputs.x))
 
     def read_next(self, compared: ComparedGates = no_comparison) -> bool:
-        """Compute one requested probe that has no reading yet; return whether there was one.
+        """Compute one requested probe that is due; return whether there was one.
+
+        Each has a first reading, on a few examples, before any is sharpened.
 
         `compared` returns the gates of the network that it is compared with.
         """
-        due = self.probe_schedule.due_probes(self.step_count, catch_up=not self.moves)[:1]
+        schedule = self.probe_schedule
+        due = schedule.due_probes(self.step_count, catch_up=not self.moves)
+        unread = tuple(name for name in due if name not in schedule.readings)
         if due:
             context = self.probe_context(compared)
-            self.probe_schedule.read_probes(due, context, self.step_count, while_paused=True)
+            schedule.read_probes((unread or due)[:1], context, self.step_count, while_paused=True)
         return bool(due)
 
     def probe_context(self, compared: ComparedGates = no_comparison) -> ProbeContext:

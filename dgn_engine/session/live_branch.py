@@ -29,6 +29,7 @@ from dgn_engine.protocol.branches import (
     CheckpointsListed,
     ComparedMoved,
     HoldCheckpoint,
+    ListCheckpoints,
     StartBranch,
 )
 from dgn_engine.protocol.run_state import RunState
@@ -195,16 +196,26 @@ class Branches:
         self._pace: float | None = None  # of the branch; None: full speed
         self._held = _HeldCheckpoints()
 
-    def list_checkpoints(self, run: Run, seconds_a_step: float | None) -> None:
-        """List where the run can be branched; `seconds_a_step` is None if not measured."""
-        listed = _checkpoints_listed(run.number, self._state.recording)
+    def list_checkpoints(
+        self, command: ListCheckpoints | HoldCheckpoint, seconds_a_step: float | None
+    ) -> None:
+        """List where the run, or the recorded one that is shown, can be branched;
+        `seconds_a_step` is None if not measured."""
+        state = self._state
+        shown, recording = state.library.shown, state.recording
+        folder = None if recording is None else recording.path
+        if shown is None:
+            number = state.run_for(command).number
+        else:
+            number, folder = state.number, shown.folder
+        listed = _checkpoints_listed(number, folder)
         self._emit(replace(listed, seconds_a_step=seconds_a_step or 0.0))
 
     def hold_checkpoint(self, command: HoldCheckpoint, seconds_a_step: float | None) -> None:
         """Keep the checkpoint from which a branch at this step would start, for the form."""
         self._held.hold_nearest("form", command.step, self._state.recording)
         if command.step is not None:
-            self.list_checkpoints(self._state.run_for(command), seconds_a_step)
+            self.list_checkpoints(command, seconds_a_step)
 
     def start_branch(self, command: StartBranch, run: Run) -> None:
         """Save the present state, or take an existing checkpoint, and start a branch there."""
@@ -423,13 +434,12 @@ class _HeldCheckpoints:
         if step is None or recording is None:
             self.release_holder(holder)
             return
-        nearest = _checkpoints_listed(0, recording).nearest_step(step)
+        nearest = _checkpoints_listed(0, recording.path).nearest_step(step)
         while nearest is not None and self._steps.get(holder) != nearest:
             self._steps[holder] = nearest
             recording.hold_checkpoints(self._steps.values())
-            nearest = _checkpoints_listed(0, recording).nearest_step(
-                step
-            )  # it may have been deleted meanwhile
+            # It may have been deleted meanwhile.
+            nearest = _checkpoints_listed(0, recording.path).nearest_step(step)
         if nearest is None:
             self.release_holder(holder)
 
@@ -440,10 +450,10 @@ class _HeldCheckpoints:
             self._recording = None
 
 
-def _checkpoints_listed(number: int, recording: Recording | None) -> CheckpointsListed:
-    checkpoints = () if recording is None else RunReader(recording.path).checkpoints
+def _checkpoints_listed(number: int, folder: Path | None) -> CheckpointsListed:
+    checkpoints = () if folder is None else RunReader(folder).checkpoints
     steps = tuple((checkpoint.step, checkpoint.kept) for checkpoint in checkpoints)
-    return CheckpointsListed(number, steps, "" if recording is None else str(recording.path))
+    return CheckpointsListed(number, steps, "" if folder is None else str(folder))
 
 
 def describe_sharing(threads: int, cores: float | None, pace: float = 0.0) -> str:

@@ -171,12 +171,16 @@ class RunCommands:
 
     def resume_training(self, command: training.Resume | training.Advance) -> None:
         """Continue training; a recorded run that is only shown is resumed first."""
+        steps = command.steps if isinstance(command, training.Advance) else None
+        self._loop.resume_steps(self.resumed_run_for(command), steps)
+
+    def resumed_run_for(self, command: Command) -> Run:
+        """Return the current run, paused if it was a recorded one that was only shown."""
         library = self._state.library
         if library.shown is not None:
             folder = str(library.folder_to_continue())
             self.continue_recorded(runs.ContinueRun(folder, paused=True))
-        steps = command.steps if isinstance(command, training.Advance) else None
-        self._loop.resume_steps(self._state.run_for(command), steps)
+        return self._state.run_for(command)
 
     def go_back(self, run: Run) -> None:
         """Restore the newest finite state of a diverged run; it stays paused."""

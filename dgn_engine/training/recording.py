@@ -92,6 +92,7 @@ class Recording:
         self._due_at_once = False
         self._frame_due = True
         self._billed = 0.0  # processor seconds of the recorder charged so far
+        self._end_written = False  # `Finished`, since the folder was opened
         self._framed_at = 0.0  # recorder's processor seconds at the last frame
         run.recorded = True
         emit(FramesRecorded(str(self.path)))
@@ -151,6 +152,7 @@ class Recording:
         if isinstance(event, Finished):
             self.write_checkpoint("final")
             self._frame_due = True
+            self._end_written = True
 
     def on_frame(self, frame: Frame, needed: bool = False, patience: float = 0.0) -> None:
         """Record a frame if one is due.
@@ -263,10 +265,12 @@ class Recording:
         """
         if sound and self._state != (self._run.step_count, self._changes):
             self.write_checkpoint()
-        if sound and not (self._run.is_finished or self._run.diverged):
-            self._recorder.write_note(
-                "Closed", {"step": self._run.step_count}
-            )  # marks a regular end
+        if sound and not self._run.diverged:
+            step = {"step": self._run.step_count}
+            if not self._run.is_finished:
+                self._recorder.write_note("Closed", step)  # marks a regular end
+            elif not self._end_written:  # a finished run was opened again
+                self._recorder.write_note("Finished", step)
         # Break the reference cycle between run and recording.
         self._run.control.before_change = lambda _change: None
         self._recorder.before_close = last

@@ -68,6 +68,8 @@ def compose_message(
     if state == "unavailable":
         return f"Not in {view.regime or 'this regime'}", empty.reason, ""
     if view.run is not None and view.run.inspected:
+        if spec.probes:
+            return "In progress", f"{spec.title}: computed now.", ""
         return "Not training", empty.reason, ""
     if view.run is None:
         return "No run yet", f"{empty.reason} {_BEGIN}", ""

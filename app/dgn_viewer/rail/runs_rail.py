@@ -131,7 +131,8 @@ class FilterMenu(QMenu):
                 return []
         numbers = sorted(value for value in values if not isinstance(value, str))
         texts = [str(int(number) if float(number).is_integer() else number) for number in numbers]
-        texts += [value for value in values if isinstance(value, str)]
+        names = [value for value in values if isinstance(value, str)]
+        texts += names if field.name == "day" else sorted(names, key=str.casefold)
         return texts[:_MOST_VALUES]
 
 
@@ -139,9 +140,11 @@ class RunsRail(QFrame):
     """The list of recorded runs, which only changes once the engine has answered.
 
     `export_wanted(run)` and `trash_wanted(folders)` are left to the window, because they need a
-    file dialog and the platform's trash; so is `undo_wanted`. `listed`: a new list is shown.
+    file dialog and the platform's trash; so are `branch_wanted(run)` and `undo_wanted`. `listed`:
+    a new list is shown.
     """
 
+    branch_wanted = Signal(object)
     export_wanted = Signal(object)
     trash_wanted = Signal(tuple)
     undo_wanted = Signal()
@@ -296,6 +299,7 @@ class RunsRail(QFrame):
             (self.show_run, self.go_on, self.compare), self.menu.actions(), strict=False
         ):
             action.setEnabled(button.isEnabled())
+        self.branch.setEnabled(self.show_run.isEnabled() and run.best == run.best)  # type: ignore[union-attr]
         self.more.setEnabled(run is not None)
         ticked = len(self.runs.ticked)
         self._drawn.show_text(f"{ticked} overlaid")
@@ -339,6 +343,11 @@ class RunsRail(QFrame):
         run = self.table.current_run()
         if run is not None and self.compare.isEnabled():
             self._send(CompareRun(run.folder))
+
+    def _branch_run(self) -> None:
+        run = self.table.current_run()
+        if run is not None and self.branch.isEnabled():
+            self.branch_wanted.emit(run)
 
     def _export_run(self) -> None:
         run = self.table.current_run()
@@ -398,6 +407,7 @@ class RunsRail(QFrame):
             ("Open", "Return", self._show_run),
             ("Continue", "", self._continue_run),
             ("Compare", "", self._compare_run),
+            ("Branch from its best step…", "", self._branch_run),
             ("Overlay", "Space", self.table.toggle_current_tick),
             ("Rename", "F2", self.table.rename_current),
             ("Notes and tags", "", self._edit_notes),
@@ -412,17 +422,17 @@ class RunsRail(QFrame):
             if keys == "Del":  # the list handles the other keys itself
                 self.table.addAction(action)
             self.menu.addAction(action)
+        self.branch = self.menu.actions()[3]
         self.more.setMenu(self.menu)
         self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.more.setProperty("role", "more")
         self.more.setAccessibleName("More actions")
-        self.more.setToolTip("Continue, overlay, rename, export, delete")
+        self.more.setToolTip("Continue, branch, overlay, rename, export, delete")
         self.terms_menu = FilterMenu(self.runs, self)
         self.terms.setMenu(self.terms_menu)
         self.sort_menu = QMenu(self)
         for title in SORTS:
-            words = "steps" if title == "steps" else title
-            action = self.sort_menu.addAction(f"By {words}")
+            action = self.sort_menu.addAction(f"By {'best accuracy' if title == 'best' else title}")
             action.setCheckable(True)
             action.setData(title)
             action.triggered.connect(lambda _=False, title=title: self.table.sort_by(title))

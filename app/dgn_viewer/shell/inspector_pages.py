@@ -79,9 +79,18 @@ class InspectorPages:
             page.show_answers(self._context.view())
 
     def open_differences(self) -> None:
+        self._inspector.show_page(self._make_compare_page())
+
+    def open_branch_at(self, step: int) -> None:
+        """Show the page of branches, with this step filled in."""
+        page = self._make_compare_page()
+        page.origin.choose_step(step)
+        self._inspector.show_page(page)
+
+    def _make_compare_page(self) -> ComparePage:
         context, cursor = self._context, self._cursor
-        self._inspector.show_page(
-            ComparePage(context.send, context.view, lambda: cursor.last_step, lambda: cursor.step)
+        return ComparePage(
+            context.send, context.view, lambda: cursor.last_step, lambda: cursor.step
         )
 
     def open_changes(self) -> None:

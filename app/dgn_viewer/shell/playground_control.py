@@ -141,12 +141,13 @@ class PlaygroundControl(QObject):
         if config is None:
             self._context.notify_refusal(
                 "Only a fully connected network on points of the plane has a link; for this run, "
-                "choose File ▸ Save session…."
+                "choose File ▸ Save ▸ Save session…"
             )
             return
         if left_out := settings_left_out(config):
             self._context.notify_refusal(
-                f"A link cannot carry {', '.join(left_out)}: choose File ▸ Save session… instead."
+                f"A link cannot carry {', '.join(left_out)}: choose File ▸ Save ▸ Save session… "
+                "instead."
             )
             return
         link = playground_of(config).link

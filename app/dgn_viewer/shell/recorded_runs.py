@@ -41,10 +41,12 @@ EXPORTS = "Whole run (*.dgn);;Scores (*.csv)"
 class RecordedRuns(QObject):
     """Asks for files, sends commands and reports their results.
 
-    `settings_wanted`: show the storage limits.
+    `settings_wanted`: show the storage limits. `branch_page_wanted(step)`: show the page of
+    branches with this step.
     """
 
     settings_wanted = Signal()
+    branch_page_wanted = Signal(int)
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class RecordedRuns(QObject):
         self._bar, self._layouts = bar, layouts
         self.bin = RunBin(context)
         bar.rail.export_wanted.connect(self.export_run)
+        bar.rail.branch_wanted.connect(self.prepare_branch)
         bar.rail.trash_wanted.connect(self.bin.delete_runs)
         bar.rail.undo_wanted.connect(self.bin.undo_last)
         self.bin.refused.connect(bar.rail.ask_to_delete_permanently)
@@ -92,6 +95,11 @@ class RecordedRuns(QObject):
             f"{run.name}.dgn",
             lambda path: self._context.send(ExportRun(run.folder, path)),
         )
+
+    def prepare_branch(self, run: RecordedRun) -> None:
+        """Show the run, and the page that branches it, at its best step."""
+        self._context.send(ShowRun(run.folder))
+        self.branch_page_wanted.emit(run.best_step)
 
     def return_to_previous_run(self) -> None:
         """Continue the run that was replaced by the one on show."""

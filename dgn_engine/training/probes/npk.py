@@ -9,8 +9,8 @@ example has no label, `alignment`, `nu`, `outside` and `contradictory` are missi
 An estimate has no scalars, since ν, rank and the smallest eigenvalues cannot be estimated from it.
 It adds `npk_error` (n, n) and `eigenvalues_error` (n,), one standard error of each entry and of
 each eigenvalue, the latter with its bias, by the jackknife over groups of draws. Eigenvalues not
-above their error, and what follows from them, are NaN; so is the alignment of an eigenvector whose eigenvalue
-is within twice their errors of a neighbour.
+above their error, and what follows from them, are NaN; so is the alignment of an eigenvector whose
+eigenvalue is within twice their errors of a neighbour.
 """
 
 from __future__ import annotations

@@ -392,3 +392,15 @@ def test_grey_examples_go_to_all_channels_of_a_network_of_colour_images(
     assert torch.equal(network.x, grey.x.repeat(1, 3, 1, 1))
     assert grey.in_channels(1) is grey
     assert inputs(8).in_channels(3).shape == (8,)
+
+
+def test_each_probe_is_read_before_any_is_sharpened(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = FrozenNetwork(found(), inputs(8), lambda _: None)
+    schedule = network.probe_schedule
+    schedule.watch(PROBES)
+    names = tuple(request.probe for request in PROBES)
+    # Each can always be sharpened, as those of a large network can for a while.
+    monkeypatch.setattr(schedule, "due_probes", lambda *_, **__: names)
+    for _ in PROBES:
+        assert network.read_next()
+    assert set(schedule.readings) == set(names)

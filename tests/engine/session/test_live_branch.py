@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ import pytest
 import torch
 
 from dgn_engine.cli._attached import WindowPace
+from dgn_engine.config import DataConfig
 from dgn_engine.protocol.branches import (
     BranchChanges,
     BranchStatus,
     CheckpointsListed,
     ComparedMoved,
     CompareRun,
+    ComparisonClosed,
     ComparisonOpened,
     HoldCheckpoint,
     ListCheckpoints,
@@ -29,7 +32,7 @@ from dgn_engine.protocol.branches import (
     StopBranch,
 )
 from dgn_engine.protocol.messages import Command, Event, Refused
-from dgn_engine.protocol.runs import ListRuns
+from dgn_engine.protocol.runs import ListRuns, RunShown, ShowRun
 from dgn_engine.protocol.training import (
     Advance,
     EstimateRun,
@@ -540,3 +543,38 @@ def test_the_share_of_the_processor_is_that_of_several_looks() -> None:
     assert cores_of(looks[:1]) is None
     assert cores_of(looks) == pytest.approx(1 / 3)
     assert cores_of(looks[1:3]) == pytest.approx(1.0)
+
+
+def test_a_recorded_run_that_is_shown_is_branched_and_stays_finished(
+    replaced: Desk, children: list[Trainer]
+) -> None:
+    desk, changes = replaced, BranchChanges(regime="FR-II")
+    desk.handle(StartRun(small_config(epochs=1)))
+    desk.advance_until(lambda: not desk.engine.running)
+    end, folder = desk.last_event(Finished).step, desk.recording.path
+    desk.handle(StartRun(small_config(), paused=True), ShowRun(str(folder)))
+    desk.advance_until(lambda: bool(desk.events_of(RunShown)), LIMIT)
+    desk.handle(ListCheckpoints(), HoldCheckpoint(2))
+    listed = desk.events_of(CheckpointsListed)
+    assert [(one.folder, one.checkpoints[-1]) for one in listed] == [
+        (str(folder), (end, "final"))
+    ] * 2
+    desk.handle(StartBranch(changes, 2))
+    assert not desk.events_of(Refused)
+    assert (status(desk).parent, status(desk).from_step) == (folder.name, 2)
+    assert (desk.run.step_count, desk.engine.running) == (end, False)
+    desk.handle(StopBranch(), StartRun(small_config(), paused=True))
+    assert RunReader(folder).log.summary.outcome == "finished"
+
+
+def test_a_comparison_whose_network_does_not_fit_the_next_run_is_closed(desk: Desk) -> None:
+    desk.handle(StartRun(small_config(epochs=1), paused=True), Watch((ProbeRequest("gates"),)))
+    folder = desk.recording.path
+    desk.advance(2)
+    desk.handle(StartRun(small_config(), paused=True), CompareRun(str(folder)))
+    assert not desk.events_of(ComparisonClosed)
+    desk.handle(StartRun(small_config(), paused=True))
+    assert not desk.events_of(ComparisonClosed)
+    points = replace(small_config(), data=DataConfig("spirals"))
+    desk.handle(StartRun(points, paused=True))
+    assert desk.events_of(ComparisonClosed)[-1].reason

@@ -173,3 +173,7 @@ def test_no_panel_waits_for_the_first_frame_after_a_step(panel: str) -> None:
         assert sentence
         assert step == 0 or "first frame" not in f"{heading} {sentence}"
     assert headings[0] != headings[1] == headings[2]
+    inspected = replace(view, run=replace(view.run, inspected="net.pth"))
+    heading, sentence, _ = compose_message("waiting", spec, inspected, shown)
+    assert "first frame" not in sentence
+    assert (heading == "Not training") == (not spec.probes)

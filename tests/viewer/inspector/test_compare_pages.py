@@ -333,3 +333,14 @@ def test_steps_stand_in_each_row_where_they_differ_and_a_reason_once_below_the_g
     assert [row[0] for row in table.row_texts()] == [
         *("Scores · A 9", "test loss", "test accuracy", why)
     ]
+
+
+def test_the_step_of_the_best_test_accuracy_can_be_chosen(
+    page: ComparePage, sent: list[Command], seen: dict[str, View]
+) -> None:
+    scores = make_series([2, 4, 6], [0.5, 0.9, 0.9])
+    seen["view"] = View(step=6, series={("training", "test_accuracy"): scores})
+    Bench(page).tell(CheckpointsListed(1, (), "/runs/p"))
+    page.origin.setCurrentIndex(1)
+    QTest.mouseClick(page.start, LEFT)
+    assert sent[-1] == StartBranch(BranchChanges(), 4)

@@ -26,6 +26,7 @@ from dgn_engine.protocol.runs import (
     DeleteRun,
     NoteRun,
     ReadCurves,
+    RecordedRun,
     RunCurves,
     RunsListed,
     ShowRun,
@@ -489,3 +490,39 @@ def test_overlaid_curves_have_names_colours_and_dashes_of_their_own() -> None:
     assert [curve.marker for curve in (point, *curves)] == [True, False, False]
     (line,) = spectrum_curves(runs, "eigenvalues")
     assert line.x.tolist() == [1, 2]
+
+
+def test_each_row_is_as_high_as_its_kind_after_a_filter_and_another_order(
+    narrow: RunsRail,
+) -> None:
+    runs = (
+        make_listed_run("a", created=days_ago(0), regime="ReLU"),
+        make_listed_run("b", created=days_ago(1), best=0.5),
+        make_listed_run("c", created=days_ago(1), best=0.7),
+        make_listed_run("d", created=days_ago(3)),
+    )
+    narrow.show_runs(RunsListed("runs", runs))
+    header = narrow.table.verticalHeader()
+    for change in (
+        lambda: narrow.search.setText("regime:DL"),
+        lambda: narrow.table.sort_by("best"),
+        lambda: narrow.search.clear(),
+        lambda: narrow.table.sort_by(NEWEST),
+    ):
+        change()
+        headings = narrow.runs.heading_rows()
+        for row in range(narrow.runs.rowCount()):
+            expected = HEADING_ROW if row in headings else ROW
+            assert header.sectionSize(row) == expected
+
+
+def test_a_run_is_branched_at_its_best_step_from_its_menu(narrow: RunsRail) -> None:
+    runs = make_listed_run("a", best=0.9, best_step=40), make_listed_run("b", best=math.nan)
+    narrow.show_runs(RunsListed("runs", runs))
+    wanted: list[RecordedRun] = []
+    narrow.branch_wanted.connect(wanted.append)
+    narrow.table.choose_run("b")
+    assert not narrow.branch.isEnabled()  # it was never tested
+    narrow.table.choose_run("a")
+    narrow.branch.trigger()
+    assert wanted == [runs[0]]

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QFrame, QLineEdit
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.choices import ValueInput
+from dgn_engine.panels.training import best_test
 from dgn_engine.protocol.branches import (
     BranchChanges,
     BranchStatus,
@@ -221,7 +222,8 @@ class ComparePage(QFrame):
         self.sharing.setVisible(trains)
 
     def _offer_choices(self) -> None:
-        self.origin.offer_checkpoints(self.state.checkpoints)
+        best = best_test(self._view())
+        self.origin.offer_checkpoints(self.state.checkpoints, None if best is None else best[0])
         catalogue = self.state.catalogue
         if catalogue is not None and self.regime.count() == 1:
             choices = regime_choices(catalogue.regimes)

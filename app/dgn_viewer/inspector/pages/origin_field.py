@@ -70,11 +70,20 @@ class OriginField(PickBox):
         if not self._chosen and self.currentText() != text:
             self.setEditText(text)
 
-    def offer_checkpoints(self, listed: CheckpointsListed | None) -> None:
-        """List 'now' and these checkpoints, keeping the current text."""
+    def choose_step(self, step: int) -> None:
+        """Choose a step, as if the user had typed it."""
+        self._chosen = True
+        self.setEditText(with_chosen_numbers(f"{step:,}"))
+
+    def offer_checkpoints(self, listed: CheckpointsListed | None, best: int | None = None) -> None:
+        """List 'now', the step of the best test accuracy, and these checkpoints, keeping the
+        current text."""
         if self.view().isVisible():
             return  # the user is choosing; wait for the next list
         titles = [NOW]
+        if best is not None:
+            titles.append(with_chosen_numbers(f"step {best:,}, best test accuracy"))
+            self._listed[titles[-1]] = best
         for step, note in reversed(() if listed is None else listed.checkpoints):
             titles.append(with_chosen_numbers(f"step {step:,}{f', {note}' if note else ''}"))
             self._listed[titles[-1]] = step
