@@ -442,7 +442,8 @@ class PathEstimator:
 def _log_eigenvalues(kernel: Tensor) -> Tensor:
     """Return the logarithms of the eigenvalues of H/trace H, `(n,)` descending, float64."""
     kernel = kernel.cpu().double()
-    return torch.linalg.eigvalsh(kernel / kernel.trace()).flip(0).log()
+    values: Tensor = torch.linalg.eigvalsh(kernel / kernel.trace()).flip(0)
+    return values.log()
 
 
 @torch.no_grad()

@@ -30,11 +30,17 @@ _STEPS = 5
 _1_PI = 1.0 / np.pi
 
 
-class _CompiledFiles(FunctionCache):  # type: ignore[misc]  # numba has no types
+_Files: Any = FunctionCache  # numba has no types
+
+
+class _CompiledFiles(_Files):  # type: ignore[misc]
     """What numba compiled, on disk; a damaged file, or a full disk, is as if there were none.
 
     Numba's own raises errors of pickle in a reading then, each time until the files are deleted.
     """
+
+    def __init__(self, loop: Callable[..., Any]) -> None:
+        super().__init__(loop)
 
     def load_overload(self, *signature: Any) -> Any:
         try:
