@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,7 +94,7 @@ class OpenDialog(QFileDialog):
         """Return the chosen, typed or pasted path; None if there is none."""
         text = self.path_line.text().strip().strip('"')
         text = QUrl(text).toLocalFile() if text.startswith("file:") else text
-        return Path(self.directory().path(), Path(text).expanduser()) if text else None
+        return Path(self.directory().path(), os.path.expanduser(text)) if text else None  # noqa: PTH111 (also of nobody)
 
     def accept(self) -> None:
         """Open the chosen or typed path; enter a folder that cannot be opened."""
@@ -103,7 +104,7 @@ class OpenDialog(QFileDialog):
         try:
             path_kind(path)
         except UserError as refusal:
-            if path.is_dir():
+            if os.path.isdir(path):  # noqa: PTH112
                 self.setDirectory(str(path))
                 self.path_line.clear()
                 self._describe_folder()
@@ -119,13 +120,14 @@ class OpenDialog(QFileDialog):
 
     def _describe_typed(self) -> None:
         path = self.typed_path()
-        if path is None or not path.exists():  # it is still being typed
+        if path is None or not os.path.exists(path):  # noqa: PTH110 (still being typed)
             self._describe_folder()
             return
         try:
             self.said.show_message(f"{path.name}: {_KINDS[path_kind(path)]}.")
         except UserError as refusal:
-            self.said.show_message(_HINT if path.is_dir() else str(refusal))
+            is_folder = os.path.isdir(path)  # noqa: PTH112
+            self.said.show_message(_HINT if is_folder else str(refusal))
 
     def _describe_folder(self) -> None:
         """Offer the folder that is entered if it can be opened itself."""

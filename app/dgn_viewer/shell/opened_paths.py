@@ -14,6 +14,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import RESULTS
 from dgn_engine.protocol.files import OpenFile, Purpose
 from dgn_engine.protocol.runs import OpenSession, ShowRun
+from dgn_engine.scene.run_text import shorten_middle
 from dgn_engine.storage.images.image_limits import SUFFIXES
 from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.regular_files import NotRegular, open_regular
@@ -26,6 +27,7 @@ CONFIGURED = ".toml"
 WEIGHTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".npz", ".npy")
 PACKED = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz")  # images
 _INDEX = ".index.json"  # of a checkpoint in several files
+_LONGEST = 80  # characters of a name in a sentence
 _START = 512  # bytes of a file that are looked at
 _CLASSES, _ENTRIES = 20, 2000  # folders in a folder, and entries of each, looked at for images
 _PARTS = ("train", "training", "test", "testing", "val", "valid", "validation")
@@ -40,7 +42,7 @@ def path_kind(path: Path) -> PathKind:
     Raises:
         UserError: It is nothing that can be opened.
     """
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 (unlike `is_dir`, False for a path that cannot be)
         return _folder_kind(path)
     name = path.name.lower()
     start = _read_start(path)
@@ -66,6 +68,7 @@ def path_kind(path: Path) -> PathKind:
 
 
 def _folder_kind(folder: Path) -> PathKind:
+    shown = folder.name or str(folder.absolute())  # '/' and '.' have no name
     try:
         if (folder / RUN).is_file():
             return "run"
@@ -75,13 +78,13 @@ def _folder_kind(folder: Path) -> PathKind:
             return "images"
     except OSError as error:
         raise UserError(
-            f"Cannot read {folder.name}: {error.strerror}.", kind="unreadable", value=folder.name
+            f"Cannot read {shown}: {error.strerror}.", kind="unreadable", value=shown
         ) from None
     raise UserError(
-        f"{folder.name} is a folder without a run, a result or images in folders named after "
+        f"{shown} is a folder without a run, a result or images in folders named after "
         "classes; choose one of these, or a file.",
         kind="unknown-folder",
-        value=folder.name,
+        value=shown,
     )
 
 
@@ -118,7 +121,13 @@ def _read_start(path: Path) -> bytes:
         ) from None
     except OSError as error:
         raise UserError(
-            f"Cannot read {path.name}: {error.strerror}.", kind="unreadable", value=path.name
+            f"Cannot read {shorten_middle(path.name, _LONGEST)}: {error.strerror}.",
+            kind="unreadable",
+            value=path.name,
+        ) from None
+    except ValueError:  # a zero byte
+        raise UserError(
+            f"{path.name} cannot be the name of a file.", kind="no-file", value=path.name
         ) from None
 
 

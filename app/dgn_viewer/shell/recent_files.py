@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,7 +74,8 @@ class RecentFiles(QObject):
 
     def check_missing(self) -> None:
         """Check which items are missing; called only when the menu opens."""
-        self._missing = frozenset(item.path for item in self.items if not Path(item.path).exists())
+        paths = [item.path for item in self.items]
+        self._missing = frozenset(path for path in paths if not os.path.exists(path))  # noqa: PTH110
         self.changed.emit()
 
     def menu_text(self, place: int) -> str:

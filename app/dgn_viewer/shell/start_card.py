@@ -138,6 +138,7 @@ class StartCard(QFrame):
         self._trigger, self._open_settings = trigger, open_settings
         self._chosen = ""  # the way that waits for the engine
         self._runs: RunsListed | None = None
+        self._no_list = False  # the runs folder cannot be listed
         self.tiles = {
             way.id: StartTile(index, way, self.press_key) for index, way in enumerate(WAYS, start=1)
         }
@@ -197,8 +198,13 @@ class StartCard(QFrame):
             case RunStarted() | RunShown():
                 self.close_card()
             case RunsListed():
-                self._runs = event
+                self._runs, self._no_list = event, False
+            case Refused(what=what) if what == ListRuns().in_words():
+                self._no_list = True
+                self._chosen = "" if self._chosen == "last" else self._chosen
             case Refused() | Failed():
+                if self._chosen == "last sent":  # it may have been deleted or damaged meanwhile
+                    self._context.send(ListRuns())
                 self._chosen = ""
         if not self.isVisibleTo(self._window):
             return
@@ -305,6 +311,8 @@ class StartCard(QFrame):
 
     def _describe_last(self) -> tuple[str, bool]:
         """Return the text for the last run, and whether there is none to continue."""
+        if self._no_list:
+            return "The runs folder cannot be listed", True
         if self._runs is None:
             return _LOOKING, False
         run = find_last_run(self._runs.runs)

@@ -80,8 +80,9 @@ def run_on_images(path: str) -> RunConfig:
 
 
 def find_last_run(runs: Iterable[RecordedRun]) -> RecordedRun | None:
-    """Return the run of a list, newest first, that `ContinueLast` would resume; None if none."""
-    resumable = (run for run in runs if run.resumable and run.status != "running")
+    """Return the first run of a list, newest first, that can be continued; None if none can."""
+    unusable = ("running", "damaged")
+    resumable = (run for run in runs if run.resumable and run.status not in unusable)
     return next(resumable, None)
 
 

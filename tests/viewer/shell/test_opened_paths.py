@@ -128,6 +128,15 @@ def test_what_is_nothing_known_is_refused(tmp_path: Path) -> None:
         path_kind(tmp_path / "pipe.pt")
 
 
+def test_a_path_that_cannot_be_is_refused_as_any_other(tmp_path: Path) -> None:
+    with refused("unreadable"):
+        path_kind(tmp_path / ("x" * 5000))
+    with refused("no-file"):
+        path_kind(tmp_path / "a\0b.pt")
+    with refused("unknown-folder", value="/"):
+        path_kind(Path("/"))
+
+
 def test_each_kind_of_path_is_opened_in_its_way(
     qtbot: QtBot, sent: list[Command], tmp_path: Path
 ) -> None:

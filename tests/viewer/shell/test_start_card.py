@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -125,7 +126,8 @@ def test_a_choice_before_the_engine_is_ready_is_carried_out_once(
     assert run.config.data.name == "spirals"
     assert window.docks.arrangement.preset == "teach"
     assert not card.isVisible()
-    assert not list((tmp_path / "runs").glob("*/run.json"))  # a playground is kept on request
+    assert run.run == 1
+    assert not list((tmp_path / "runs").glob("*/run.json"))  # until it is kept
     window.registry["file.new_run"].trigger()
     card.tiles["digits"].click()
     qtbot.waitUntil(lambda: not card.isVisible())
@@ -161,6 +163,33 @@ def test_a_choice_that_is_refused_leaves_the_card_open(
     qtbot.waitUntil(lambda: any(one.kind == "refused" for one in window.notices.recent_notices))
     assert card.isVisible()
     assert card.tiles["digits"].isEnabled()
+
+
+def test_a_runs_folder_that_cannot_be_listed_leaves_the_other_ways(
+    open_window: Callable[[], Viewer], qtbot: QtBot, tmp_path: Path
+) -> None:
+    (tmp_path / "runs").write_text("a file", encoding="utf-8")
+    viewer = open_window()
+    card = viewer.window.start_card
+    qtbot.waitUntil(lambda: is_ready(viewer))
+    assert [name for name, tile in card.tiles.items() if not tile.isEnabled()] == ["last"]
+
+
+def test_a_last_run_that_is_deleted_meanwhile_is_offered_no_more(
+    open_window: Callable[[], Viewer], qtbot: QtBot, tmp_path: Path
+) -> None:
+    viewer = open_window()
+    viewer.pump.send(StartRun(small_run()))
+    qtbot.waitUntil(lambda: viewer.window.history.step > 40)
+    assert viewer.close(60.0)
+    tile = (viewer := open_window()).window.start_card.tiles["last"]
+    qtbot.waitUntil(lambda: is_ready(viewer))
+    assert tile.isEnabled()
+    for run in (tmp_path / "runs").glob("*/run.json"):
+        shutil.rmtree(run.parent)
+    tile.click()
+    others = viewer.window.start_card.tiles["digits"]
+    qtbot.waitUntil(lambda: others.isEnabled() and not tile.isEnabled())
 
 
 def make_images(folder: Path) -> Path:
@@ -237,7 +266,7 @@ def test_the_last_run_is_the_newest_that_can_go_on() -> None:
         return RecordedRun(**(usual | facts))  # type: ignore[arg-type]
 
     live, bare = recorded("a", status="running"), recorded("b", resumable=False)
-    assert find_last_run((live, bare)) is None
+    assert find_last_run((live, bare, recorded("e", status="damaged"))) is None
     last = recorded("c", best=math.nan)
     assert find_last_run((live, bare, last, recorded("d"))) is last
     told = describe_last_run(recorded("d"), now=1000.0 + 2 * 3600)
