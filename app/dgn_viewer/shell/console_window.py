@@ -30,7 +30,7 @@ _MOST_SHOWN = 2_000  # characters of a line of output; Qt lays out longer ones i
 _MOST_SECONDS = 20.0  # that a line may compute, for the window waits
 _ABOUT = (
     "frame, readings and run are frozen copies of what the panels show, np is NumPy: try "
-    "frame.step or readings['ntk'].arrays. The run cannot be changed from here. While a line "
+    "frame.step or readings['ntk'].arrays. Nothing typed here is sent to the run. While a line "
     "computes, the window waits and training continues; after 20 s it is stopped."
 )
 

@@ -9,19 +9,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from operator import eq, gt, lt
+from operator import ge, gt, le, lt
 
 from dgn_engine.protocol.runs import RecordedRun
 
 _PART = re.compile(r'(?:[^\s"]|"[^"]*"?)+')  # quotes keep spaces: net:"fc 32×5"
-_TERM = re.compile(r"([A-Za-z]+)([:=<>])(.+)")
+_TERM = re.compile(r"([A-Za-z]+)(<=|>=|[:=<>])(.+)")
 _DAY = timedelta(days=1)
 Value = str | float | tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class SearchField:
-    """What runs can be searched by: `name:value`; a number also by `name>value`.
+    """What runs can be searched by: `name:value`; a number also by `name>value` or `name>=value`.
 
     Attributes:
         example: A term that the window inserts.
@@ -87,7 +87,7 @@ FIELDS: tuple[SearchField, ...] = (
     SearchField("tag", "tag: a word of the notes with #", "tag:paper", lambda run: run.tags),
 )
 _FIELDS: Mapping[str, SearchField] = {field.name: field for field in FIELDS}
-_COMPARE: Mapping[str, Callable[[float, float], bool]] = {":": eq, "=": eq, "<": lt, ">": gt}
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<": lt, ">": gt, "<=": le, ">=": ge}
 
 
 def search_runs(text: str, runs: Sequence[RecordedRun]) -> list[RecordedRun]:
@@ -118,7 +118,7 @@ def _select_by_term(
     runs: Iterable[RecordedRun],
 ) -> list[RecordedRun]:
     number = _as_number(wanted)
-    if sign in "<>":
+    if sign in _COMPARE:
         if number is None:
             return []
         compare = _COMPARE[sign]

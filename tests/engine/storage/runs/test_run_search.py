@@ -86,6 +86,8 @@ def test_many_terms_are_not_each_looked_for_in_each_run(monkeypatch: pytest.Monk
 def test_a_score_is_neither_above_nor_below_itself(percent: int) -> None:
     runs = (run("a", best=percent / 100),)
     assert search_runs(f"best:{percent}", runs)
+    assert search_runs(f"best<={percent}", runs)
+    assert search_runs(f"best>={percent}", runs)
     assert not search_runs(f"best<{percent}", runs)
     assert not search_runs(f"best>{percent}", runs)
 
