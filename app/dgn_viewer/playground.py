@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9-]{1,40}")
 
 @dataclass(frozen=True)
 class Playground:
-    """What can be changed in the playground; everything else has its default."""
+    """The settings that can be changed in the playground; all others have their defaults."""
 
     data: str
     depth: int = 4

@@ -239,7 +239,7 @@ class PanelArrangement(QObject):
 
     @property
     def is_showing_comparison(self) -> bool:
-        """Whether the Compare layout is shown, which `leave_compare_layout` ends."""
+        """Return whether the Compare layout is shown, which `leave_compare_layout` ends."""
         return self._before is not None
 
     def arrange_preset(self, preset: str = OVERVIEW) -> None:

@@ -61,7 +61,7 @@ class ExperimentCard(QAbstractButton):
 
     @property
     def searched_text(self) -> str:
-        """What the filter looks for words in."""
+        """The text that the filter searches."""
         entry = self.entry
         parts = (entry.question, entry.title, entry.about, entry.paper, entry.id)
         return " ".join((*parts, paper_title(entry.paper), self.state.text())).casefold()

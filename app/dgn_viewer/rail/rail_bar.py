@@ -132,7 +132,7 @@ class RailBar(FixedBar):
 
     @property
     def is_open(self) -> bool:
-        """Whether the list is unfolded."""
+        """Return whether the list is unfolded."""
         return self._is_open
 
     def open(self) -> None:

@@ -52,7 +52,7 @@ def paint_tick(painter: QPainter, box: QRect, colour: QColor | None, edge: QColo
 
 
 class LineTexts(NamedTuple):
-    """What a row says; `has_trend`: there is room for its sparkline."""
+    """The texts of a row; `has_trend`: there is room for its sparkline."""
 
     clock: str
     title: str

@@ -40,7 +40,7 @@ _LONGEST_MEASURED = 200  # texts of a column whose widths are measured
 
 @dataclass(frozen=True)
 class _Kept:
-    """What a view shows before its rows change: the current run, its row, what is selected."""
+    """The state of a view before its rows change: the current run, its row, what is selected."""
 
     folder: str = ""
     selected: tuple[str, ...] = ()

@@ -46,7 +46,7 @@ class StoppedError(BaseException):
 
 
 class _Printed(io.StringIO):
-    """What a line prints, up to a limit."""
+    """The printed output of a line, up to a limit."""
 
     def write(self, text: str) -> int:
         room = _MOST_PRINTED - self.tell()

@@ -1,4 +1,4 @@
-"""What a file or folder is, by its content, and how it is opened."""
+"""Kinds of files and folders, told by their content, and how each is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the start card offers, and the runs that it starts. Imports no Qt."""
+"""The choices of the start card, and the runs that it starts. Imports no Qt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the network answers for each probe example: its classes with the largest outputs.
+"""The answers of the network for each probe example: its classes with the largest outputs.
 
 Arrays: `labels`; `top` (n, k) int32, the k ≤ 3 classes with the largest outputs, the predicted one
 first; `share` (n, k) float32, their values; `label_share` (n,) float32, the value of the label, NaN
