@@ -71,22 +71,27 @@ class _Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._thread = ctypes.c_ulong(threading.get_ident())
-        self._lock, self._over = threading.Lock(), False
+        self._lock, self._over, self._raised = threading.Lock(), False, False
         self._timer = threading.Timer(seconds, self._stop)
         self._timer.daemon = True
 
     def __enter__(self) -> None:
         self._timer.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._timer.cancel()
         with self._lock:  # afterwards nothing is raised any more
             self._over = True
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, None)
+        if self._raised and kind is not StoppedError:
+            # It is still to come: let it, for a raised error cannot be taken back. Setting NULL
+            # would leave the interpreter's flag set, and under a profiler Python 3.11 would hang.
+            for _turn in range(1000):
+                pass
 
     def _stop(self) -> None:
         with self._lock:
             if not self._over:
+                self._raised = True
                 error = ctypes.py_object(StoppedError)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, error)
 

@@ -100,3 +100,17 @@ def test_a_line_neither_waits_for_the_terminal_nor_breaks_the_next(shared_viewer
     assert len(_enter(console, "'x' * 500_000")) < 10_000  # Qt would lay it out for a minute
     assert (sys.stdin, sys.stdout) == (terminal, output)
     console.close()
+
+
+def test_a_profiler_works_after_a_line(shared_viewer: Viewer) -> None:
+    """A flag that the deadline left in the interpreter made Python 3.11 hang under one."""
+    console = _open_console(shared_viewer)
+    assert _enter(console, "1 + 1") == "2"
+    calls: list[str] = []
+    sys.setprofile(lambda _frame, event, _arg: calls.append(event))
+    try:
+        (lambda: None)()
+    finally:
+        sys.setprofile(None)
+    assert "call" in calls
+    console.close()
