@@ -118,7 +118,7 @@ def _has_traces(view: View) -> bool:
     if view.overlaid:  # recorded runs have points enough
         return True
     counts = (series.steps.size for (source, _), series in view.series.items() if source == "ntk")
-    fewest = FEWEST_POINTS if view.trains else 2  # a recorded run gets no more points
+    fewest = FEWEST_POINTS if alone else 2  # with two steps or networks they say the difference
     return max(counts, default=0) >= fewest
 
 

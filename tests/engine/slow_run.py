@@ -102,13 +102,15 @@ class SlowRun(SlowNetwork):
     # Measuring
 
     def _measure(self) -> bool:
-        """Scores are due every 5 steps, at the end of an epoch, and live when a test is due."""
+        """Scores are due every 5 steps, after steps 1, 2 and 4, at the end of an epoch, and live
+        when a test is due."""
         state = self.state
         ends = state.step % self.epoch_steps == 0
         every = max(5, self.epoch_steps // 20)
         generalises = not self.row.drawn
         due = generalises and self._clock() >= self.test_due
-        if not (ends or due or state.step % every == 0):
+        early = state.step < every and state.step in (1, 2, 4, 8, 16)
+        if not (ends or due or early or state.step % every == 0):
             return state.finite
         loss = state.loss_sum / state.seen if state.seen else math.nan
         accuracy = state.right / state.seen if state.seen else math.nan

@@ -20,6 +20,7 @@ from PySide6.QtGui import QFontDatabase, QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 
 from dgn_engine.scene.panel_spec import View
+from dgn_engine.text.written_numbers import format_number
 from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.widgets.layouts import make_column, make_row, plain_label, resize_to_fit
 
@@ -40,12 +41,12 @@ class StoppedError(BaseException):
 
     def __str__(self) -> str:
         return (
-            f"stopped: a line may compute for {_MOST_SECONDS:.0f} s "
+            f"stopped: a line may compute for {format_number(_MOST_SECONDS)} s "
             f"and print {_MOST_PRINTED:,} characters"
         )
 
 
-class _Printed(io.StringIO):
+class _LineOutput(io.StringIO):
     """The printed output of a line, up to a limit."""
 
     def write(self, text: str) -> int:
@@ -162,7 +163,7 @@ class ConsoleWindow(QWidget):
             "run": view.run,
             "__builtins__": builtins,
         }
-        printed, terminal = _Printed(), sys.stdin
+        printed, terminal = _LineOutput(), sys.stdin
         sys.stdin = io.StringIO()  # input() would wait for the terminal, and the window with it
         incomplete, refusal = False, ""
         try:

@@ -314,7 +314,7 @@ def test_traces_of_fewer_than_five_points_leave_their_place_to_the_matrices() ->
             assert shown == [*zip(["over_steps", *matrices], range(4), strict=True)]
             assert [value for value, _ in measure.values(view)] == ["trace", "norm"]
         both = [one.key for one in draw_scene("ntk", with_compared(view, OTHER)).charts]
-        assert ("over_steps" in both) == (count == 5)
+        assert ("over_steps" in both) == (count >= 2)  # A and B have one each
 
 
 def test_a_missing_part_is_no_chart_and_its_reason_stands_in_the_note() -> None:

@@ -47,7 +47,8 @@ def seeing(*readings: Reading, view: View = VIEW) -> View:
     [
         ("waiting", COMPARES, VIEW, ("Nothing to compare", EMPTY.reason, "")),
         ("past", COMPARES, seeing(FAULT), ("Nothing to compare", EMPTY.reason, "")),
-        ("waiting", SPEC, INSPECTED, ("Not training", EMPTY.reason, "")),
+        ("waiting", SPEC, INSPECTED, ("In progress", f"{SPEC.title}: computed now.", "")),
+        ("waiting", replace(SPEC, probes=()), INSPECTED, ("Not training", EMPTY.reason, "")),
         ("unavailable", SPEC, VIEW, ("Not in ReLU", EMPTY.reason, "")),
         ("unavailable", SPEC, View(), ("Not in this regime", EMPTY.reason, "")),
         ("unavailable", SPEC, seeing(FAULT), ("Not computed", EMPTY.reason, "")),

@@ -51,6 +51,7 @@ def test_a_drawn_digit_gets_the_networks_answer_and_no_other_drawings(
         before = window.run_state.probe_digest
         qtbot.waitUntil(lambda before=before: window.run_state.probe_digest != before)
         qtbot.waitUntil(lambda: page.answer.isVisible())
+        qtbot.waitUntil(lambda: bool(predictions_of(window.history.view({}))))
         view = window.history.view({})
         last = predictions_of(view)[-1]
         assert view.pictures is not None

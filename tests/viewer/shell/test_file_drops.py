@@ -21,6 +21,7 @@ from dgn_engine.views.event_notices import Notice
 from dgn_viewer.shell.drop_zones import PROMISE
 from dgn_viewer.shell.file_drops import ALONE, HEADLINES, SHOWN, DropTarget
 from dgn_viewer.shell.opened_paths import PathOpener
+from tests.engine.views.begun_run import make_run_started
 from tests.viewer.window_contexts import make_context
 
 CORNER = QPointF(5, 5)  # on no zone
@@ -37,7 +38,7 @@ def told() -> list[Notice]:
 @pytest.fixture
 def state() -> list[RunState]:
     """The state of the run, which a test may replace."""
-    return [RunState()]
+    return [RunState(run=make_run_started())]
 
 
 @pytest.fixture
