@@ -33,7 +33,7 @@ def test_a_double_click_on_a_title_fills_the_window_and_another_goes_back(
     before = places(window)
     user.double_click(titles["ntk"], ON_TITLE)
     qtbot.waitUntil(lambda: window.docks.visible_panels() == ("ntk",))
-    assert frame(window, "ntk").width() == window.width()
+    assert frame(window, "ntk").width() == window.width() - window.runs.width()
     user.double_click(titles["ntk"], ON_TITLE)
     qtbot.waitUntil(lambda: places(window) == before)
 
