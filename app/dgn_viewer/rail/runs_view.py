@@ -146,7 +146,8 @@ class RunsView(QTableView):
     def choose_run(self, folder: str) -> None:
         """Select this run, unless it is filtered out."""
         row = self.runs.row_of(folder)
-        if row >= 0 and not (self.currentIndex().row() == row and self.selected_runs()):
+        chosen = any(run.folder == folder for run in self.selected_runs())
+        if row >= 0 and not (self.currentIndex().row() == row and chosen):
             self.setCurrentIndex(self.runs.index(row, self._shown_column()))
 
     def choose_first(self) -> None:

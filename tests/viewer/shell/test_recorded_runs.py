@@ -292,11 +292,15 @@ def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
     def into_bin(folder: str) -> str:
         return str(shutil.move(folder, tmp_path / "bin"))
 
+    def chosen() -> list[tuple[str, str]]:
+        page.table.choose_run(str(folder))
+        return [(run.folder, run.status) for run in page.table.selected_runs()]
+
     window.recorded.bin.move_to_trash = into_bin
     window.registry["file.open_run"].trigger()
-    page.table.choose_run(str(folder))
+    qtbot.waitUntil(lambda: chosen() == [(str(folder), "stopped")])
     page.delete_selected()
-    assert not folder.exists()
+    assert not folder.exists(), [notice.text for notice in window.notices.recent_notices]
     qtbot.waitUntil(lambda: len(page.runs.runs) == 1)
     press_notice_button(window, "Undo")
     qtbot.waitUntil(lambda: len(page.runs.runs) == 2)
