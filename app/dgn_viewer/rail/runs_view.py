@@ -148,7 +148,10 @@ class RunsView(QTableView):
         row = self.runs.row_of(folder)
         chosen = any(run.folder == folder for run in self.selected_runs())
         if row >= 0 and not (self.currentIndex().row() == row and chosen):
-            self.setCurrentIndex(self.runs.index(row, self._shown_column()))
+            # The view's own setCurrentIndex() extends a selection while Ctrl or Shift is held.
+            flags = QItemSelectionModel.SelectionFlag
+            index = self.runs.index(row, self._shown_column())
+            self.selectionModel().setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
 
     def choose_first(self) -> None:
         if self.runs.shown:
