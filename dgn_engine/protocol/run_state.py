@@ -109,8 +109,8 @@ class RunState:
 
     @property
     def shows_nothing(self) -> bool:
-        """True if the engine waits for something to show: there is no run and no network."""
-        return self.is_ready and self.run is None and self.recorded is None
+        """True if there is no run and no network that a file could be used for."""
+        return self.run is None and self.recorded is None
 
     @property
     def has_run(self) -> bool:

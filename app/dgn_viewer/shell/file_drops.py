@@ -58,9 +58,6 @@ class DropTarget(QObject):
         drags = dict.fromkeys(_DRAGS, self._on_drag) | {QEvent.Type.DragLeave: self._on_leave}
         EventFilter(self, drags, window, self.overlay)
 
-    def _shows_nothing(self) -> bool:
-        return self._context.run_state().shows_nothing
-
     def _resize_overlay(self) -> None:
         self.overlay.setGeometry(self._context.window.rect())
 
@@ -81,7 +78,7 @@ class DropTarget(QObject):
         event.accept()
         at = event.position().toPoint()
         if kind == QEvent.Type.DragEnter:
-            texts = _overlay_texts(event.mimeData(), self._shows_nothing())
+            texts = _overlay_texts(event.mimeData(), self._context.run_state().shows_nothing)
             self.overlay.show_zones(*texts, whole=texts[0] in _WHOLE)
             self.overlay.highlight_at(at)
         elif kind == QEvent.Type.DragMove:
@@ -123,13 +120,6 @@ def dropped_path(data: QMimeData) -> Path:
         message = f"{url} is not a local file; save it first, then drop it."
         raise UserError(message, kind="no-file", value=url)
     return Path(urls[0].toLocalFile())
-
-
-def _has_folders(path: Path) -> bool:
-    try:
-        return any(entry.is_dir() for entry in path.iterdir())
-    except OSError:
-        return False
 
 
 def _overlay_texts(data: QMimeData, alone: bool) -> tuple[str, str, tuple[Purpose, ...]]:

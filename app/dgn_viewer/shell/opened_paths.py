@@ -164,8 +164,8 @@ class PathOpener(QObject):
 
         `purpose`: the use of a checkpoint; while nothing is shown it opens on its own.
         """
-        send, state = self._context.send, self._context.run_state()
-        if state.run is None and state.recorded is None:
+        send = self._context.send
+        if self._context.run_state().shows_nothing:
             purpose = "network"
         try:
             kind = path_kind(path)

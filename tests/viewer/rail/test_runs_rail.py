@@ -288,6 +288,23 @@ def days_ago(days: int, clock: str = "22:03") -> str:
     return at.astimezone(UTC).isoformat()
 
 
+@pytest.mark.parametrize("held", [Qt.Key.Key_Control, Qt.Key.Key_Shift])
+def test_a_run_is_chosen_whichever_keys_are_held(rail: RunsRail, held: Qt.Key) -> None:
+    rail.show_runs(RunsListed("runs", tuple(make_listed_run(name) for name in "abc")))
+    rail.table.choose_run("a")
+    modifiers = {
+        Qt.Key.Key_Control: Qt.KeyboardModifier.ControlModifier,
+        Qt.Key.Key_Shift: Qt.KeyboardModifier.ShiftModifier,
+    }
+    QTest.keyPress(rail.table, held, modifiers[held])
+    try:
+        for folder in ("b", "a", "c"):
+            rail.table.choose_run(folder)
+            assert [run.folder for run in rail.table.selected_runs()] == [folder]
+    finally:
+        QTest.keyRelease(rail.table, held)
+
+
 @pytest.fixture
 def narrow(rail: RunsRail) -> RunsRail:
     rail.show_form(wide=False)
