@@ -31,6 +31,7 @@ from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.loaded_run import read_run
 from dgn_engine.views.drawn_panel import DrawnPanel
+from dgn_engine.views.recorded_view import recorded_history
 
 MOST_PICTURES = 10  # steps at which each panel is drawn, evenly spread over the recorded ones
 _STYLE = FigureStyle(width=7.0, dpi=110)
@@ -159,9 +160,12 @@ def export_to_tensorboard(folder: Path, out: Path) -> str:
             try:
                 pages = pages_of_run(loaded, {name: spec}, {}, (0, None), MOST_PICTURES)
             except UserError as refusal:
-                if refusal.kind == "out-of-bounds":  # drawn at one step or none
-                    continue
-                raise
+                if refusal.kind != "out-of-bounds":
+                    raise
+                # It can be drawn at one recorded step, if at all: at the last one.
+                last = recorded_history(loaded, spec.probes).view({})
+                pictures += write_panels(writer, last, {name: spec})
+                continue
             for step, (panel,) in zip(pages.steps, pages.pages, strict=True):
                 _write_picture(writer, panel, step)
                 pictures += 1
@@ -175,7 +179,8 @@ def export_to_tensorboard(folder: Path, out: Path) -> str:
         writer.close()
         raise
     lost = f"; {reader.log.lost_in_words}" if reader.log.lost_in_words else ""
-    return f"{out}: {scalars:,} scalars and {pictures:,} pictures of panels{lost}."
+    drawn = f"{pictures:,} picture{'' if pictures == 1 else 's'} of panels"
+    return f"{out}: {scalars:,} scalars and {drawn}{lost}."
 
 
 def new_writer(out: Path) -> Any:

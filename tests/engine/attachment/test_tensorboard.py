@@ -95,6 +95,18 @@ def test_the_trace_in_tensorboard_is_that_of_the_recorded_kernel(tmp_path: Path)
     assert points["overlap/mean_active"][2] == pytest.approx(np.nanmean(pairs), rel=1e-6)
 
 
+def test_a_run_without_frames_has_the_picture_of_its_scores(tmp_path: Path) -> None:
+    model = mlp()
+    with watch_closely(model, tmp_path / "run") as watcher:
+        train(model, 3, lambda loss: watcher.step(loss=loss))
+    for frame in (tmp_path / "run" / "frames").iterdir():
+        frame.unlink()
+    export_to_tensorboard(tmp_path / "run", tmp_path / "log")
+    log = read_back(tmp_path / "log")
+    assert log.Tags()["images"] == ["panels/training"]
+    assert [image.step for image in log.Images("panels/training")] == [3]
+
+
 def test_a_folder_with_something_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
     model = mlp()
     with watch_closely(model, tmp_path / "run") as watcher:
