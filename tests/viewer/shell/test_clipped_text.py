@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMainWindow, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -82,6 +83,8 @@ def _seen(viewer: Viewer, qtbot: QtBot, texts: PaintedTexts, root: QWidget) -> l
         window.display.draw_now()
     window.run_views.status.write_now()
     QApplication.processEvents()
+    for _ in range(3):  # the last frame changed texts, and their layouts are to follow
+        QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest.value)
     texts.clear()
     root.grab()
     return [*complaints(root), *painted_complaints(texts)]
