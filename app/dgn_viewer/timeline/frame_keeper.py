@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from dgn_engine.protocol.files import WeightsTaken
-from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import Finished, Paused, RegimeSwapped, Rewired, SettingChanged
 from dgn_engine.protocol.watching import ProbeSetChanged
@@ -39,10 +40,12 @@ class FrameKeeper:
         self._due = True
         self._every = every
         self._held_at = 0.0
+        self._last: Frame | None = None  # the last one held, unless the run has changed since
 
     def start_holding(self) -> HeldFrames:
         """Start keeping frames of another run; drop those of the previous one."""
         self.held, self._due, self._every = HeldFrames(), True, self._least
+        self._last = None
         return self.held
 
     def stop_holding(self) -> None:
@@ -54,6 +57,7 @@ class FrameKeeper:
             return
         if isinstance(event, _CHANGES):
             self.held.note_event(event.step)
+            self._last = None
         if isinstance(event, (*_CHANGES, *_STOPS)):
             self._due = True
 
@@ -62,8 +66,12 @@ class FrameKeeper:
         has_readings = any(not reading.pending for reading in frame.readings.values())
         if self.held is None or not has_readings:
             return
+        # The engine publishes the readings of one step as each is done.
+        if self._last is not None and (late := _late_readings(self._last, frame)):
+            self._last = replace(self._last, readings={**self._last.readings, **late})
+            self._reader.hold_frame(self.held, self._last)
         if self._due or now - self._held_at >= self._every:
-            self._held_at, self._due = now, False
+            self._held_at, self._due, self._last = now, False, frame
             self._reader.hold_frame(self.held, frame)
 
     def on_packed(self, seconds: float) -> None:
@@ -84,3 +92,20 @@ class FrameKeeper:
         if held.left_out:
             text += f"; {held.left_out:,} older ones were thinned out"
         return f"{text}."
+
+
+def _late_readings(held: Frame, frame: Frame) -> dict[str, Reading]:
+    """Return the readings of the held frame's step that it lacks, or that have been completed."""
+    return {
+        probe: reading
+        for probe, reading in frame.readings.items()
+        if reading.step == held.step
+        and not reading.pending
+        and _is_more_complete(reading, held.readings.get(probe))
+    }
+
+
+def _is_more_complete(reading: Reading, old: Reading | None) -> bool:
+    if old is None or old.pending or old.step < reading.step:
+        return True
+    return old.progress < 1.0 <= reading.progress

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.views.frame_source import FrameSource
 
+_WAITING = 4  # frames that wait to be packed
 _SHARE = 0.05  # share of the time spent listing the folder of a run in progress
 _LEAST = 0.5  # minimum seconds between two listings
 _MOST = 5.0  # maximum: the computer may have slept during a listing
@@ -65,7 +67,7 @@ class PastReader(QObject):
         self._clock = clock
         self._wake = threading.Condition()
         self._wanted: StepRequest | None = None
-        self._arrived: tuple[HeldFrames, Frame] | None = None  # waiting to be packed
+        self._arrived: deque[tuple[HeldFrames, Frame]] = deque(maxlen=_WAITING)  # to be packed
         self._closed = False
         self._thread: threading.Thread | None = None
         # Used by the thread only:
@@ -82,11 +84,11 @@ class PastReader(QObject):
             self._wake_thread()
 
     def hold_frame(self, held: HeldFrames, frame: Frame) -> None:
-        """Pack this frame; replaces a frame that has not been packed yet."""
+        """Pack this frame; the oldest is dropped if too many have not been packed yet."""
         with self._wake:
             if self._closed:
                 return
-            self._arrived = held, frame
+            self._arrived.append((held, frame))
             self._wake_thread()
 
     def close(self) -> None:
@@ -107,14 +109,14 @@ class PastReader(QObject):
     def _serve_requests(self) -> None:
         while True:
             with self._wake:
-                while self._wanted is None and self._arrived is None and not self._closed:
+                while self._wanted is None and not self._arrived and not self._closed:
                     self._wake.wait()
                 if self._closed:
                     return
                 request, self._wanted = self._wanted, None
                 to_pack = None
                 if request is None:  # requests take precedence over packing
-                    to_pack, self._arrived = self._arrived, None
+                    to_pack = self._arrived.popleft()
             if request is not None:
                 self.found.emit(self._read_step(request))
             if to_pack is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import FramesRecorded
 from dgn_engine.protocol.training import Paused, RegimeSwapped
@@ -47,9 +49,12 @@ class Desk:
 
     def see(self, step: int) -> None:
         """A frame comes; wait until it is held."""
+        self.see_frame(make_frame(step))
+
+    def see_frame(self, frame: Frame) -> None:
         before = len(self.charged)
-        self.history.on_frame(make_frame(step))
-        self.cursor.keeper.on_frame(make_frame(step))
+        self.history.on_frame(frame)
+        self.cursor.keeper.on_frame(frame)
         self._qtbot.waitUntil(lambda: len(self.charged) > before)
 
     def back_to(self, step: int) -> float:
@@ -80,6 +85,28 @@ def test_a_run_that_is_not_recorded_is_looked_back_at_in_memory(desk: Desk) -> N
     assert " 4 steps " in desk.cursor.keeper.memory_text
     assert " 64 MiB" in desk.cursor.keeper.memory_text
     assert all(seconds >= 0.0 for seconds in desk.charged)
+
+
+@pytest.mark.parametrize("desk", [1e9], indirect=True)
+def test_readings_of_a_step_that_come_after_its_frame_complete_it(desk: Desk) -> None:
+    desk.see(0)  # the gates alone
+    later = make_frame(0, "gates", "overlap").readings | make_frame(3, "gates").readings
+    desk.see_frame(replace(make_frame(3), readings=later))  # that of step 0 alone was dropped
+    assert desk.cursor.steps == (0,)
+    assert desk.back_to(0) == 0.0
+    shown = desk.history.view({}).readings
+    assert {probe: reading.step for probe, reading in shown.items()} == {"gates": 0, "overlap": 0}
+
+
+@pytest.mark.parametrize("desk", [1e9], indirect=True)
+def test_readings_after_a_change_never_complete_a_frame_from_before_it(desk: Desk) -> None:
+    desk.see(10)
+    desk.tell(RegimeSwapped(10, "DL", "FR-II", (), (), (), ()))
+    swapped = make_frame(10, "gates", "overlap", regime="FR-II").readings
+    desk.see_frame(replace(make_frame(11, regime="FR-II"), readings=swapped))
+    assert desk.cursor.steps == (10, 11)
+    desk.back_to(10)
+    assert set(desk.history.view({}).readings) == {"gates"}
 
 
 def test_another_run_forgets_them_and_a_recorded_one_is_read_from_its_folder(
