@@ -56,10 +56,10 @@ end_with() { signalled=$1; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null; }
 trap 'end_with 143' TERM HUP
 trap 'end_with 130' INT
 
-# Runs a command with its output here and in the log; a signal is passed on and its end awaited.
+# Runs a command with its output here and in the log, which is open as 3; a signal is passed on and its end awaited.
 run() {
   [ -z "$signalled" ] || exit "$signalled"
-  "$python" -m "$@" > >(trap '' INT TERM HUP; exec tee -a "$out/session.log") 2>&1 &
+  "$python" -m "$@" >&3 2>&1 3>&- &
   child=$!
   local code
   while true; do
@@ -77,6 +77,8 @@ run() {
 # What an earlier session has left must not stand beside the figures of this one.
 [ "$only" = gpu ] || rm -f "$out"/davidnet.{json,md}
 [ "$only" = davidnet ] || rm -f "$out"/{gpu.json,gpu.md,session.log}
+exec 3> >(trap '' INT TERM HUP; exec tee -a "$out/session.log") # one for all: they stand in order
+log=$!
 if [ "$only" != davidnet ]; then
   # A minute is left for the training to begin in; `make gpu` has eight at most.
   limit=$((seconds - 60 < 460 ? seconds - 60 : 460))
@@ -87,5 +89,6 @@ if [ "$only" != gpu ]; then
   run benchmarks.gpu_davidnet --out "$out/davidnet.json" --rates "$out/gpu.json" \
     --until $((began + seconds - 5)) ${data:+--data "$data"} $dry
 fi
-wait # for the log
+exec 3>&-
+wait "$log"
 exit $failed

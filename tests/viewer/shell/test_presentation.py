@@ -18,12 +18,20 @@ from dgn_viewer.style.type_scale import BASE_PIXELS, scaled, type_scale
 from dgn_viewer.window import Window
 
 
+def are_current(window: Window) -> bool:
+    """Whether all that visible panels show is of this step; others are not read any more."""
+    hosts = [window.docks.hosts[name] for name in window.docks.visible_panels()]
+    probes = {request.probe for host in hosts for request in host.drawn.probe_requests()}
+    readings = window.history.readings
+    return all(
+        probe in readings and readings[probe].step == window.history.step for probe in probes
+    )
+
+
 def stand(window: Window, qtbot: QtBot) -> None:
     window.context.send(Pause())
     qtbot.waitUntil(lambda: window.run_state.is_paused)
-    qtbot.waitUntil(
-        lambda: all(r.step == window.history.step for r in window.history.readings.values())
-    )
+    qtbot.waitUntil(lambda: are_current(window))
     qtbot.waitUntil(lambda: not window.display.stale_panels())
     for entry in window.notices.open_entries:
         window.notices.close_notice(entry)
