@@ -40,12 +40,13 @@ class FrameKeeper:
         self._due = True
         self._every = every
         self._held_at = 0.0
-        self._last: Frame | None = None  # the last one held, unless the run has changed since
+        self._last: Frame | None = None  # the last one held
+        self._changed_at = -1  # step of the last change of the run
 
     def start_holding(self) -> HeldFrames:
         """Start keeping frames of another run; drop those of the previous one."""
         self.held, self._due, self._every = HeldFrames(), True, self._least
-        self._last = None
+        self._last, self._changed_at = None, -1
         return self.held
 
     def stop_holding(self) -> None:
@@ -57,7 +58,7 @@ class FrameKeeper:
             return
         if isinstance(event, _CHANGES):
             self.held.note_event(event.step)
-            self._last = None
+            self._changed_at = event.step
         if isinstance(event, (*_CHANGES, *_STOPS)):
             self._due = True
 
@@ -66,13 +67,28 @@ class FrameKeeper:
         has_readings = any(not reading.pending for reading in frame.readings.values())
         if self.held is None or not has_readings:
             return
-        # The engine publishes the readings of one step as each is done.
-        if self._last is not None and (late := _late_readings(self._last, frame)):
-            self._last = replace(self._last, readings={**self._last.readings, **late})
-            self._reader.hold_frame(self.held, self._last)
+        if (completed := self._complete_last(frame)) is not None:
+            self._last = completed
+            self._reader.hold_frame(self.held, completed)
         if self._due or now - self._held_at >= self._every:
             self._held_at, self._due, self._last = now, False, frame
             self._reader.hold_frame(self.held, frame)
+
+    def _complete_last(self, frame: Frame) -> Frame | None:
+        """Return the last held frame with what this one adds to its step; None if nothing.
+
+        The engine publishes the readings of a step as each is done, and the last of them may arrive
+        with a later step. Those of the step of a change may be from before or after it: they only
+        come whole.
+        """
+        last = self._last
+        if last is None or not (late := _late_readings(last, frame)):
+            return None
+        if frame.step == last.step:
+            return frame
+        if last.step <= self._changed_at:
+            return None
+        return replace(last, readings={**last.readings, **late})
 
     def on_packed(self, seconds: float) -> None:
         """Adapt the interval to the CPU seconds that packing took."""

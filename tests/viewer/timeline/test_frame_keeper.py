@@ -99,14 +99,34 @@ def test_readings_of_a_step_that_come_after_its_frame_complete_it(desk: Desk) ->
 
 
 @pytest.mark.parametrize("desk", [1e9], indirect=True)
-def test_readings_after_a_change_never_complete_a_frame_from_before_it(desk: Desk) -> None:
+@pytest.mark.parametrize("is_late", [False, True])  # a frame may follow an event that is newer
+def test_readings_after_a_change_never_complete_a_frame_from_before_it(
+    desk: Desk, is_late: bool
+) -> None:
+    swapped = RegimeSwapped(10, "DL", "FR-II", (), (), (), ())
+    if is_late:
+        desk.tell(swapped)
     desk.see(10)
-    desk.tell(RegimeSwapped(10, "DL", "FR-II", (), (), (), ()))
-    swapped = make_frame(10, "gates", "overlap", regime="FR-II").readings
-    desk.see_frame(replace(make_frame(11, regime="FR-II"), readings=swapped))
-    assert desk.cursor.steps == (10, 11)
+    if not is_late:
+        desk.tell(swapped)
+    readings = make_frame(10, "gates", "overlap", regime="FR-II").readings
+    desk.cursor.keeper.on_frame(replace(make_frame(11, regime="FR-II"), readings=readings))
+    desk.tell(Paused(12))
+    desk.see(12)
     desk.back_to(10)
     assert set(desk.history.view({}).readings) == {"gates"}
+
+
+@pytest.mark.parametrize("desk", [1e9], indirect=True)
+def test_a_frame_of_the_step_of_a_change_is_replaced_by_a_fuller_one(desk: Desk) -> None:
+    desk.tell(RegimeSwapped(10, "DL", "FR-II", (), (), (), ()))
+    desk.see(10)
+    desk.see_frame(make_frame(10, "gates", "overlap", regime="FR-II"))
+    desk.tell(Paused(12))
+    desk.see(12)
+    desk.back_to(10)
+    assert set(desk.history.view({}).readings) == {"gates", "overlap"}
+    assert desk.history.view({}).regime == "FR-II"
 
 
 def test_another_run_forgets_them_and_a_recorded_one_is_read_from_its_folder(
