@@ -91,7 +91,7 @@ def _check_contents(wheel: Path, sdist: Path) -> None:
         path.relative_to((ROOT / folder).parent).as_posix()
         for folder in PACKAGES
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
+        if path.is_file() and "__pycache__" not in path.parts
     }
     if lost := sorted(wanted - packed):
         raise CheckError(f"The wheel lacks {', '.join(lost[:5])} ({len(lost)} in all).")
