@@ -26,6 +26,7 @@ from dgn_engine.experiments.report import document
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.messages import Event, Failed, Refused
 from dgn_engine.protocol.training import StartRun
+from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.actions.action_rows import ActionRow, walk_menus
@@ -448,7 +449,8 @@ def test_the_panel_in_front_is_exported_as_the_dialog_offers(
 ) -> None:
     window = viewer.window
     window.context.settings.export_folder = str(tmp_path)
-    qtbot.waitUntil(lambda: "overlap" in window.history.readings)
+    front = window.docks.hosts[window.docks.front_panel()]
+    qtbot.waitUntil(lambda: isinstance(front.shown_content(), Scene))
     window.registry["file.export_panel"].trigger()
     dialog = window.findChild(ExportDialog)
     assert isinstance(dialog, ExportDialog)

@@ -16,6 +16,7 @@ from dgn_engine.protocol.branches import CloseComparison
 from dgn_engine.protocol.files import OpenFile
 from dgn_engine.protocol.training import Pause
 from dgn_engine.scene.chart_layout import LEAST_MATRIX
+from dgn_engine.text.written_numbers import format_number
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.layout_history import is_same
 from dgn_viewer.inspector.pages.compare_page import ComparePage
@@ -121,7 +122,7 @@ def test_the_values_of_both_and_their_difference_are_under_the_cursor(
         assert shown is not None
         (line,) = (line for line in shown.lines if " · " in line)
         values = [text.rpartition("  ")[2] for text in line.split(" · ")]
-        assert values == [f"{side[2, 3]:.4g}".replace("-", "−") for side in matrix.sides.values]
+        assert values == [format_number(side[2, 3]) for side in matrix.sides.values]
         assert {gates.name[:1] for gates in shown.gates} <= {"B" if matrix.of_compared else "A"}
         lit = {key: view.charts.items[key].pointer.lit for key in TRIOS["overlap"]}
         assert len({str(selection) for selection in lit.values()}) == 1
