@@ -433,7 +433,7 @@ class PanelDock(QWidget):
             return "past"
         run = self.drawn.view.run
         trains = run is not None and not run.inspected and self.drawn.view.diverged is None
-        if trains and self.age.current_age(self.drawn.view.paused):
+        if trains and self._current_age():
             return "stale"  # also while paused, until the last step has been read
         return "paused" if self.drawn.view.paused else "live"
 
@@ -448,9 +448,11 @@ class PanelDock(QWidget):
         )
         self.charts.view.set_dimmed(diverged or state == "stale")
         self._header.facts.set_dimmed(diverged or state == "stale")
-        self.age.report_age(
-            self.age.current_age(self.drawn.view.paused) if state == "stale" else None
-        )
+        self.age.report_age(self._current_age() if state == "stale" else None)
+
+    def _current_age(self) -> Age | None:
+        # No pause brings a curve of the log another point: only readings catch up.
+        return self.age.current_age(self.drawn.view.paused and bool(self.spec.probes))
 
     def _apply_pin(self) -> None:
         """Select the pinned subject, or go back to the choice before the pin."""

@@ -176,6 +176,20 @@ def test_a_run_that_pauses_before_it_is_read_again_has_a_picture_of_before(
     assert (host.panel_state(), host.accessibleDescription()) == ("paused", "")
 
 
+def test_a_pause_between_two_points_of_the_log_does_not_dim_the_curves(
+    make_host: MakeHost, make_view: MakeView, clock: Clock
+) -> None:
+    host = make_host("training")
+    view = make_view("hard")
+    host.show_view(view)
+    clock.now = 4.0
+    host.update_staleness(view.step + 300)
+    clock.now = 6.1
+    host.show_view(replace(view, step=view.step + 400, paused=True))
+    host.update_staleness(view.step + 400)
+    assert host.panel_state() == "paused"
+
+
 def test_requests_name_the_probe_with_its_engine_options(
     make_host: MakeHost, make_view: MakeView
 ) -> None:
