@@ -90,7 +90,7 @@ def describe_step_of_b(spec: PanelSpec, view: View) -> str:
         return f"B step {max(steps):,}" if steps else ""
     readings = [one for one in compared_readings(spec, view) if not one.absent]
     known = compared.step or compared.at is not None
-    return f"B step {readings[0].step or compared.step:,}" if readings and known else ""
+    return f"B step {readings[0].step:,}" if readings and known else ""
 
 
 def describe_outdated(spec: PanelSpec, view: View) -> str:

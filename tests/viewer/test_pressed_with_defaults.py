@@ -498,7 +498,9 @@ def test_the_window_opens_as_it_is_typed_and_records_nothing(tmp_path: Path) -> 
             time.sleep(0.1)
         window.send_signal(signal.SIGTERM)
         _, errors = window.communicate()
-    assert (window.returncode, errors) == (128 + signal.SIGTERM, "")
+    assert window.returncode == 128 + signal.SIGTERM
+    # torch, which is being imported, may hold the engine's thread for longer than the window waits.
+    assert errors in ("", "dgn-viewer: the engine did not stop in time and was abandoned.\n")
     assert [*user.home.rglob("settings.ini")]  # written when the window closes
     assert not [*user.home.rglob("log.jsonl")]
 

@@ -70,7 +70,7 @@ class FrameKeeper:
         if (completed := self._complete_last(frame)) is not None:
             self._last = completed
             self._reader.hold_frame(self.held, completed)
-        if self._due or now - self._held_at >= self._every:
+        if self._due or now - self._held_at >= self._every or self._adds_probe(frame):
             self._held_at, self._due, self._last = now, False, frame
             self._reader.hold_frame(self.held, frame)
 
@@ -89,6 +89,17 @@ class FrameKeeper:
         if last.step <= self._changed_at:
             return None
         return replace(last, readings={**last.readings, **late})
+
+    def _adds_probe(self, frame: Frame) -> bool:
+        """Return whether the frame has a probe that the last held one lacks.
+
+        Frames are dropped while the window is busy, and with them readings of the step held last.
+        """
+        known = {} if self._last is None else self._last.readings
+        return any(
+            not reading.pending and (probe not in known or known[probe].pending)
+            for probe, reading in frame.readings.items()
+        )
 
     def on_packed(self, seconds: float) -> None:
         """Adapt the interval to the CPU seconds that packing took."""

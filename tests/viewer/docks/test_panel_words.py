@@ -352,3 +352,11 @@ def test_facts_without_room_are_in_the_tip_behind_an_ellipsis(qtbot: QtBot) -> N
         for y in range(24)
     )
     QToolTip.hideText()
+
+
+def test_the_caption_of_a_comparison_names_the_steps_that_were_read() -> None:
+    view = seeing(Reading("npk", 9))
+    b = ComparedRun("early", step=6, at=6, own=True, readings={"npk": Reading("npk", 0)})
+    assert compose_caption(SPEC, replace(view, compared=b), Scene((), step=9)).startswith(
+        "A step 9 · B step 0"
+    )

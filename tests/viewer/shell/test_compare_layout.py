@@ -189,14 +189,20 @@ def test_one_click_in_the_time_bar_compares_with_the_step_shown(
     window = viewer.window
     cursor, button = window.time.cursor, window.time.bar.compare
     assert button.isHidden()
-    qtbot.waitUntil(lambda: len(cursor.steps) > 1)
-    cursor.go_to(cursor.steps[0])
+    qtbot.waitUntil(lambda: "gates" in window.history.readings)
+    read = window.history.step
+    qtbot.waitUntil(lambda: sum(step > read for step in cursor.steps) > 1)
+    cursor.go_to(next(step for step in cursor.steps if step > read))  # it has the gates
     qtbot.waitUntil(lambda: button.isVisible() and button.isEnabled())
     QTest.mouseClick(button, LEFT, pos=QPoint(8, 8))
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
     assert window.docks.arrangement.preset == "compare"
     assert cursor.step is None
     host = window.docks.hosts["gate_maps"]
-    qtbot.waitUntil(lambda: "A step " in host.footer_text() and "B step 0" in host.footer_text())
+    qtbot.waitUntil(lambda: "A step " in host.footer_text() and "B step " in host.footer_text())
+    compared = window.history.view({}).compared
+    assert compared is not None
+    step = compared.readings["gates"].step
+    assert f"B step {step:,}" in host.footer_text()
     close(window, qtbot)
     assert window.docks.arrangement.preset == "overview"

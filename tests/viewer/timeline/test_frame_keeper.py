@@ -99,6 +99,14 @@ def test_readings_of_a_step_that_come_after_its_frame_complete_it(desk: Desk) ->
 
 
 @pytest.mark.parametrize("desk", [1e9], indirect=True)
+def test_the_first_frame_with_another_probe_is_held(desk: Desk) -> None:
+    desk.see(0)  # the gates alone; the frame that completes it is dropped
+    desk.see_frame(make_frame(3, "gates", "overlap"))
+    desk.cursor.keeper.on_frame(make_frame(5, "gates", "overlap"))
+    assert desk.cursor.steps == (0, 3)
+
+
+@pytest.mark.parametrize("desk", [1e9], indirect=True)
 @pytest.mark.parametrize("is_late", [False, True])  # a frame may follow an event that is newer
 def test_readings_after_a_change_never_complete_a_frame_from_before_it(
     desk: Desk, is_late: bool
