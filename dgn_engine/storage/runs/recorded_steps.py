@@ -146,7 +146,8 @@ def readings_at(frame: Frame | None, step: int, probes: Iterable[str]) -> dict[s
         if probe not in readings:
             why = (
                 f"It was not recorded at step {of:,}: no panel that needs it was open then, or "
-                "training went on before it was read. Look at a later step."
+                "training went on before it was read. What open panels show is recorded during "
+                "training."
             )
             if frame is None:
                 why = f"Nothing was recorded up to step {step:,}."
