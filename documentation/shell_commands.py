@@ -1,12 +1,14 @@
-"""Runs every command of the program that a document shows, exactly as it is shown.
+"""Runs every command and every block of Python that a document shows, exactly as it is shown.
 
     python -m documentation.shell_commands [DOCUMENT…]    # what the test suite leaves to make docs
 
-A command is a line of a block of code that begins with `dgn` or `dgn-viewer`, or such words in a
-code span that the program's own parser accepts as complete. Each document has an empty folder, in
-which its commands run in their order; files that a command names and that are not there yet are
-small stand-ins (`documentation/stand_ins.py`). No word of a command is changed. What is not run
-stands in `NOT_RUN`, with the reason and what covers it.
+A command is a line of a block of code that begins with `dgn` or `dgn-viewer`, such words in a code
+span that the program's own parser accepts as complete, or `python` with a file that the document
+shows. Each document has an empty folder, in which everything runs in its order; files that a
+command names and that are not there yet are small stand-ins (`documentation/stand_ins.py`). No word
+is changed. Lines below a command in a block of kind `console` are its answer: it has to print each
+of them, but numbers may be others and … may be anything. Commands that are not run are in
+`NOT_RUN`, with the reason and what covers them; for Python see `documentation/python_blocks.py`.
 """
 
 from __future__ import annotations
@@ -20,26 +22,29 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from dgn_engine.cli import _build_parser, _offered_commands, _own_commands
 from dgn_engine.cli import main as dgn
 from dgn_viewer.__main__ import build_parser as viewer_parser
+from documentation.python_blocks import COVERED, namespace_of, run_block
 from documentation.stand_ins import StandIns
 
 ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"^ *```(?P<kind>[^\n]*)\n(?P<body>.*?)^ *```[ ]*$", re.DOTALL | re.MULTILINE)
-_INDENTED = re.compile(r"^ {4,}(?:\$ )?dgn(?:.*\\\n)*.*", re.MULTILINE)
+_INDENTED = re.compile(r"^ {4,}(?:\$ )?(?:dgn|python)\b(?:.*\\\n)*.*", re.MULTILINE)
 _SPAN = re.compile(r"`((?:dgn|dgn-viewer)(?: [^`]+)?)`")
 _FILE = re.compile(
-    r"^```\w+ title=\"(?P<name>[\w.]+)\"\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
+    r"^```\w+ title=\"(?P<name>\w[\w./-]*)\"\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
 )
+_SCRIPT = re.compile(r"python (?P<name>\w[\w./-]*\.py)\b")
 RECORDS = {
     "CHANGELOG.md": "what has changed",
     "docs/decisions/": "why, at their time",
@@ -143,18 +148,6 @@ NOT_RUN = (
             "dgn reproduce all",
         ),
     ),
-    NotRun(
-        "run with the rest of its page by a test of its own",
-        "tests/engine/kernels/test_kernels_document.py",
-        (
-            "dgn kernels --model torchvision.models:resnet18 --inputs images.npy --dtype float32 "
-            "--only gates --out resnet18.npz",
-            "dgn kernels --model nets:relu --weights relu.pt --inputs x.npy --labels y.npy "
-            "--out relu.npz",
-            "dgn kernels --model nets:smooth --weights smooth.pt --inputs x.npy --labels y.npy "
-            "--out smooth.npz",
-        ),
-    ),
 )
 # What takes longer than a test should; the others are run by tests/documentation.
 IN_MAKE_DOCS = (
@@ -180,6 +173,15 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A command or a piece of Python in a block of a document."""
+
+    line: str  # the command as it is typed, without a prompt or a comment
+    code: str = ""  # of Python
+    answer: tuple[str, ...] = ()  # lines that it prints
+
+
+@dataclass(frozen=True)
 class DocumentedCommand:
     document: str  # relative to the root
     line: str  # as it is typed, without a prompt or a comment
@@ -195,19 +197,43 @@ def _name(document: Path) -> str:
     return document.relative_to(ROOT).as_posix()
 
 
+def shown_steps(text: str) -> Iterator[Step]:
+    """Yield the commands and the Python in the blocks of code of a document, in their order."""
+    files = {found["name"] for found in _FILE.finditer(text)}
+    blocks = [(found.start(), found["kind"], found["body"]) for found in _BLOCK.finditer(text)]
+    blocks += [(found.start(), "", found[0]) for found in _INDENTED.finditer(_without_blocks(text))]
+    for _, kind, body in sorted(blocks):
+        if kind == "python":
+            yield from _steps_of_cell(textwrap.dedent(body))
+        elif kind in ("", "sh", "console"):
+            yield from _steps_of_shell(body, files, answered=kind == "console")
+
+
+def _steps_of_cell(body: str) -> Iterator[Step]:
+    """Yield a block of Python, or its pieces between the lines that Jupyter gives to a shell."""
+    for is_shell, lines in groupby(body.splitlines(), lambda line: line.startswith("!dgn ")):
+        piece = "\n".join(lines).strip("\n")
+        if is_shell:
+            yield from (Step(line.removeprefix("!")) for line in piece.splitlines())
+        elif piece:
+            yield Step(f"Python: {piece.splitlines()[0]} …", code=piece)
+
+
+def _steps_of_shell(body: str, files: Collection[str], answered: bool) -> Iterator[Step]:
+    steps: list[Step] = []
+    for line in re.sub(r"\\\n\s*", "", body).splitlines():
+        command = re.sub(r" #(?: .*)?$", "", " ".join(line.split()).removeprefix("$ "))
+        script = _SCRIPT.match(command)
+        if is_command(command) or (script and script["name"] in files):
+            steps.append(Step(command))
+        elif answered and steps and line.strip():
+            steps[-1] = replace(steps[-1], answer=(*steps[-1].answer, line))
+    yield from steps
+
+
 def block_commands(text: str) -> Iterator[str]:
     """Yield the commands in the blocks of code of a document, in their order."""
-    blocks = [
-        (found.start(), found["body"])
-        for found in _BLOCK.finditer(text)
-        if found["kind"] in ("", "sh", "console")
-    ]
-    blocks += [(found.start(), found[0]) for found in _INDENTED.finditer(_without_blocks(text))]
-    for _, block in sorted(blocks):
-        for line in re.sub(r"\\\n\s*", "", block).splitlines():
-            command = re.sub(r" #(?: .*)?$", "", " ".join(line.split()).removeprefix("$ "))
-            if is_command(command):
-                yield command
+    yield from (step.line for step in shown_steps(text) if not step.code)
 
 
 def span_commands(text: str) -> Iterator[str]:
@@ -231,6 +257,8 @@ def is_command(line: str) -> bool:
 def is_complete(line: str) -> bool:
     """Return whether the parser of the program accepts a command as it stands."""
     program, *words = shlex.split(line.partition(" > ")[0])
+    if program == "python":
+        return True
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
             if program == "dgn":
@@ -268,17 +296,49 @@ def subcommand(line: str) -> str:
 
 
 def commands_to_run(slow: bool) -> dict[str, list[str]]:
-    """Return the commands of each document that are run.
+    """Return the commands of each document that are run; of one with Python there may be none.
 
     Args:
         slow: whether those that `make docs` runs, else those that the test suite runs.
     """
-    left_out = {line for entry in NOT_RUN for line in entry.lines}
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {
+        name: [] for name in documents_with_python() if (name in IN_MAKE_DOCS) == slow
+    }
     for command in documented_commands():
-        if command.line not in left_out and (command.document in IN_MAKE_DOCS) == slow:
+        if command.line not in left_out() and (command.document in IN_MAKE_DOCS) == slow:
             found.setdefault(command.document, []).append(command.line)
     return found
+
+
+@cache
+def left_out() -> frozenset[str]:
+    return frozenset(line for entry in NOT_RUN for line in entry.lines)
+
+
+@cache
+def documents_with_python() -> frozenset[str]:
+    """Return the documents that show Python which is run here."""
+    texts = {_name(path): path.read_text("utf-8") for path in document_paths()}
+    return frozenset(
+        name
+        for name, text in texts.items()
+        if name not in COVERED and any(step.code for step in shown_steps(text))
+    )
+
+
+def steps_to_run(document: str, lines: Sequence[str]) -> list[Step]:
+    """Return these commands of a document, with their answers.
+
+    Where it shows Python they are run among its blocks, and with them the commands of its blocks
+    that another document shows, too.
+    """
+    shown = list(shown_steps((ROOT / document).read_text("utf-8")))
+    if document not in documents_with_python():
+        steps = {step.line: step for step in shown}
+        return [steps.get(line, Step(line)) for line in lines]
+    in_order = [step for step in shown if step.code or step.line not in left_out()]
+    there = {step.line for step in in_order}
+    return [*in_order, *(Step(line) for line in lines if line not in there)]
 
 
 @cache
@@ -297,18 +357,47 @@ def real_starts() -> frozenset[str]:
 
 
 def run_commands(document: str, lines: Sequence[str], stand_ins: StandIns) -> Iterator[Outcome]:
-    """Run commands of a document in a folder of their own, in their order."""
+    """Run commands of a document, and its Python, in a folder of their own and in their order."""
     with tempfile.TemporaryDirectory() as name, stand_ins.installed(Path(name) / "home"):
-        folder = Path(name) / "here"
+        folder = Path(name).resolve() / "here"
         folder.mkdir()
-        for file in _FILE.finditer((ROOT / document).read_text("utf-8")):
-            (folder / file["name"]).write_text(file["text"], "utf-8")
-        with contextlib.chdir(folder):
-            for line in lines:
-                for file in _files_named_in(line):
+        for shown in _FILE.finditer((ROOT / document).read_text("utf-8")):
+            (folder / shown["name"]).parent.mkdir(parents=True, exist_ok=True)
+            (folder / shown["name"]).write_text(shown["text"], "utf-8")
+        with contextlib.chdir(folder), namespace_of(document, folder) as names:
+            for step in steps_to_run(document, lines):
+                if step.code:
+                    begin = time.monotonic()
+                    code, output = run_block(step.code, names)
+                    yield Outcome(step.line, code, output, time.monotonic() - begin)
+                    continue
+                for file in _files_named_in(step.line):
                     if not (folder / file).exists():
                         stand_ins.put(document, file, folder)
-                yield _run(line)
+                yield _compared(_run(step.line), step.answer)
+
+
+def _compared(outcome: Outcome, answer: Sequence[str]) -> Outcome:
+    """Let a command fail that does not print its answer."""
+    printed = outcome.output.splitlines()
+    lacking = [line for line in answer if not any(_as_shown(line).fullmatch(p) for p in printed)]
+    if outcome.code or not lacking:
+        return outcome
+    return replace(outcome, code=1, output="\n".join([*printed, "NOT PRINTED:", *lacking]))
+
+
+def _as_shown(line: str) -> re.Pattern[str]:
+    """Return a pattern of the lines that may be printed where a document shows this one."""
+    pieces = re.split(r"(\d[\d.,]*|…)", line.strip())
+    patterns = {"…": ".*", "": ""}
+    return re.compile(
+        r"\s*"
+        + "".join(
+            patterns.get(piece, r"\d[\d.,]*" if piece[:1].isdigit() else re.escape(piece))
+            for piece in pieces
+        )
+        + r"\s*"
+    )
 
 
 def _files_named_in(line: str) -> Iterator[str]:
@@ -352,7 +441,7 @@ def _run(line: str) -> Outcome:
 
 
 def main(names: Sequence[str]) -> int:
-    """Run the commands of these documents, else of all that `make docs` runs."""
+    """Run what these documents show, else what all those show that `make docs` runs."""
     chosen = {**commands_to_run(slow=True), **(commands_to_run(slow=False) if names else {})}
     failed = 0
     with tempfile.TemporaryDirectory() as folder:

@@ -260,6 +260,9 @@ OF_A_DOCUMENT: dict[tuple[str, str], Callable[[Path], None]] = {
     ("docs/guide/gate-information.md", "RUN"): partial(_write_run, data="mnist"),
     ("docs/kernels.md", "runs/first"): partial(_write_run, epochs=40),
     ("docs/kernels.md", "x.npy"): partial(_write_array, (12, 64)),
+    ("docs/kernels.md", "net.pt"): partial(_write_dense, (64, 16, 16, 10)),
+    ("docs/kernels.md", "f.pt"): partial(_write_state_dict, (64, 16, 10)),
+    ("docs/kernels.md", "mypackage/module.py"): partial(_write_text, CODE.replace("784", "64")),
 }
 
 

@@ -1,8 +1,10 @@
-"""Every command that a document shows is run exactly as it stands, or is known not to be."""
+"""Every command and every block of Python that a document shows is run, or is known not to be."""
 
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,24 +12,31 @@ import matplotlib
 import pytest
 
 from dgn_engine.cli import _offered_commands, _own_commands
+from documentation import shell_commands
+from documentation.python_blocks import COVERED, GIVEN
 from documentation.shell_commands import (
     IN_MAKE_DOCS,
     NOT_RUN,
     ROOT,
     block_commands,
     commands_to_run,
+    document_paths,
     documented_commands,
+    documents_with_python,
     is_complete,
+    left_out,
     real_starts,
     run_commands,
+    shown_steps,
     span_commands,
     subcommand,
 )
 from documentation.stand_ins import StandIns
 from tests.architecture.examples import examples
 
-LEFT_OUT = {line for entry in NOT_RUN for line in entry.lines}
+LEFT_OUT = left_out()
 SHOWN = {command.line for command in documented_commands()}
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in document_paths()}
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +45,17 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
 
 
 def pages() -> Iterator[object]:
-    """Every document with commands: README and the how-to pages in `make check`, others nightly."""
+    """Every document with something to run: README and the how-to pages in `make check`, those with
+    Python in `make test`, others nightly."""
     for name in commands_to_run(slow=False):
         checked = name == "README.md" or "how-to" in name
-        yield pytest.param(name, marks=pytest.mark.check if checked else pytest.mark.nightly)
+        nightly = [] if name in documents_with_python() else [pytest.mark.nightly]
+        yield pytest.param(name, marks=[pytest.mark.check] if checked else nightly)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", list(pages()))
-def test_the_commands_of_a_document_run_as_they_stand(
+def test_what_a_document_shows_runs_as_it_is_shown(
     document: str, stand_ins: StandIns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MPLCONFIGDIR", matplotlib.get_cachedir())  # its list of fonts takes seconds
@@ -55,6 +66,21 @@ def test_the_commands_of_a_document_run_as_they_stand(
         if not outcome.succeeded
     }
     assert ends == {}
+
+
+def test_python_is_run_in_the_suite_or_by_make_docs_or_by_a_test_of_its_own() -> None:
+    shown = {name for name, text in TEXTS.items() if re.search("^ *```python$", text, re.MULTILINE)}
+    assert shown | set(COVERED) == documents_with_python() | set(COVERED)
+    assert set(COVERED) <= {name for name, text in TEXTS.items() if "```python" in text}
+    assert [tests for _, tests in COVERED.values() if not (ROOT / tests).exists()] == []
+    assert set(GIVEN) <= documents_with_python()
+
+
+def test_a_file_of_python_that_a_document_shows_is_used_by_what_it_runs() -> None:
+    for name, text in TEXTS.items():
+        steps = " ".join(f"{step.line} {step.code}" for step in shown_steps(text))
+        for file in re.findall(r'^```python title="(.+)\.py"$', text, re.MULTILINE):
+            assert re.search(rf"\b{file.replace('/', '.')}\b", steps) or name in COVERED, file
 
 
 def test_a_command_is_run_in_the_suite_or_by_make_docs_or_has_a_reason() -> None:
@@ -136,6 +162,58 @@ dgn docs: an answer
         "dgn sweep a.toml --list",
         "dgn docs",
     ]
+
+
+def test_python_and_commands_are_run_in_their_order_in_one_folder(
+    stand_ins: StandIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "page.md").write_text("""
+```python title="mine/own.py"
+from pathlib import Path
+
+Path("made.txt").write_text("42 files")
+print("42 files were written")
+```
+
+    python mine/own.py     # a comment
+
+```python
+from mine.own import Path
+
+text = Path("made.txt").read_text()
+!dgn runs list --json
+number = int(text.split()[0])
+```
+
+```console
+$ python mine/own.py
+41 … written
+$ dgn runs list
+another … of 7
+```
+
+```python
+assert number == 42
+raise ValueError(text)
+```
+""")
+    real_starts()  # of the documents that are there
+    monkeypatch.setattr(shell_commands, "ROOT", tmp_path)
+    monkeypatch.setattr(shell_commands, "documents_with_python", lambda: frozenset({"page.md"}))
+    found = list(run_commands("page.md", [], stand_ins))
+    assert [outcome.line.removeprefix("Python: ") for outcome in found] == [
+        "python mine/own.py",
+        "from mine.own import Path …",
+        "dgn runs list --json",
+        "number = int(text.split()[0]) …",
+        "python mine/own.py",
+        "dgn runs list",
+        "assert number == 42 …",
+    ]
+    assert [outcome.succeeded for outcome in found] == [True] * 5 + [False] * 2
+    assert "NOT PRINTED:\nanother … of 7" in found[-2].output
+    assert "ValueError: 42 files" in found[-1].output
+    assert "mine.own" not in sys.modules
 
 
 def test_a_code_span_is_a_command_if_its_parser_takes_it() -> None:

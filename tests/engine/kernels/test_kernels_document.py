@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import doctest
 import importlib
-import io
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import dgn_engine
 import dgn_engine.kernels as k
 from dgn_engine.cli import main
+from documentation.shell_commands import shown_steps
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "kernels.md").read_text("utf-8")
-OWN_NETWORK = (ROOT / "docs" / "own-network.md").read_text("utf-8")
-BLOCK = re.compile(r'^```(\w+)(?: title="(.+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| (.+?) \| §(\d) \| `(\w+)` \| `(\w+)` \|$", re.MULTILINE)
 WITH_EXAMPLES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
@@ -36,44 +31,6 @@ COUNT = """
 import sys
 print(*[name for name in sys.modules if name.partition(".")[0] == "dgn_engine"])
 """
-
-
-def run_python(block: str, names: dict[str, Any]) -> None:
-    with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(block, "an example", "exec"), names)
-
-
-def test_the_examples_run_one_after_the_other() -> None:
-    names: dict[str, Any] = {}
-    blocks = [block for kind, _, block in BLOCK.findall(TEXT) if kind == "python"]
-    assert len(blocks) >= 6
-    for block in blocks:
-        run_python(block, names)
-
-
-@pytest.mark.nightly
-def test_every_block_of_the_page_of_ones_own_network_runs_and_prints_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    names: dict[str, Any] = {"__name__": "own_network"}
-    for kind, title, block in BLOCK.findall(OWN_NETWORK):
-        if kind == "python" and title:
-            (tmp_path / title).write_text(block)
-        elif kind == "python":
-            run_python(block, names)
-        else:
-            assert kind == "console"
-            for command, *lines in map(str.splitlines, re.split(r"^\$ ", block, flags=re.M)[1:]):
-                pipe = subprocess.PIPE
-                done = subprocess.run(command, shell=True, check=True, stdout=pipe, text=True)
-                assert [line for line in lines if line not in done.stdout.splitlines()] == []
-    monkeypatch.delitem(sys.modules, "nets")
-    sections = OWN_NETWORK.split("\n## ")[1:]
-    assert len(sections) >= 5
-    assert all("```python" in section for section in sections)
 
 
 def test_the_options_are_those_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +77,7 @@ def loaded_by(code: str, folder: Path) -> list[str]:
 
 
 def test_the_first_example_loads_few_modules_and_the_package_none(tmp_path: Path) -> None:
-    example = next(block for kind, _, block in BLOCK.findall(TEXT) if kind == "python")
+    example = next(step.code for step in shown_steps(TEXT) if step.code)
     assert "neural_path_kernel" in example
     loaded = loaded_by(example, tmp_path)
     assert len(loaded) <= MOST, loaded
