@@ -15,16 +15,16 @@ from dgn_engine.experiments._published import published_claim
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.experiments.report.formatting import (
+    CLAIM_HEADS,
+    CLAIM_NOTE,
+    PRINTED_NOTE,
     ROW_HEADS,
-    format_interval,
-    format_number,
-    format_replicates,
-    format_verdict,
+    ROW_NOTE,
+    claim_cells,
     row_cells,
 )
 from dgn_engine.experiments.report.formatting import drop_empty_columns as columns
 from dgn_engine.protocol.catalogue import ExperimentEntry
-from dgn_engine.protocol.experiments import Claim
 from dgn_engine.text.written_numbers import format_duration
 from documentation.generated_page import GeneratedPage, GeneratedPicture, table
 from documentation.results_page import HOW, SCALES, kept
@@ -52,11 +52,11 @@ def generate(root: Path) -> Iterator[GeneratedPage | GeneratedPicture]:
 def _index(entries: Sequence[ExperimentEntry], results: Sequence[Document]) -> Iterator[str]:
     yield "# Every experiment of the papers\n"
     yield (
-        "Each of these is one table, figure or theorem of the papers. `dgn reproduce NAME` carries "
-        "it out in minutes, scaled down; `--full` at the paper's scale. The page of each has what "
-        "came out on one machine without a GPU, with a figure and the verdict on every claim. "
-        "[What was measured](../results.md) has all rows on one page, and [Concepts](../concepts/"
-        "index.md) explains the quantities.\n"
+        "Each experiment is one table, figure or theorem of the papers. `dgn reproduce NAME` runs "
+        "it in minutes, scaled down; with `--full` it runs at the paper's scale. Its page has the "
+        "results that are kept: rows, a figure, and a verdict on every claim. "
+        "[Which results are kept](../results.md) lists them all, and "
+        "[Concepts](../concepts/index.md) explains the quantities.\n"
     )
     rows = []
     for entry in entries:
@@ -66,14 +66,14 @@ def _index(entries: Sequence[ExperimentEntry], results: Sequence[Document]) -> I
             claims = [claim for result in own if result.scale == scale for claim in result.claims]
             if claims:
                 held = sum(claim.verdict == "held" for claim in claims)
-                words.append(f"{HOW[scale]}: {held} of {len(claims)} held")
+                words.append(f"{HOW[scale]}: {held} of {len(claims)}")
         rows.append((f"[{entry.title}]({entry.id}.md)", entry.paper, "; ".join(words) or "–"))
-    yield from table(("experiment", "paper", "verdicts here"), rows)
-    yield "\n## Every claim, spelled out\n"
+    yield from table(("experiment", "paper", "claims held"), rows)
+    yield "\n## Every claim\n"
     yield (
-        "Reports name a claim by a short id. A claim is *held* where the whole 95 % interval of "
-        "its statistic lies on the claimed side, *not held* where all of it lies on the other, and "
-        "otherwise *not decided*: [how verdicts are made](../guide/papers.md).\n"
+        "Reports name a claim by a short id. A claim is *held* if the whole 95 % interval of its "
+        "statistic is on the claimed side, *not held* if all of it is on the other side, and "
+        "*not decided* otherwise. [Reproduce the papers](../guide/papers.md) explains verdicts.\n"
     )
     yield from table(("id", "in words", "experiments"), list(_claims(entries, results)))
 
@@ -180,31 +180,44 @@ def _page(entry: ExperimentEntry, results: Sequence[Document]) -> Iterator[str]:
             yield f"*{caption}.*\n"
         if result.claims:
             yield "### Claims and verdicts\n"
-            yield from table(
-                ("claim", "statistic", "value", "verdict", "n"),
-                [_verdict_row(claim, result.scale) for claim in result.claims],
-            )
+            yield from table(*columns(CLAIM_HEADS, list(_claim_rows(result))))
             yield ""
-            ids = dict.fromkeys(claim.id for claim in result.claims)
-            yield from (f"- `{one}`: {IN_WORDS.get(one, '')}" for one in ids if one in IN_WORDS)
-            yield ""
-        yield '??? note "All rows"\n'
-        heads, rows = columns(ROW_HEADS, [row_cells(result, row) for row in result.rows])
-        yield from (f"    {line}" for line in table(heads, rows))
+        yield "### Rows\n"
+        yield from table(*columns(ROW_HEADS, list(_rows(result))))
         yield ""
         if result.scaled_down:
             yield "Scaled down: " + "; ".join(result.scaled_down) + ".\n"
         yield from (f"{sentence}\n" for sentence in result.remarks)
+    yield from _notes(results)
 
 
-def _verdict_row(claim: Claim, scale: str) -> tuple[str, ...]:
-    return (
-        f"`{claim.id}`",
-        claim.statistic,
-        f"{format_number(claim.value)} {format_interval(claim)}",
-        format_verdict(claim, scale),
-        format_replicates(claim.n, claim.of),
-    )
+def _notes(results: Sequence[Document]) -> Iterator[str]:
+    """Yield what the words and numbers of the tables mean."""
+    if not results:
+        return
+    yield "## How to read the tables\n"
+    ids = dict.fromkeys(claim.id for result in results for claim in result.claims)
+    yield from (f"- `{one}`: {IN_WORDS[one]}" for one in ids if one in IN_WORDS)
+    yield f"- {ROW_NOTE}"
+    if any(row.printed is not None for result in results for row in result.rows):
+        yield f"- {PRINTED_NOTE}"
+    if ids:
+        yield f"- {CLAIM_NOTE}"
+    yield ""
+
+
+def _claim_rows(result: Document) -> Iterator[tuple[str, ...]]:
+    for claim in result.claims:
+        _, *cells = claim_cells(claim, result.scale)
+        yield (f"`{claim.id}`", *cells)
+
+
+def _rows(result: Document) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each row but scale and protocol, which the heading says."""
+    said = (ROW_HEADS.index("scale"), ROW_HEADS.index("protocol"))
+    for row in result.rows:
+        cells = row_cells(result, row)
+        yield tuple("" if place in said else cell for place, cell in enumerate(cells))
 
 
 def _picture_name(result: Document) -> str:
@@ -221,8 +234,7 @@ def _finite(result: Document) -> list[ReportRow]:
 
 
 def _picture(result: Document) -> bytes:
-    """A point with its interval for each row, the printed number beside it; a chart for each "
-    "unit."""
+    """Draw a point with its interval for each row, beside the printed number, by unit."""
     rows = _finite(result)
     units = list(dict.fromkeys(row.unit for row in rows))
     groups = [[row for row in rows if row.unit == unit] for unit in units]

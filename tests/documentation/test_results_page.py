@@ -1,4 +1,4 @@
-"""docs/results.md says what the kept results say, and which printed rows were run."""
+"""docs/results.md says what the kept results say, which printed rows were run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.protocol.experiments import Printed
 from documentation import results_page
-from documentation.results_page import PAGE, TABLES, keep, kept, main, renewed
+from documentation.results_page import PAGE, TABLES, keep, kept, main, written
 from tests.engine.experiments.documents import result
 
 ROW = "FC(w=128,d=6)/Adam/MNIST"
@@ -37,17 +37,16 @@ def made(**given: object) -> Document:
     return result(**{"scale": "full", "rows": rows, "protocol": "as-in-code", **given})
 
 
-def generated(*results: Document) -> str:
-    return renewed(f"{results_page.BEGIN}{results_page.END}", results)
-
-
-def lines_of(page: str, row: str) -> list[str]:
-    return [line for line in page.splitlines() if f"| {row} |" in line]
+def rows_of(page: str, table: str) -> str:
+    """Return the line that says at which scale each row of a printed table was run."""
+    (line,) = [line for line in page.splitlines() if line.startswith(f"- **{table}.**")]
+    return line
 
 
 def test_the_page_is_what_the_kept_results_say() -> None:
-    page = PAGE.read_text("utf-8")
-    assert renewed(page, kept()) == page, "python -m documentation.results_page write"
+    text = PAGE.read_text("utf-8")
+    assert written(kept()) == text, "python -m documentation.results_page write"
+    assert len(text.split()) <= 900
 
 
 def test_kept_results_say_nothing_of_the_machines_folders() -> None:
@@ -57,45 +56,44 @@ def test_kept_results_say_nothing_of_the_machines_folders() -> None:
         assert not one.units, one.name
 
 
-def test_every_printed_row_has_a_line_also_those_that_were_not_run() -> None:
-    page = generated(made())
+def test_every_printed_row_is_named_or_counted() -> None:
+    page = written([made()])
     for table in TABLES:
-        for row in table.rows:
-            assert lines_of(page, row), (table.title, row)
-    (line,) = lines_of(page, ROW)
-    assert "full scale" in line
-    assert "n = 5 seeds" in line
-    assert "FLNPF 97.00 / 98.00" in line
-    (earlier,) = lines_of(page, "GCONV/Adam/CIFAR-10")
-    assert "reduced scale | 2,000 images" in earlier
-    (other,) = lines_of(page, "VCONV/Adam/CIFAR-10")
-    assert "not run" in other
+        assert rows_of(page, table.title)
+    assert rows_of(page, "[NPF] Table 2") == (
+        f"- **[NPF] Table 2.** Full scale: {ROW}. No kept result: 5 of 6 rows."
+    )
+    assert f"| {ROW} (full scale, as-in-code, 5 seeds) | 98.10 ± 0.10 (98.00 ± 0.10) |" in page
+    assert rows_of(page, "[DUAL] Experiment 2").endswith("No kept result: 4 of 4 rows.")
 
 
 def test_a_row_is_listed_at_the_best_scale_at_which_it_was_run() -> None:
     reduced = made(scale="reduced", notices=("Reduced scale: 3 of 60 epochs.",))
-    (line,) = lines_of(generated(reduced), ROW)
-    assert "reduced scale" in line
-    assert "3 of 60 epochs" in line
-    (line,) = lines_of(generated(reduced, made()), ROW)
-    assert "full scale" in line
+    assert f"Reduced scale: {ROW}" in rows_of(written([reduced]), "[NPF] Table 2")
+    assert f"Full scale: {ROW}" in rows_of(written([reduced, made()]), "[NPF] Table 2")
     row = replace(measured("ReLU", 90.0, math.nan), remark=f"published for {ROW}: 98.1", place=None)
-    (line,) = lines_of(generated(made(scale="quick", rows=(row,))), ROW)
-    assert "quick only" in line
+    quick = made(scale="quick", rows=(row,))
+    assert f"Quick: {ROW}" in rows_of(written([quick]), "[NPF] Table 2")
+
+
+def test_every_result_leads_to_the_page_of_its_experiment_with_its_claims() -> None:
+    page = written([made(request={"only": "FC"})])
+    assert "| [npf-table2](experiments/npf-table2.md), FC, as-in-code |" in page
+    assert "| held | not held | not decided |" in page
 
 
 def test_printed_means_differ_only_after_holm() -> None:
-    found = generated(made())
+    found = written([made()])
     assert "1 of 2 differ" in found
     assert f"{ROW} FLNPF (−1.00)" in found
     weak = made(rows=(measured("ReLU", 98.1, 0.03), measured("FLNPF", 97.0, 0.04)))
-    assert "0 of 2 differ" in generated(weak)
+    assert "0 of 2 differ" in written([weak])
 
 
 def test_verdicts_are_counted_and_claims_that_nobody_judged_are_named() -> None:
-    page = generated(made())
-    assert "**Full scale**: 2 held, 1 not held, 1 undecided (4 verdicts on 4 claims)" in page
-    assert "Not judged at all:" in page
+    page = written([made()])
+    assert "**Full scale**: 2 held, 1 not held, 1 not decided (4 verdicts on 4 claims)" in page
+    assert "No verdict yet:" in page
     assert "npf-2" in page
 
 
