@@ -11,7 +11,6 @@ from documentation import (
     experiment_pages,
     library_pages,
     panel_gallery,
-    refusal_pages,
     typical_values,
 )
 from documentation.generated_page import BUILD, Generated
@@ -30,5 +29,4 @@ def generate(root: Path) -> Iterator[Generated]:
     yield from panel_gallery.generate(run)
     yield from experiment_pages.generate(root)
     yield from library_pages.generate()
-    yield from refusal_pages.generate(root)
     yield from concept_figures.generate(run)

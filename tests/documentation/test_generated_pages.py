@@ -17,7 +17,6 @@ from documentation import (
     command_pages,
     experiment_pages,
     library_pages,
-    refusal_pages,
     typical_values,
 )
 from documentation.built_site import troubles
@@ -148,16 +147,3 @@ def test_the_library_has_a_subject_for_every_public_name() -> None:
 
 def test_every_claim_is_said_in_words() -> None:
     assert set(experiment_pages.IN_WORDS) == set(claim_ids())
-
-
-def test_refusals_are_collected_with_what_they_name_left_out(tmp_path: Path) -> None:
-    folder = tmp_path / "dgn_engine" / "data"
-    folder.mkdir(parents=True)
-    (folder / "sets.py").write_text(
-        "raise UserError(\n    f'{path} holds no *images*; '\n    f'name {a}{b} <here>.')\n"
-        "raise UserError(sentence)\n"
-    )
-    (page,) = refusal_pages.generate(tmp_path)
-    data = page.text.partition("## Data\n")[2].partition("\n## ")[0]
-    assert "    - … holds no \\*images\\*; name … &lt;here&gt;.\n" in data
-    assert "sentences (1)" in data
