@@ -29,8 +29,8 @@ def _index(commands: dict[str, argparse.ArgumentParser]) -> Iterator[str]:
     yield "# All commands\n"
     yield (
         "`dgn` works without a window and without a display; `dgn-viewer` opens the window. "
-        "These pages are written from the programs' own parsers, so that every option is here. "
-        "`dgn COMMAND --help` prints the same.\n"
+        "These pages list every option, as `dgn COMMAND --help` does: both come from the parsers "
+        "of the programs.\n"
     )
     rows = [
         (f"[`dgn {name}`]({name}.md)", parser.description or "")
@@ -41,11 +41,11 @@ def _index(commands: dict[str, argparse.ArgumentParser]) -> Iterator[str]:
     yield "\n## Exit codes\n"
     rows = [
         ("0", "done"),
-        ("1", "something is damaged or missing: `dgn runs verify`, `dgn doctor`"),
-        ("2", "refused, one sentence on stderr says why; nothing was changed"),
-        ("3", "the loss diverged, or a run of a sweep failed; what there was is saved"),
-        ("4", "trained, but the result could not be written"),
-        ("128 + n", "stopped by the signal n, and saved: 130 is Ctrl-C"),
+        ("1", "something is damaged or missing (`dgn runs verify`, `dgn doctor`)"),
+        ("2", "refused: a sentence on stderr says why, and nothing was changed"),
+        ("3", "the loss diverged, or a run of a sweep failed; everything so far is saved"),
+        ("4", "training ended, but the result could not be written"),
+        ("128 + n", "stopped by signal n, and saved; 130 is Ctrl-C"),
     ]
     yield from table(("code", "meaning"), rows)
 
@@ -119,8 +119,8 @@ def _default(action: argparse.Action) -> str:
     if action.nargs == 0 or action.default is argparse.SUPPRESS:
         return "off" if action.default in (False, None) and action.option_strings else ""
     if not action.option_strings and action.nargs is None:
-        return "needed"
-    return "needed" if action.required else _value(action.default)
+        return "required"
+    return "required" if action.required else _value(action.default)
 
 
 def _value(value: object) -> str:

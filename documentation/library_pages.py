@@ -62,12 +62,13 @@ def _names(source: Path) -> dict[str, str]:
 def _index(names: dict[str, str]) -> Iterator[str]:
     yield "# Library\n"
     yield (
-        "`import dgn_engine.kernels as k` gives pure functions on tensors: no training, no window, "
-        "no global state. Start with [Bring your own network](../../own-network.md) and "
-        "[Kernels](../../kernels.md), whose examples are run by the tests. These pages list every "
-        "public name with its docstring. Letters at the end of a name give its shape: `gates_NW` "
-        "is (examples, units). *theory §4* is section 4 of [Theory](../../theory.md); papers such "
-        "as [NPF] are listed in the [glossary](../../glossary.md).\n"
+        "`import dgn_engine.kernels as k` gives you pure functions on tensors: no training, no "
+        "window, no global state. Start with "
+        "[Kernels of your own network](../../own-network.md) and [Kernels](../../kernels.md). "
+        "These pages list every public name with its docstring. Letters at the end of a name are "
+        "its shape: `gates_NW` is (examples, units). *theory §4* is section 4 of "
+        "[All definitions](../../theory.md). [The papers](../../cite.md) lists [NPF] and the "
+        "others.\n"
     )
     yield "- [In your scripts and notebooks](dgn.md): `import dgn_engine as dgn`"
     for subject, modules in SUBJECTS.items():
@@ -79,7 +80,7 @@ def _index(names: dict[str, str]) -> Iterator[str]:
 def _package_page() -> Iterator[str]:
     """Yield the page of the package's own names, which its stub imports."""
     yield "# In your scripts and notebooks\n"
-    yield "`import dgn_engine as dgn` takes milliseconds and offers:\n"
+    yield "`import dgn_engine as dgn` takes milliseconds and gives you these names:\n"
     stub = Path(dgn_engine.__file__).with_suffix(".pyi").read_text("utf-8")
     for node in ast.parse(stub).body:
         if isinstance(node, ast.ImportFrom) and node.module is not None:

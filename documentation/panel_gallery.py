@@ -22,11 +22,10 @@ def generate(run: Path) -> Iterator[GeneratedPage | GeneratedPicture]:
     lines = [
         "# Gallery of panels",
         "",
-        "Each picture was drawn by the program, by `dgn figure`, from one run: five weight layers "
-        "of 32 units in the regime DL (gates and values are trained together), 20 epochs on "
-        "scikit-learn's digits, of which 64 were watched. In the window each panel has the same "
-        "words behind F1, *About this panel*. "
-        "[Export a figure](how-to/figure.md) explains how to make them from your own runs.",
+        "`dgn figure` drew these pictures from one run: a network of five weight layers of 32 "
+        "units in the regime DL, trained for 20 epochs on scikit-learn's digits, with 64 probe "
+        "examples. In the window, F1 shows the text of a panel (*About this panel*). "
+        "[A figure for a column](how-to/figure.md) explains how to draw a panel of your own run.",
         "",
     ]
     pictures: dict[str, GeneratedPicture] = {}
@@ -61,8 +60,8 @@ def _entry(name: str, spec: PanelSpec, pictured: bool, said: str) -> Iterator[st
         yield ""
         yield f"Source: {spec.about.source}"
     yield ""
-    opened = "Open at first." if spec.opened and not spec.compares else "View, Panels opens it."
-    yield f"{opened} On the command line: `--panel {name}`."
+    opened = "Open by default" if spec.opened and not spec.compares else "Open it in *View, Panels*"
+    yield f"{opened}. On the command line: `--panel {name}`."
 
 
 def _tex(text: str) -> str:
