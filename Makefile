@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test test-all check check-style check-tests snapshots display plugins coverage map check-changed mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
+.PHONY: help run test test-all check check-style check-tests snapshots display plugins coverage map check-changed mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs docs-site docs-commands screenshots demo notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -32,7 +32,7 @@ help:
 	@echo "make package     build wheel and sdist into dist/; package-check: install and start them elsewhere"
 	@echo "make bundle      one folder with Python and torch, in dist/ (minutes); bundle-check: start it"
 	@echo "make deb         that folder as a Debian package; deb-check: install, run and remove it (root)"
-	@echo "make docs        build the documentation site into build/site (minutes)"
+	@echo "make docs        build the documentation site into build/site, run its slow commands (a minute)"
 	@echo "make screenshots take the pictures of README and docs anew (minutes)"
 	@echo "make demo        film the window for the README, docs/images/demo.gif (minutes)"
 	@echo "make notebook    run docs/notebooks anew and store what they give"
@@ -197,14 +197,17 @@ deb:
 	PYTHONPATH=app $(BASE) packaging/debian_package.py dist/dgn-viewer dist
 
 
-# Strict: a lost link, a page outside the navigation or anything from the net is an error. Then the
-# commands of the documents that take longer than a test are run, as they stand.
-docs: export NO_MKDOCS_2_WARNING := 1
-docs: export OMP_NUM_THREADS := 1
+# Strict: a lost link, a page outside the navigation or anything from the net is an error. Beside it
+# run the commands and the Python of documents that take longer than a test.
+docs docs-site docs-commands: export NO_MKDOCS_2_WARNING := 1
+docs docs-site docs-commands: export OMP_NUM_THREADS := 1
 docs: $(VENV)/installed-docs
-	$(IN) -m mkdocs build --quiet
-	$(IN) -m documentation.shell_commands
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target docs-site docs-commands
 	@echo "build/site/index.html"
+docs-site: $(VENV)/installed-docs
+	$(IN) -m mkdocs build --quiet
+docs-commands: $(VENV)/installed-docs
+	$(IN) -m documentation.shell_commands
 
 screenshots: ready $(VENV)/installed-test
 	$(IN) -m documentation.screenshots

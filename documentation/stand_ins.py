@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 from dgn_engine.cli import main as dgn
+from dgn_engine.cli.run import execution
 from dgn_engine.data._torchvision import import_torchvision
+from dgn_engine.sweep.cluster_tls import ClusterTls
+from dgn_engine.sweep.scheduler import Executor
+from dgn_engine.sweep.unit import Unit
+from dgn_engine.sweep.workers import find_executor
 
 Images = npt.NDArray[np.uint8]
 State = dict[str, torch.Tensor]
@@ -93,6 +100,21 @@ def small_cifar(root: Path) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(table, name, value)
+
+
+def one_process() -> contextlib.AbstractContextManager[Any]:
+    """Let commands that choose their executor train in this process.
+
+    Each worker would import torch, which takes longer than most of these runs.
+    """
+
+    def choose(
+        name: str, units: Sequence[Unit], cluster: str, workers: int, tls: ClusterTls, devices: str
+    ) -> Executor:
+        free = name == "auto" and not (cluster or workers or devices)
+        return find_executor("serial" if free else name, units, cluster, workers, tls, devices)
+
+    return patch.object(execution, "find_executor", choose)
 
 
 def enlarged_digits(side: int, examples: int) -> tuple[Images, npt.NDArray[np.int64]]:
@@ -296,7 +318,8 @@ class StandIns:
     def installed(self, home: Path) -> Iterator[None]:
         """Let programs find the small data sets, and write their folders below `home`.
 
-        No browser is opened, and modules that were named on the way are forgotten at the end.
+        No browser is opened, no worker is started unless a command names its executor, and modules
+        that were named on the way are forgotten at the end.
         """
         variables = {
             "HOME": str(home),
@@ -311,7 +334,7 @@ class StandIns:
         home.mkdir()
         os.environ.update(variables)
         try:
-            with small_cifar(self._data):
+            with small_cifar(self._data), one_process():
                 yield
         finally:
             for name, value in before.items():
