@@ -105,7 +105,7 @@ def test_links_to_our_documents_stay_and_others_go_to_the_browser(
     help_window.follow_link(QUrl("../runs.md"))
     assert titles(help_window)[0] == "Run folders"
     help_window.follow_link(QUrl("guide/window.md#events"))
-    assert titles(help_window)[0] == "The window"
+    assert titles(help_window)[0] == "Use the window"
     assert help_window.text.textCursor().block().text() == "Events"
     help_window.follow_link(QUrl("../runs.md"))
     help_window.follow_link(QUrl("https://arxiv.org/abs/2006.10529"))
