@@ -114,6 +114,24 @@ def test_links_to_our_documents_stay_and_others_go_to_the_browser(
     assert titles(help_window)[0] == "Run folders"
 
 
+def test_links_to_generated_pages_go_to_the_site_if_it_has_been_built(
+    help_window: HelpWindow, browsed: list[QUrl], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    help_window.open("guide/figures.md")
+    monkeypatch.setattr("dgn_viewer.shell.help_window.built_site", lambda: None)
+    help_window.follow_link(QUrl("../panels.md"))
+    site = tmp_path / "site"
+    site.mkdir()
+    for page in (site / "index.html", site / "panels.html", tmp_path / "outside.html"):
+        page.write_text("<p>", "utf-8")
+    monkeypatch.setattr("dgn_viewer.shell.help_window.built_site", lambda: site / "index.html")
+    help_window.follow_link(QUrl("../../outside.md"))
+    assert not browsed
+    help_window.follow_link(QUrl("../panels.md"))
+    assert [url.toLocalFile() for url in browsed] == [str(site / "panels.html")]
+    assert titles(help_window)[0] == "Export a figure"
+
+
 def test_a_document_is_chosen_from_a_list_that_begins_with_the_guide(
     help_window: HelpWindow,
 ) -> None:
