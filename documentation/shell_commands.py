@@ -79,7 +79,6 @@ NOT_RUN = (
         "serves until it is stopped, or needs such a server",
         "tests/engine/storage/remote",
         (
-            "dgn serve RUN",
             "dgn serve runs/mine",
             "dgn serve first",
             "dgn mirror dgn://127.0.0.1:40123 copy",
