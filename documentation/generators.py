@@ -10,6 +10,7 @@ from documentation import (
     concept_figures,
     experiment_pages,
     library_pages,
+    measurement_page,
     panel_gallery,
     typical_values,
 )
@@ -29,4 +30,5 @@ def generate(root: Path) -> Iterator[Generated]:
     yield from panel_gallery.generate(run)
     yield from experiment_pages.generate(root)
     yield from library_pages.generate()
+    yield from measurement_page.generate(root)
     yield from concept_figures.generate(run)
