@@ -27,6 +27,10 @@ COVERED = {
         "its first command ends with exit code 2, and the last takes minutes",
         "tests/documentation/test_files_section.py",
     ),
+    "docs/run-format.md": (
+        "it reads a run that its test records",
+        "tests/documentation/test_run_format.py",
+    ),
 }
 # What a reader has before the first block: `lightning` and `transformers` are small stand-ins.
 GIVEN = {
