@@ -140,7 +140,6 @@ NOT_RUN = (
             "dgn reproduce duality-tiling --full --only FC --executor packed",
             "dgn reproduce composite-davidnet --full --augmentation davidnet",
             "dgn reproduce all --quick",
-            "dgn reproduce all",
         ),
     ),
     NotRun(
