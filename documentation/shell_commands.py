@@ -135,12 +135,8 @@ NOT_RUN = (
             "dgn reproduce npf-table2 --full",
             "dgn reproduce npf-table2 --full --only Adam/MNIST --seeds 5",
             "dgn reproduce npf-table2 --full --only Adam/MNIST --seeds 2 --seed-start 3 --out R",
-            "dgn reproduce npf-table2 --full --only GCONV/Adam --train-limit 10000",
             "dgn reproduce npf-table2 --full --only Adam/MNIST --data-root ~/data --out table2",
-            "dgn reproduce duality-tiling --full --only FC --executor packed",
-            "dgn reproduce composite-davidnet --full --augmentation davidnet",
             "dgn reproduce all --quick",
-            "dgn reproduce all",
         ),
     ),
 )
