@@ -101,52 +101,58 @@ IN_WORDS = {
     "stage, starts above random gates, and passes the convolutional tangent kernel's 77.43 %.",
     "npf-4": "ν of the neural path kernel falls during training: the kernel becomes a better fit "
     "to the labels.",
-    "npf-5": "The value part and the feature part of the tangent kernel are of one scale, within a "
-    "factor of ten.",
+    "npf-5": "The value part and the feature part of the tangent kernel have the same scale, "
+    "within a factor of ten.",
     "npf-6": "Between two switches of gates, the error obeys ė = −Ke, and the smallest eigenvalue "
     "of K is bounded by that of H.",
     "npf-7": "The gates of the first stage stay below the ReLU network, those of the last reach "
     "it.",
-    "npf-8": "What fixed learnt gates lose against ReLU is what Table 2 prints.",
+    "npf-8": "The accuracy that fixed learnt gates lose against ReLU is what Table 2 prints.",
     "ws-1": "Gates learnt from random labels or pixels are worse than random gates, which are "
     "worse than gates learnt from true labels.",
     "ws-2": "The variance of the tangent kernel at its start grows with depth and falls with width "
     "as max(d²/w, d³/w²).",
     "ws-3": "Without biases, no ReLU network fits (x, +1) and (x/2, −1) at the same time.",
-    "ws-4": "Where the gates are made by the value network's own first weights (FR-DI), the kernel "
-    "tends to the usual tangent kernel and not to βH.",
-    "ws-5": "Gates learnt from true labels do about as well as the ReLU network.",
-    "ws-6": "What such gates lose against ReLU is what Table 4 prints.",
-    "dual-1": "Random gates of an independent network and of a copy of the value network do alike.",
+    "ws-4": "If the value network's own initial weights make the gates (FR-DI), the kernel tends "
+    "to the usual tangent kernel and not to βH.",
+    "ws-5": "Networks with gates learnt from true labels are about as accurate as the ReLU "
+    "network.",
+    "ws-6": "The accuracy that gates learnt from true labels lose against ReLU is what Table 4 "
+    "prints.",
+    "dual-1": "Random gates of an independent network (FR-II) and of a copy of the value network "
+    "(FR-DI) give the same accuracy.",
     "dual-2": "Learning gates and values apart (DL) loses less than three points against ReLU.",
     "dual-3": "Fixed learnt gates come within one point of ReLU.",
     "dual-4": "Random gates are below the convolutional tangent kernel, which is below all "
     "networks whose gates were learnt.",
-    "dual-5": "Networks do as well after their gate layers were put into another order, in all 24 "
-    "orders of four.",
-    "dual-6": "They do as well where the value network is shown ones and not the image.",
-    "dual-7": "They do as well where gates are tiled over a wider layer or rotated.",
-    "dual-8": "A feature network without non-linearity between its layers does as well.",
-    "dual-9": "Under label noise: at no noise, gates M3 come within two points of M2.",
+    "dual-5": "Networks are as accurate with their gate layers in another order, in all 24 orders "
+    "of four.",
+    "dual-6": "Networks are as accurate if the value network sees ones instead of the image.",
+    "dual-7": "Networks are as accurate if their gates are tiled over a wider layer or rotated.",
+    "dual-8": "Networks are as accurate with a feature network that has no non-linearity between "
+    "its layers.",
+    "dual-9": "Without label noise, gates M3 come within two points of M2.",
     "dual-10": "Model M4 loses 4.3, 7.6 and 13.1 points at 25, 50 and 75 % false labels.",
     "dual-11": "Models M4 and M5 differ by at most half a point.",
-    "dual-12": "While the upstream model learns false labels its accuracy peaks and then falls; "
+    "dual-12": "While the upstream model learns false labels, its accuracy peaks and then falls; "
     "the gates keep what it knew at the peak.",
     "comp-1": "Even with random gates a network is far above chance.",
-    "comp-2": "A trained network's gates in reverse order, with random values as input, do about "
-    "as well as the network.",
+    "comp-2": "A network with the gates of a trained network in reverse order, and random values "
+    "as input, is about as accurate as that network.",
     "comp-3": "The path kernel of a convolutional network with global pooling does not change when "
     "an image is rotated cyclically.",
     "comp-4": "With depth, the angle between two inputs falls and the overlap per unit tends to ½.",
     "comp-5": "At its start, the value part of the tangent kernel is β times the neural path "
     "kernel: for dense, convolutional and residual networks.",
-    "dgn-1": "With fixed random gates, the eigenvalues of the kernel lie near the predicted ones, "
-    "nearer in wider networks.",
+    "dgn-1": "With fixed random gates, the eigenvalues of the kernel are near the predicted ones, "
+    "and nearer in wider networks.",
     "dgn-2": "With depth, training first becomes faster, then slower again.",
     "dgn-3": "On nearly parallel inputs, networks with fixed random gates (GaLU) are optimised "
     "faster than ReLU networks.",
-    "dgn-4": "On MNIST they train faster and generalise worse.",
-    "dgn-5": "Gates that adapt are better than frozen ones, and learnt ones better than unlearnt.",
+    "dgn-4": "On MNIST, networks with fixed random gates (GaLU) train faster than ReLU networks "
+    "and generalise worse.",
+    "dgn-5": "Networks are more accurate with adaptive gates than with frozen ones, and with "
+    "learnt gates than with unlearnt ones.",
     "dgn-6": "ν of the tangent kernel with adapting gates is no larger than with frozen gates.",
     "dgn-7": "A network learns when its gates alone are trained.",
     "dgn-8": "The expectation of the feature part of the tangent kernel at its start is what the "

@@ -12,6 +12,7 @@ import pytest
 from dgn_engine.cli import _build_parser, _offered_commands, _own_commands
 from dgn_engine.config import SETTINGS
 from dgn_engine.experiments._published import claim_ids
+from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.protocol.frames import Frame
 from documentation import (
     command_pages,
@@ -20,6 +21,7 @@ from documentation import (
     typical_values,
 )
 from documentation.built_site import troubles
+from documentation.results_page import kept
 
 
 def test_a_lost_link_a_lost_place_and_what_is_fetched_are_named(tmp_path: Path) -> None:
@@ -156,3 +158,12 @@ def test_the_library_has_a_subject_for_every_public_name() -> None:
 
 def test_every_claim_is_said_in_words() -> None:
     assert set(experiment_pages.IN_WORDS) == set(claim_ids())
+
+
+def test_every_row_and_claim_of_a_kept_result_is_on_the_page_of_its_experiment() -> None:
+    for entry in experiment_entries():
+        results = [result for result in kept() if result.name == entry.id]
+        text = "\n".join(experiment_pages._page(entry, results))
+        for result in results:
+            said = [*(row.label for row in result.rows), *(c.statistic for c in result.claims)]
+            assert [each for each in said if f"| {each.replace('|', '∣')} |" not in text] == []
