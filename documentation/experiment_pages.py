@@ -131,7 +131,7 @@ IN_WORDS = {
     "dual-7": "Networks are as accurate if their gates are tiled over a wider layer or rotated.",
     "dual-8": "Networks are as accurate with a feature network that has no non-linearity between "
     "its layers.",
-    "dual-9": "Without label noise, gates M3 come within two points of M2.",
+    "dual-9": "Without label noise, model M3 is at most two points below M2.",
     "dual-10": "Model M4 loses 4.3, 7.6 and 13.1 points at 25, 50 and 75 % false labels.",
     "dual-11": "Models M4 and M5 differ by at most half a point.",
     "dual-12": "While the upstream model learns false labels, its accuracy peaks and then falls; "
