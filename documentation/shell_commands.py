@@ -77,6 +77,8 @@ NOT_RUN = (
             "dgn-viewer relu",
             "dgn-viewer runs/first",
             "dgn-viewer runs/mine",
+            "dgn-viewer watched",
+            "dgn-viewer 'dgn-play:xor?depth=3&width=8&noise=0.1&regime=DL&seed=1'",
             "dgn-viewer dgn://127.0.0.1:40123",
         ),
     ),
@@ -145,6 +147,7 @@ IN_MAKE_DOCS = (
     "docs/guide/gate-information.md",
     "docs/guide/papers.md",
     "docs/how-to/gates-of-a-checkpoint.md",
+    "docs/start/own-cnn.md",
     "docs/start/questions.md",
     "docs/start/tutorial.md",
 )

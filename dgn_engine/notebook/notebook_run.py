@@ -190,7 +190,7 @@ class NotebookRun:
             import pandas
         except ModuleNotFoundError:
             raise UserError(
-                "to_pandas needs pandas. Install it: pip install 'dgn-viewer[notebook]'.",
+                "to_pandas needs pandas. Install it: pip install pandas.",
                 kind="not-installed",
             ) from None
         rows = self._rows_by_step()
