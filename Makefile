@@ -163,13 +163,13 @@ bench-peers: $(VENV)/installed
 	    --requirement benchmarks/peers-requirements.txt && touch $(PEERS)/installed; } || true
 	$(IN) -m benchmarks.peers --out build/bench-peers.json
 
-# Tests marked `gpu`, then a table; both into docs/gpu.md. Without a card: a sentence and code 3.
+# Tests marked `gpu`, then a table: build/gpu.json and build/gpu.md. Without a card: a sentence and code 3.
 # `make GPU_PYTHON=python3 gpu` takes that interpreter as it is: it has torch, and nothing is fetched.
 GPU_PYTHON ?= $(IN)
 gpu gpu-dry: export OMP_NUM_THREADS := 1
 gpu gpu-dry: $(if $(filter $(IN),$(GPU_PYTHON)),ready $(VENV)/installed-test)
 gpu:
-	$(GPU_PYTHON) -m benchmarks.gpu --out build/gpu.json --page docs/gpu.md
+	$(GPU_PYTHON) -m benchmarks.gpu --out build/gpu.json
 gpu-dry:
 	$(GPU_PYTHON) -m benchmarks.gpu --dry
 

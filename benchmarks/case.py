@@ -99,7 +99,7 @@ class Faster:
 
     def text(self, value: float | None) -> str:
         """As the table shows it."""
-        return f"{value:.3g}× faster than {self.against} (bar ≥ {self.at_least:g}×)"
+        return f"{value:.3g}× faster than {self.against} (target ≥ {self.at_least:g}×)"
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Within:
 
     def text(self, value: float | None) -> str:
         """As the table shows it."""
-        return f"{value:.3g} × {self.against} (bar ≤ {self.at_most:g})"
+        return f"{value:.3g} × {self.against} (target ≤ {self.at_most:g})"
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Leaner:
 
     def text(self, value: float | None) -> str:
         """As the table shows it."""
-        bar = f"(bar ≥ {self.at_least:g}×)"
+        bar = f"(target ≥ {self.at_least:g}×)"
         if value is None:
             return f"memory not measured {bar}"
         return f"{value:.3g}× less memory than {self.against} {bar}"
@@ -165,7 +165,7 @@ class Bounded:
 
     def text(self, value: float | None) -> str:
         """As the table shows it."""
-        bar = f"(bar ≤ {self.at_most / 2**30:g} GiB)"
+        bar = f"(target ≤ {self.at_most / 2**30:g} GiB)"
         if value is None:
             return f"memory not measured {bar}"
         return f"{max(value, 0.0) / 2**20:.0f} MiB beyond the result {bar}"

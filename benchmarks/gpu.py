@@ -1,13 +1,14 @@
 """`make gpu`: everything that needs a CUDA card, in under eight minutes: tests, then a table.
 
-    python -m benchmarks.gpu --out build/gpu.json --page docs/gpu.md
+    python -m benchmarks.gpu          # build/gpu.json, and a page beside it
     python -m benchmarks.gpu --dry    # the same at small size on the CPU: does all of it run?
 
 The tests are those in `tests/gpu` marked `gpu`; they may take `TEST_SECONDS`. The cases are those
 in `benchmarks/gpu_cases`, by rank, each in its own process, so that a CUDA fault ends only that
 one. JSON and page are rewritten after each result, so that a killed session keeps what it has; a
-case for which no time was left gets a row that says so. Without a card, or if a required package is
-missing, it prints one sentence and exits with code 3, and no page is touched. Any interpreter with
+case for which no time was left gets a row that says so. A copy of the JSON in docs/measurements is
+shown by the documentation. Without a card, or if a required package is missing, it prints one
+sentence and exits with code 3, and no file is touched. Any interpreter with
 the packages in `NEEDED` will do: nothing is installed or downloaded.
 
 A dry run uses the tests not marked `gpu`, and marks everything it writes as dry.
@@ -43,7 +44,7 @@ NEEDED = {
 }
 NO_CARD_WORDS = (
     "make gpu needs a CUDA card and a torch built for it; torch finds no card here, so nothing was "
-    "measured and docs/gpu.md stays as it is."
+    "measured and no file was written."
 )
 LIMIT = 460.0  # seconds for everything; the rest of the eight minutes is for shutting down
 TEST_SECONDS = 200.0  # limit for the tests
@@ -270,6 +271,8 @@ def _measure_all(options: argparse.Namespace, out: Path, page: Path, until: floa
     finally:
         report.write()
     print(f"{out} and {page} are written, after {content['seconds']} s.")
+    if not options.dry:
+        print(f"To keep the figures, copy {out} to docs/measurements/gpu.json.")
     return int(has_faults(content))
 
 

@@ -29,6 +29,7 @@ import torch
 from benchmarks import floors, machine
 from benchmarks.case import Amounts
 from benchmarks.children import exit_on_signals, run_with_limit, write_atomically
+from benchmarks.davidnet_page import format_page
 from benchmarks.gpu import (
     NO_CARD,
     NO_CARD_WORDS,
@@ -39,7 +40,6 @@ from benchmarks.gpu import (
     compute_deadline,
     measure_rates,
 )
-from benchmarks.report import format_duration
 from benchmarks.training_epochs import CLASSES
 from dgn_engine.cli import FAILED
 from dgn_engine.config import NetConfig, Precision, RunConfig
@@ -246,7 +246,7 @@ class DavidNetSession:
 
     def write(self) -> None:
         write_atomically(self._out, json.dumps(self.content, indent=1))
-        write_atomically(self._page, format_davidnet_page(self.content))
+        write_atomically(self._page, format_page(self.content))
 
     def train_all(self, runs: list[Training], root: Path, until: float) -> None:
         environment = {"DGN_HOME": str(root / "home")}
@@ -266,60 +266,6 @@ class DavidNetSession:
                 row["process_seconds"] = round(now() - began, 1)
                 row |= read_results(run, root, self.content["rates"], now() - began)
                 self.write()
-
-
-def format_davidnet_page(content: Tree) -> str:
-    """Return the results as Markdown."""
-    dry = content["dry"]
-    about = content["machine"]
-    lines = ["# Dry run: DavidNet" if dry else "# DavidNet in the regimes of [COMP]", ""]
-    if dry:
-        lines += [
-            "**Dry: on a CPU, a few images and epochs. No figure means anything.**",
-            "",
-        ]
-    lines += [
-        f"{about['device']}, torch {about['torch']}, CUDA {about['cuda']}; {about['date']}.",
-        "",
-    ]
-    if why := content.get("skipped"):
-        return "\n".join([*lines, f"DavidNet was not trained: {why}.", ""])
-    lines += [
-        f"{content['data']}; width {content['width']}, SGD with step 0.5, batch 256, no "
-        f"augmentation, {content['precision']}, seed 0. Accuracies are those of the last epoch, "
-        "and the best on the test set. Seconds are those of training with its tests, by the run's "
-        f"log from its first score on (below {TELLING:g} s: of the whole process); the floor is of "
-        "the same steps.",
-        "",
-        "| regime | x^v | epochs | train | test | best | seconds | images/s | floor | ratio | |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    mark = "dry: " if dry else ""
-    lines += [f"| {mark}{' | '.join(_format_cells(row))} |" for row in content["runs"]]
-    return "\n".join([*lines, ""])
-
-
-def _format_cells(row: Tree) -> list[str]:
-    def percent(name: str) -> str:
-        value = row.get(name)
-        return "" if value is None else f"{value:.2%}"
-
-    known = "seconds" in row
-    has_floor = "floor_seconds" in row
-    state = ", ".join(part for part in (row["state"], row["why"]) if part)
-    return [
-        row["regime"],
-        INPUTS[row["value_input"]],
-        f"{row.get('epochs', 0):g} of {row['epochs_wanted']}",
-        percent("train_accuracy"),
-        percent("test_accuracy"),
-        percent("best_test_accuracy"),
-        format_duration(row["seconds"]) if known else "",
-        f"{row['images_per_second']:,.0f}" if known else "",
-        format_duration(row["floor_seconds"]) if has_floor else "",
-        f"{row['ratio_to_floor']:.3g}" if has_floor else "",
-        state,
-    ]
 
 
 def main(arguments: list[str] | None = None) -> int:

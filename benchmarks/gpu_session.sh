@@ -9,6 +9,7 @@
 # --out: gpu.json, gpu.md, davidnet.json, davidnet.md and session.log, written anew after each
 # result, so that whatever was measured is there however this ends. --only davidnet keeps what
 # --only gpu left there. --dry: all of it on the CPU, small.
+# To keep the figures, copy gpu.json and davidnet.json to docs/measurements/.
 #
 # Exit code: 0 where all that was begun is sound, also where time ran out; 1 for failures; 2 for
 # wrong arguments or an --out that cannot be written; 3 without a card; 143 after SIGTERM, 130 after

@@ -1,10 +1,11 @@
-"""Format the table as text and as JSON."""
+"""Format the table as text, as JSON, and the JSON as Markdown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 
@@ -125,3 +126,78 @@ def _least_work(row: Row, method: Method) -> dict[str, float] | None:
     """Return the least work of a method, or None if it is not known."""
     floor = method.floor or row.case.floor
     return None if floor is None else asdict(floor(row.n))
+
+
+def format_machine(about: Mapping[str, Any], load: str = "") -> str:
+    """Return what ran a measurement and when, as the beginning of a sentence.
+
+    Args:
+        about: The machine in the JSON.
+        load: Load average to show in place of the one in `about`.
+    """
+    if not load:
+        given = about["load"]
+        load = f"{given:.1f}" if isinstance(given, float) else given or "unknown"
+    device = "" if about["device"] == "cpu" else f"{about['device']}, CUDA {about.get('cuda')}, "
+    versions = zip(("neural-tangents", "jax"), about.get("peer", "").split()[-2:], strict=False)
+    peer = "".join(f"{name} {version}, " for name, version in versions)
+    return (
+        f"{device}{about['processor']} with {about['cores']} cores, torch {about['torch']}, "
+        f"{peer}load {load}; {about['date']}"
+    )
+
+
+def format_case(case: Mapping[str, Any], level: int = 2) -> str:
+    """Return a case of the JSON as a Markdown section.
+
+    Args:
+        case: As `encode_row` returns it, with floors if they are known; or a row that says why it
+            was not measured.
+        level: Level of its heading.
+    """
+    mark = "dry: " if case.get("dry") else ""
+    heading = f"\n{'#' * level} {mark}{case['title']}"
+    if why := case.get("failed") or case.get("skipped"):
+        return f"{heading}\n\nNot measured: {why}.\n"
+    of = f" instead of {case['full_n']:,}" if case["full_n"] != case["n"] else ""
+    methods = case["methods"]
+    floors = any("floor_seconds" in method for method in methods)
+    memory = any(method.get("peak_bytes") is not None for method in methods)
+    heads = ["", "median", "quartiles"] + ["memory"] * memory + ["floor", "ratio"] * floors
+    load = "" if case.get("load") is None else f"; load {case['load']:.1f}"
+    lines = [heading, "", f"n = {case['n']:,}{of}{load}", ""]
+    lines += [f"| {' | '.join(heads)} |".replace("|  |", "| |"), "|" + " --- |" * len(heads)]
+    for method in methods:
+        _, low, middle, high = method["quantiles_seconds"]
+        cells = [f"{mark}{method['name']}", format_duration(middle)]
+        cells.append(f"{format_duration(low)} – {format_duration(high)}")
+        if memory:
+            peak = method.get("peak_bytes")
+            cells.append("" if peak is None else f"{peak / 2**20:.0f} MiB")
+        if floors:
+            cells += _format_floor(method)
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append("")
+    lines += [f"- {mark}{_stress(bar['verdict'])}: {bar['text']}" for bar in case["bars"]]
+    if len(methods) > 1 and case["relative_difference"] is not None:
+        lines.append(
+            f"- {mark}largest relative difference of the results: "
+            f"{case['relative_difference']:.1e}" + ("" if case["agrees"] else ", **DISAGREE**")
+        )
+    lines += [f"- {mark}**steps were eager**: {reason}" for reason in case.get("eager", ())]
+    for method in methods:
+        if (share := method.get("share_timed", 1)) < 1:
+            lines.append(f"- {mark}{method['name']}: extrapolated from {share:.1%} of the work")
+    return "\n".join(lines) + "\n"
+
+
+def _stress(verdict: str) -> str:
+    return f"**{verdict}**" if verdict == "missed" else verdict
+
+
+def _format_floor(method: Mapping[str, Any]) -> list[str]:
+    """Return two table cells: the floor with its bound, and the ratio to it."""
+    if "floor_seconds" not in method:
+        return ["not known", ""]
+    floor = format_duration(method["floor_seconds"])
+    return [f"{floor} ({method['bound']})", f"{method['ratio_to_floor']:.3g}"]

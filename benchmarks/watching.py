@@ -27,7 +27,7 @@ from benchmarks.watched_runs import Block, Headless, InWindow, write_mnist_like_
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 
 BAR = 0.95  # of the steps a second without a window
-FC32 = "fc 32×5, digits", NetConfig("fc", (("depth", 5), ("width", 32))), DataConfig()
+FC32 = "fc 32×4, digits", NetConfig("fc", (("depth", 5), ("width", 32))), DataConfig()
 FC128 = (
     "fc 128×5, 60,000 images 28×28",
     NetConfig("fc", (("depth", 6), ("width", 128))),
@@ -97,7 +97,7 @@ class Ratio:
         line = f"{self.title}: {rates[0]:.0f} steps/s against {rates[1]:.0f}: {middle:.3f}"
         line += f" [{ratios[0]:.3f} – {ratios[-1]:.3f}], {len(ratios)} rounds, load {self.load:.1f}"
         if bar:
-            line += f" (bar ≥ {bar}: {'met' if middle >= bar else 'missed'})"
+            line += f" (target ≥ {bar}: {'met' if middle >= bar else 'missed'})"
         if self.one[0].processor:
             window = statistics.median(block.window for block in self.one)
             line += f"\n  by processor seconds {self.processor:.3f}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dgn_engine.cli import _build_parser, _offered_commands, _own_commands
 from dgn_engine.cli._options import PLACES
@@ -12,6 +12,7 @@ from dgn_viewer.__main__ import build_parser as viewer_parser
 from documentation.generated_page import GeneratedPage, table
 
 FOLDER = "reference/commands"
+Places = Mapping[str, tuple[str, str]]  # settings by the names of their options
 
 
 def generate() -> Iterator[GeneratedPage]:
@@ -65,6 +66,7 @@ def _page(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _body(name: str, parser: argparse.ArgumentParser, level: str) -> Iterator[str]:
     yield f"```\n{_usage(name, parser)}\n```\n"
+    places = _settings_of(parser)
     for group in parser._action_groups:
         actions = [a for a in group._group_actions if not isinstance(a, argparse._HelpAction)]
         if not actions:
@@ -73,9 +75,14 @@ def _body(name: str, parser: argparse.ArgumentParser, level: str) -> Iterator[st
             group.title or "", (group.title or "").capitalize()
         )
         yield f"{level} {title}\n"
-        rows = [(_named(action), _default(action), _about(action)) for action in actions]
+        rows = [(_named(a), _default(a, places), _about(a, places)) for a in actions]
         yield from table(("", "default", "what it does"), rows)
         yield ""
+
+
+def _settings_of(parser: argparse.ArgumentParser) -> Places:
+    """Return `PLACES` if a command has the options of a run; in others the names mean less."""
+    return PLACES if PLACES.keys() <= {action.dest for action in parser._actions} else {}
 
 
 def _helps(parser: argparse.ArgumentParser) -> dict[str, str]:
@@ -112,9 +119,9 @@ def _named(action: argparse.Action) -> str:
     return ", ".join(f"`{option}{value}`" for option in action.option_strings)
 
 
-def _default(action: argparse.Action) -> str:
-    if action.dest in PLACES:  # of a setting: the configuration has the default
-        part, name = PLACES[action.dest]
+def _default(action: argparse.Action, places: Places) -> str:
+    if action.dest in places:  # of a setting: the configuration has the default
+        part, name = places[action.dest]
         return _value(SETTINGS[part][name].default)
     if action.nargs == 0 or action.default is argparse.SUPPRESS:
         return "off" if action.default in (False, None) and action.option_strings else ""
@@ -136,18 +143,18 @@ def _value(value: object) -> str:
     return f"`{value}`"
 
 
-def _about(action: argparse.Action) -> str:
+def _about(action: argparse.Action, places: Places) -> str:
     text = (action.help or "").replace("%%", "%")
-    if action.dest in PLACES:
-        part, name = PLACES[action.dest]
+    if action.dest in places:
+        part, name = places[action.dest]
         setting = SETTINGS[part][name]
         said = setting.tip or text or setting.label
         text = f"{said} ({text})" if text and text not in said and setting.choices else said
     if action.choices is not None:
         choices = ", ".join(f"`{choice}`" for choice in action.choices)
         text = f"{text}{'; ' if text else ''}one of {choices}"
-    if action.dest in PLACES:
-        part, name = PLACES[action.dest]
+    if action.dest in places:
+        part, name = places[action.dest]
         key = f"{part}.{name}".lstrip(".")
         text = f"{text}{' · ' if text else ''}key `{key}`"
     return text

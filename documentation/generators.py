@@ -10,6 +10,7 @@ from documentation import (
     concept_figures,
     experiment_pages,
     library_pages,
+    measurement_page,
     panel_gallery,
     refusal_pages,
     typical_values,
@@ -30,5 +31,6 @@ def generate(root: Path) -> Iterator[Generated]:
     yield from panel_gallery.generate(run)
     yield from experiment_pages.generate(root)
     yield from library_pages.generate()
+    yield from measurement_page.generate(root)
     yield from refusal_pages.generate(root)
     yield from concept_figures.generate(run)

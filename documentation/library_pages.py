@@ -66,8 +66,8 @@ def _index(names: dict[str, str]) -> Iterator[str]:
         "no global state. Start with [Bring your own network](../../own-network.md) and "
         "[Kernels](../../kernels.md), whose examples are run by the tests. These pages list every "
         "public name with its docstring. Letters at the end of a name give its shape: `gates_NW` "
-        "is (examples, units). *theory §4* is section 4 of [Theory](../../theory.md); papers such "
-        "as [NPF] are listed in the [glossary](../../glossary.md).\n"
+        "is (examples, units). *theory §4* is section 4 of [Theory](../../theory.md), and [NPF] is "
+        "one of [the papers](../../cite.md).\n"
     )
     yield "- [In your scripts and notebooks](dgn.md): `import dgn_engine as dgn`"
     for subject, modules in SUBJECTS.items():

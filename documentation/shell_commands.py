@@ -79,7 +79,6 @@ NOT_RUN = (
         "serves until it is stopped, or needs such a server",
         "tests/engine/storage/remote",
         (
-            "dgn serve RUN",
             "dgn serve runs/mine",
             "dgn serve first",
             "dgn mirror dgn://127.0.0.1:40123 copy",
@@ -106,20 +105,16 @@ NOT_RUN = (
         "needs a cluster",
         "tests/engine/sweep/test_dask.py",
         (
-            "dgn sweep beta.toml --executor dask --cluster tls://node0:8786 --tls-ca-file ca.pem "
+            "dgn sweep beta.toml --cluster tls://node0:8786 --tls-ca-file ca.pem "
             "--tls-cert me.pem --tls-key me-key.pem --out /shared/beta",
-            "dgn sweep sweep.toml --cluster tls://node0:8786 --tls-ca-file ca.pem "
-            "--tls-cert me.pem --tls-key me-key.pem --out /shared/sweep",
         ),
     ),
     NotRun(
         "needs Slurm",
         "tests/engine/sweep/test_slurm.py",
         (
-            "dgn sweep beta.toml --executor dask --out /shared/beta "
+            "dgn sweep beta.toml --out /shared/beta "
             "--cluster slurm:jobs=16,cores=4,memory=8GB,walltime=04:00:00",
-            "dgn sweep sweep.toml --cluster slurm:jobs=16,cores=4,memory=8GB,walltime=04:00:00 "
-            "--out /shared/sweep",
         ),
     ),
     NotRun(
@@ -135,12 +130,8 @@ NOT_RUN = (
             "dgn reproduce npf-table2 --full",
             "dgn reproduce npf-table2 --full --only Adam/MNIST --seeds 5",
             "dgn reproduce npf-table2 --full --only Adam/MNIST --seeds 2 --seed-start 3 --out R",
-            "dgn reproduce npf-table2 --full --only GCONV/Adam --train-limit 10000",
             "dgn reproduce npf-table2 --full --only Adam/MNIST --data-root ~/data --out table2",
-            "dgn reproduce duality-tiling --full --only FC --executor packed",
-            "dgn reproduce composite-davidnet --full --augmentation davidnet",
             "dgn reproduce all --quick",
-            "dgn reproduce all",
         ),
     ),
     NotRun(

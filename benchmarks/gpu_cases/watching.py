@@ -87,7 +87,7 @@ def _floor(n: int) -> Amounts:
 
 
 CASE = Case(
-    title="fc 128×5 on digits, steps of a session with all probes watched",
+    title="fc 128×4 on digits, steps of a session with all probes watched",
     n=5_000,
     quick=60,
     methods=(Method("watched", _watched), Method("not watched", _unwatched)),

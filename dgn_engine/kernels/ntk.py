@@ -84,7 +84,7 @@ def tangent_kernels(
         ValueError: Nothing that trains affects the output, or an argument does not fit.
 
     References:
-        [NPF]; [DGN]. The sweeps are derived in theory §4.
+        [NPF]; [DGN]. Defined in theory §4.
     """
     check_network_inputs(network, x)
     check_choice("logits", logits, Logits)

@@ -1,7 +1,7 @@
 """The gates of A against those of B, computed from two readings of gates.
 
 The engine compares networks gate by gate; where one of the two is a recorded step there is no
-network, and the recorded gates are compared. `docs/kernels.md` has the definitions.
+network, and the recorded gates are compared (theory §5).
 """
 
 from __future__ import annotations

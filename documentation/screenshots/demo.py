@@ -2,8 +2,8 @@
 
     python -m documentation.screenshots.demo docs/images/demo.gif
 
-The window trains the first run on digits, its gates are exchanged for random ones and learnt anew,
-and the bar of time goes back to where they were lost. Below each picture stands one sentence.
+Three scenes: the gates of a run on digits are replaced by random ones, then learn again; a trained
+ResNet-18 is dropped on the window; a run is shown at earlier steps. The film is a time lapse.
 """
 
 from __future__ import annotations
@@ -14,32 +14,43 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from PIL import Image, ImageDraw, ImageFont
+from torch import nn
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.files import FileListed, InspectFile, OpenFile, SayReading
+from dgn_engine.protocol.training import Pause, Resume, SwapRegime
+from documentation.screenshots.photographer import Photographer
+from documentation.screenshots.shapes import CLASSES, SIDE, write_shapes
 
 SIZE = (1024, 700)  # of the window, the smallest that it is designed for
-STRIP = 44  # of the sentence below it
-PER_SECOND = 4
-HOLD = 10  # pictures for which a sentence stands still before the scene: two and a half seconds
-COLOURS = (64, 48, 40, 32, 24)  # the most with which the file is no larger than it may be
-LOOKS = 12  # recorded steps that the bar of time passes
-RATE = 5e-4  # of the run: what takes minutes in the first run takes half a minute here
+STRIP = 44  # height of the sentence below it
+PER_SECOND = 5
+HOLD = 7  # pictures for which a new sentence is shown before the scene moves
+INTERVAL = 0.35  # seconds of training between two pictures
+COLOURS = (96, 80, 64, 48, 32)  # the most with which the file is no larger than `LARGEST`
+PAST = 10  # recorded steps that are shown on the way back
+RATE = 1e-3  # of the run, so that seconds are enough
+RESNET_STEPS, RESNET_BATCH = 60, 32
 LETTERS = 17
-PATIENCE = 1.0  # seconds for the panels before a picture is grabbed
-LONGEST, LARGEST = 60.0, 4_000_000  # seconds, bytes
+PATIENCE = 1.5  # seconds for the panels before a picture is grabbed
+LONGEST, LARGEST = 23.0, 2_600_000  # seconds, bytes
 
 
 class Film:
-    """Pictures with their sentence and how long each stands, in hundredths of a second."""
+    """Pictures with their sentence, and how long each is shown, in hundredths of a second."""
 
     def __init__(self) -> None:
         self.pictures: list[Image.Image] = []
-        self.lasts: list[int] = []
+        self.durations: list[int] = []
         self.sentence = ""
         self._font = ImageFont.truetype(_font_file(), LETTERS)
 
     @property
     def seconds(self) -> float:
-        return sum(self.lasts) / 100
+        return sum(self.durations) / 100
 
     def add(self, picture: Image.Image, count: int = 1) -> None:
         whole = Image.new("RGB", (SIZE[0], SIZE[1] + STRIP), "#ffffff")
@@ -50,24 +61,25 @@ class Film:
             (SIZE[0] // 2, SIZE[1] + STRIP // 2), self.sentence, "#ffffff", self._font, anchor="mm"
         )
         self.pictures.append(whole)
-        self.lasts.append(round(100 * count / PER_SECOND))
+        self.durations.append(round(100 * count / PER_SECOND))
 
     def save(self, path: Path) -> int:
-        """Write the GIF, with as many colours as fit into `LARGEST`; its bytes."""
+        """Write the GIF, with as many colours as fit into `LARGEST`; return its bytes."""
         every = self.pictures[:: max(len(self.pictures) // 8, 1)]
         sheet = Image.new("RGB", (SIZE[0], (SIZE[1] + STRIP) * len(every)))
-        for place, picture in enumerate(every):
-            sheet.paste(picture, (0, place * (SIZE[1] + STRIP)))
+        for index, picture in enumerate(every):
+            sheet.paste(picture, (0, index * (SIZE[1] + STRIP)))
         for colours in COLOURS:
             palette = sheet.quantize(colours, dither=Image.Dither.NONE)
             drawn = [
-                one.quantize(palette=palette, dither=Image.Dither.NONE) for one in self.pictures
+                picture.quantize(palette=palette, dither=Image.Dither.NONE)
+                for picture in self.pictures
             ]
             drawn[0].save(
                 path,
                 save_all=True,
                 append_images=drawn[1:],
-                duration=[10 * each for each in self.lasts],
+                duration=[10 * duration for duration in self.durations],
                 loop=0,
                 optimize=False,
                 disposal=1,
@@ -77,84 +89,146 @@ class Film:
         return path.stat().st_size
 
 
-def film(folder: Path) -> Film:
-    """Play the scenes in a real window, without a screen."""
-    from dgn_engine.protocol.training import Pause, Resume, SwapRegime
-    from dgn_viewer.application import Options, build_viewer
-    from dgn_viewer.shell.start_ways import first_run
-    from documentation.screenshots.photographer import Photographer
+class Camera:
+    """A real window without a screen, and the film that its pictures are added to."""
 
-    made = Film()
-    config = first_run()
-    training = replace(config.training, learning_rate=RATE)
-    viewer = build_viewer(
-        Options(
-            replace(config, training=training),
-            theme="light",
-            size=SIZE,
-            settings=folder / "settings.ini",
-            paused=True,
-            runs_root=str(folder / "runs"),
+    def __init__(self, film: Film, folder: Path, config: RunConfig) -> None:
+        from dgn_viewer.application import Options, build_viewer
+
+        self.film, self.folder = film, folder
+        self.viewer = build_viewer(
+            Options(
+                config,
+                theme="light",
+                size=SIZE,
+                settings=folder / "settings.ini",
+                paused=True,
+                runs_root=str(folder / "runs"),
+            )
         )
-    )
-    shot = Photographer(viewer, folder)
+        self.shot = Photographer(self.viewer, folder)
+        self.viewer.start()
 
-    def grab(count: int = 1) -> None:
-        viewer.window.display.draw_now()
-        path = folder / "picture.png"
-        if not viewer.window.grab().save(str(path), "PNG"):
+    def grab(self, count: int = 1) -> None:
+        self.viewer.window.display.draw_now()
+        path = self.folder / "picture.png"
+        if not self.viewer.window.grab().save(str(path), "PNG"):
             raise RuntimeError(f"cannot write {path}")
         with Image.open(path) as picture:
-            made.add(picture.convert("RGB"), count)
+            self.film.add(picture.convert("RGB"), count)
 
-    def train(pictures: int) -> None:
-        """So many pictures of a run that goes on at its own pace."""
-        shot.send(Resume())
+    def train(self, pictures: int) -> None:
+        """Take pictures of a run that trains at its own pace."""
+        self.shot.send(Resume())
         for _ in range(pictures):
-            shot.linger(1 / PER_SECOND)
-            grab()
-        shot.send(Pause())
-        shot.wait(lambda: not viewer.window.run_state.is_running)
-        shot.settle(PATIENCE)
+            self.shot.linger(INTERVAL)
+            self.grab()
+        self.shot.send(Pause())
+        self.shot.wait(lambda: not self.viewer.window.run_state.is_running)
+        self.shot.settle(PATIENCE)
 
-    def scene(sentence: str) -> None:
-        made.sentence = sentence
-        grab(HOLD)
+    def show(self, sentence: str, hold: int = HOLD) -> None:
+        self.film.sentence = sentence
+        self.grab(hold)
 
-    def swap(regime: str, sentence: str) -> None:
-        shot.send(SwapRegime(regime))
-        shot.wait(lambda: viewer.window.run_state.regime == regime)
-        shot.settle(PATIENCE)
-        scene(sentence)
+    def swap(self, regime: str, sentence: str) -> None:
+        self.shot.send(SwapRegime(regime))
+        self.shot.wait(lambda: self.viewer.window.run_state.regime == regime)
+        self.shot.settle(PATIENCE)
+        self.show(sentence)
 
+
+def film_gates(film: Film, folder: Path) -> Film:
+    """Replace learnt gates by random ones, let gates learn again; return the look back."""
+    from dgn_viewer.docks.panel_dock import CHART
+    from dgn_viewer.shell.start_ways import first_run
+
+    config = first_run()
+    past = Film()
+    camera = Camera(
+        film, folder, replace(config, training=replace(config.training, learning_rate=RATE))
+    )
     try:
-        viewer.start()
-        shot.train(1)
-        viewer.window.docks.show_panel("training")
-        shot.settle(PATIENCE)
-        scene("A network learns handwritten digits. Gate maps: which units are on, for each digit.")
-        train(36)
-        swap("FR-II", "Now its gates are replaced by random ones. Accuracy falls.")
-        train(18)
-        scene("The weights learn to live with random gates, but accuracy comes back only in part.")
-        swap("DL", "Gates that learn again: stripes return, and so does the rest of the accuracy.")
-        train(26)
-        made.sentence = "Look back at any recorded step, while training goes on."
-        cursor = viewer.window.time.cursor
+        camera.shot.train(1)
+        docks = camera.viewer.window.docks
+        docks.show_panel("training")
+        docks.hosts["training"].set_choice(CHART, "accuracy")
+        camera.shot.settle(PATIENCE)
+        camera.show("A network learns digits. Gate maps: which units are on, for each image.")
+        camera.train(16)
+        camera.swap("FR-II", "Its gates are replaced by random ones: accuracy falls.")
+        camera.train(10)
+        camera.swap("DL", "The gates learn again, and accuracy comes back.")
+        camera.train(16)
+        camera.film = past
+        past.sentence = "Back in time: every panel at any earlier step, while training continues."
+        cursor = camera.viewer.window.time.cursor
         last = cursor.last_step
-        shot.send(Resume())
-        for place in range(LOOKS):
-            wanted = round(last * (1 - (place + 1) / (LOOKS + 1)))
-            cursor.go_to(wanted)
-            shot.linger(0.4)
-            grab()
-        grab(HOLD)
+        camera.shot.send(Resume())
+        for index in range(PAST):
+            cursor.go_to(round(last * (1 - (index + 1) / (PAST + 1))))
+            camera.shot.linger(0.5)
+            camera.grab(2)
         cursor.go_live()
-        shot.linger(0.5)
-        scene("dgn-viewer: what does a network know by its gates, and what by its weights?")
+        camera.shot.linger(1.0)
+        camera.grab(HOLD)
     finally:
-        viewer.close()
-    return made
+        camera.viewer.close()
+    return past
+
+
+def film_resnet(film: Film, folder: Path) -> None:
+    """Drop a trained ResNet-18 on the window and look at its gates."""
+    from documentation.screenshots.pictures import images_run
+
+    config = images_run(folder)
+    file = write_trained_resnet(folder)
+    camera = Camera(film, folder, config)
+    try:
+        camera.shot.train(1)
+        camera.shot.settle(PATIENCE)
+        listed: list[FileListed] = []
+        camera.shot.hear(FileListed, listed.append)
+        camera.shot.send(OpenFile(str(file), "network"))
+        camera.shot.wait(lambda: bool(listed))
+        camera.shot.send(SayReading(listed[0].ticket, FileReading(geometry="torchvision")))
+        camera.shot.wait(lambda: len(listed) > 1)
+        camera.shot.linger(1.0)
+        camera.show("A ResNet-18 is dropped on the window: read without running its code.")
+        camera.shot.send(InspectFile(listed[0].ticket))
+        camera.shot.wait(lambda: bool(camera.viewer.window.run_state.inspected_file))
+        camera.film.sentence = "Its gates, its kernels and what they share, on your images."
+        for _ in range(7):
+            camera.shot.linger(1.0)
+            camera.grab(1)
+        camera.shot.settle(60.0)
+        camera.grab(HOLD)
+    finally:
+        camera.viewer.close()
+
+
+def write_trained_resnet(folder: Path) -> Path:
+    """Train torchvision's ResNet-18 on the drawn shapes for a moment; write its state dict."""
+    from tests.engine.importing.torch_networks import models
+
+    torch.manual_seed(0)
+    files = sorted(write_shapes(folder / "shapes").glob("train/*/*.png"))
+    labels = torch.tensor([CLASSES.index(file.parent.name) for file in files])
+    pixels = torch.empty(len(files), 3, SIDE, SIDE)
+    for index, file in enumerate(files):
+        with Image.open(file) as image:
+            values = torch.frombuffer(bytearray(image.convert("RGB").tobytes()), dtype=torch.uint8)
+        pixels[index] = values.view(SIDE, SIDE, 3).permute(2, 0, 1) / 255
+    network = models().resnet18(weights=None, num_classes=len(CLASSES))
+    optimiser = torch.optim.Adam(network.parameters(), 1e-3)
+    for _ in range(RESNET_STEPS):
+        batch = torch.randint(len(files), (RESNET_BATCH,))
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(pixels[batch]), labels[batch]).backward()
+        optimiser.step()
+    path = folder / "resnet18.pth"
+    torch.save(network.state_dict(), path)
+    return path
 
 
 def _font_file() -> str:
@@ -166,12 +240,17 @@ def _font_file() -> str:
 def main() -> int:
     out = Path(sys.argv[1])
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    film = Film()
     with tempfile.TemporaryDirectory() as folder:
-        made = film(Path(folder))
-    size = made.save(out)
-    print(f"{out}: {made.seconds:.0f} s, {len(made.pictures)} pictures, {size / 1e6:.1f} MB")
-    if made.seconds > LONGEST or size > LARGEST:
-        print(f"That is more than {LONGEST:.0f} s or {LARGEST / 1e6:.0f} MB.", file=sys.stderr)
+        past = film_gates(film, Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        film_resnet(film, Path(folder))
+    film.pictures += past.pictures
+    film.durations += past.durations
+    size = film.save(out)
+    print(f"{out}: {film.seconds:.0f} s, {len(film.pictures)} pictures, {size / 1e6:.1f} MB")
+    if film.seconds > LONGEST or size > LARGEST:
+        print(f"That is more than {LONGEST:.0f} s or {LARGEST / 1e6:.1f} MB.", file=sys.stderr)
         return 1
     return 0
 

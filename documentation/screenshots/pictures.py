@@ -60,7 +60,7 @@ def _changed(shot: Photographer) -> None:
     shot.train(400)
 
 
-def _images(folder: Path) -> RunConfig:
+def images_run(folder: Path) -> RunConfig:
     """A convolutional network on images of 32×32."""
     return RunConfig(
         data=DataConfig(name=f"folder:{write_shapes(folder / 'shapes')}"),
@@ -225,10 +225,10 @@ PICTURES = {
     "compare": Picture("A run beside itself at an earlier step, in the layout Compare", _compare),
     "teach": Picture("The playground in the layout Teach: regions and paths", _teach, _plane),
     "hidden": Picture(
-        "Hidden outputs of cnn4, as they are, with gates reversed, on ones", _hidden, _images
+        "Hidden outputs of cnn4, as they are, with gates reversed, on ones", _hidden, images_run
     ),
-    "cnn4": Picture("cnn4 in training on images of 32 × 32", _cnn, _images),
-    "resnet18": Picture("torchvision's ResNet-18 from a file", _resnet, _images),
+    "cnn4": Picture("cnn4 in training on images of 32 × 32", _cnn, images_run),
+    "resnet18": Picture("torchvision's ResNet-18 from a file", _resnet, images_run),
     "file": Picture("The page of a dropped file, 1280 × 800", _file, size=(1280, 800)),
     "runs": Picture("Recorded runs, two of them drawn over the current one", _runs),
     "export": Picture("The export dialog", _export),

@@ -47,6 +47,15 @@ def test_every_option_of_every_command_is_on_its_page() -> None:
     assert "`--screenshot F.png`" in pages["reference/commands/dgn-viewer.md"]
 
 
+def test_an_option_named_like_a_setting_has_the_default_of_its_own_command() -> None:
+    pages = {page.path: page.text for page in command_pages.generate()}
+    text = pages["reference/commands/kernels.md"]
+    assert "| `--device` | `cpu` | device to compute on" in text
+    assert "| `--beta BETA` | – | use soft gates with this β |" in text
+    assert "key `data.name`" not in pages["reference/commands/inspect.md"]
+    assert "key `data.name`" in pages["reference/commands/gate-information.md"]
+
+
 def test_every_option_that_a_command_has_is_on_its_page_with_its_default() -> None:
     pages = {page.path: page.text for page in command_pages.generate()}
     commands = {name: load() for name, load in {**_offered_commands(), **_own_commands()}.items()}

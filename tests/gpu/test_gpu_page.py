@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_case, gpu_page, training_epochs
+from benchmarks import gpu, gpu_case, gpu_page, machine, training_epochs
 from benchmarks.case import Amounts, Case, Faster, Measured, Method
 from benchmarks.children import run_with_limit
 from benchmarks.floors import add_floors, count_training_work
@@ -29,7 +29,7 @@ from dgn_engine.training.run import Run
 from dgn_engine.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+KEPT = ROOT / "docs" / "measurements"
 RATES = {"float32": 1e12, "tf32": 2e12, "bf16": 4e12, "float64": 5e11, "copy": 1e12}
 
 
@@ -68,7 +68,7 @@ def made_up() -> dict[str, Any]:
     }
 
 
-def test_without_a_card_it_says_so_in_one_sentence_and_touches_no_page(
+def test_without_a_card_it_says_so_in_one_sentence_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -284,7 +284,7 @@ def test_the_page_has_every_case_with_its_bar_and_marks_made_up_figures() -> Non
     assert "| ours | 2 ms | 1.5 ms – 2.5 ms | 800 µs (memory) | 2.5 |" in lines
     assert "| theirs | 20 ms | 20 ms – 25 ms | 1 ms (arithmetic) | 20 |" in lines
     assert "Rates: float32 1 TFLOP/s; TF32 2 TFLOP/s" in gpu_page.format_page(made_up())
-    assert "- met: 10× faster than theirs (bar ≥ 5×)" in lines
+    assert "- met: 10× faster than theirs (target ≥ 5×)" in lines
     assert "Not measured: RuntimeError: no room." in lines
     assert "Not measured: no time was left." in lines
     assert "made up" not in gpu_page.format_page(made_up() | {"measured": True})
@@ -310,11 +310,27 @@ def test_a_training_step_is_counted_by_its_products_and_by_what_it_moves() -> No
         assert four == Amounts(28 * flops, 4 * (8 * numbers + inputs))
 
 
-def test_the_page_in_the_documentation_holds_no_figure_that_nobody_measured() -> None:
-    text = (DOCS / "gpu.md").read_text("utf-8")
-    if "Not measured yet" in text:
-        assert text == gpu_page.format_page(None)
-    assert "made up" not in text
+def test_no_kept_figure_of_a_card_is_made_up_or_of_a_dry_run() -> None:
+    content = json.loads((KEPT / "gpu.json").read_text("utf-8"))
+    assert content["measured"] is True
+    assert content["dry"] is False
+    assert [row["name"] for row in content["cases"]] == list(gpu_case.find_cases())
+    assert json.loads((KEPT / "davidnet.json").read_text("utf-8"))["dry"] is False
+
+
+def test_make_gpu_writes_beside_its_json_and_not_to_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The recipe of the Makefile names no page and no file outside build/."""
+    recipe = (ROOT / "Makefile").read_text("utf-8").partition("\ngpu:\n")[2].splitlines()[0]
+    assert recipe.split()[1:] == ["-m", "benchmarks.gpu", "--out", "build/gpu.json"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(machine, "describe_machine", lambda _: made_up()["machine"])
+    out = tmp_path / "gpu.json"
+    assert gpu.main(["--seconds", "5", "--out", str(out)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu.json", "gpu.md"]
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == f"To keep the figures, copy {out} to docs/measurements/gpu.json."
 
 
 def test_every_case_compares_with_a_method_it_has() -> None:

@@ -230,7 +230,7 @@ def test_without_a_card_nothing_is_trained(
 @pytest.mark.slow
 def test_a_dry_session_does_all_of_it(images: Path, tmp_path: Path) -> None:
     """As it is typed; the time that it has is its own default. `make gpu-dry` is its first half."""
-    before = (ROOT / "docs" / "gpu.md").read_bytes()
+    before = (ROOT / "docs" / "measurements" / "gpu.json").read_bytes()
     out = tmp_path / "out"
     process = start(out, "--dry", "--data", str(images))
     output, _ = process.communicate()
@@ -248,7 +248,7 @@ def test_a_dry_session_does_all_of_it(images: Path, tmp_path: Path) -> None:
             assert method["median_seconds"] > 0.0
             assert method["ratio_to_floor"] > 0.0
             assert f"| dry: {method['name']} |" in page
-    assert (ROOT / "docs" / "gpu.md").read_bytes() == before
+    assert (ROOT / "docs" / "measurements" / "gpu.json").read_bytes() == before
     trained = json.loads((out / "davidnet.json").read_text("utf-8"))
     page = (out / "davidnet.md").read_text("utf-8")
     assert trained["dry"] is True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QTextBlock, QTextCursor
@@ -19,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.scene.theme import Theme
-from dgn_engine.text.documents import document_titles, documents_folder
+from dgn_engine.text.documents import built_site, document_titles, documents_folder
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.layouts import make_column, resize_to_fit
 
@@ -194,10 +195,12 @@ class HelpWindow(QWidget):
             block = block.next()
 
     def follow_link(self, link: QUrl) -> None:
-        """Open one of our documents, or a web page in the browser."""
+        """Open one of our documents; open a page of the site or of the web in the browser."""
         name = "" if link.scheme() else self._linked_document(link.path())
         if name:
             self.open(name)
+        elif not link.scheme() and (page := self._linked_page(link.path())) is not None:
+            self._browse(QUrl.fromLocalFile(str(page)))
         if not link.scheme() and link.fragment():
             self._scroll_to_anchor(link.fragment())
         if link.scheme() in ("http", "https"):
@@ -209,6 +212,14 @@ class HelpWindow(QWidget):
         target = ((folder / self._name).parent / path).resolve()
         is_ours = target.suffix == ".md" and target.is_relative_to(folder) and target.is_file()
         return target.relative_to(folder).as_posix() if is_ours else ""
+
+    def _linked_page(self, path: str) -> Path | None:
+        """Return the generated page that a relative link refers to, if the site has been built."""
+        if (site := built_site()) is None or not path.endswith(".md"):
+            return None
+        folder = site.parent.resolve()
+        page = ((folder / self._name).parent / path).with_suffix(".html").resolve()
+        return page if page.is_relative_to(folder) and page.is_file() else None
 
     def _scroll_to_anchor(self, anchor: str) -> None:
         """Scroll to the heading with this anchor, such as 'events'."""

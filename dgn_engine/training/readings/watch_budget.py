@@ -32,7 +32,7 @@ LONGEST = 5.0  # … at most if the run has a processor, even if background work
 STARVED = 30.0  # … at most if it has a fraction of one; never less than a round's own share
 SLOWEST = 6.0  # factor by which background work may be delayed
 SHARED = 1.5  # seconds training loses per second of another thread, as measured: it waits 1 s, and
-# its own steps take longer afterwards (docs/performance.md, Viewer overhead)
+# its own steps take longer afterwards (docs/decisions/0015-one-budget-of-watching.md)
 SURE = 0.25  # of the budget is guaranteed to rounds
 IDLE_SHARE = 0.2  # of a paced run's waiting time is free, as it delays nothing
 PAYBACK = 15.0  # seconds over which debts are paid back

@@ -4,6 +4,16 @@ At width 128 and batch 32 a card runs the hundred kernels of a step faster than 
 them; a graph is captured once and then launched with one call. Every graph is verified before use:
 the same two steps are taken eagerly and by the graph from the same weights, and the results are
 compared. If anything fails, all later steps are eager and the reason is reported once.
+
+What torch requires of a captured step:
+
+- Random numbers are drawn before it (gates of FRG, views of augmented images); another seed is
+  another graph.
+- Optimisers are `capturable`, with rates and counts of steps in tensors on the card.
+- Gradients of autograd are made and dropped within the capture, so that its private pool holds
+  them.
+- Copies to the host use another stream and pinned memory (`host_copies.py`).
+- `PYTORCH_ALLOC_CONF` is the user's; nothing here sets it.
 """
 
 from __future__ import annotations

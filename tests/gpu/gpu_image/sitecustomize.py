@@ -17,7 +17,7 @@ from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[3]
 OURS = {"benchmarks", "dgn_engine", "dgn_resources", "dgn_viewer", "tests", "sitecustomize"}
-# Modules and distributions: those of docs/gpu.md, and what they need themselves.
+# Modules and distributions: those of `benchmarks.gpu`, and what they need themselves.
 IMAGE = {
     "matplotlib", "contourpy", "cycler", "dateutil", "python_dateutil", "fonttools", "kiwisolver",
     "mpl_toolkits", "packaging", "pil", "pillow", "pyparsing", "six", "numba", "llvmlite", "numpy",

@@ -102,16 +102,34 @@ def test_links_to_our_documents_stay_and_others_go_to_the_browser(
     assert titles(help_window)[0] == "First ten minutes"
     help_window.follow_link(QUrl("../concepts/index.md"))
     assert titles(help_window)[0] == "Concepts"
-    help_window.follow_link(QUrl("../runs.md"))
-    assert titles(help_window)[0] == "Run folders"
+    help_window.follow_link(QUrl("../run-format.md"))
+    assert titles(help_window)[0] == "The format of a run"
     help_window.follow_link(QUrl("guide/window.md#events"))
-    assert titles(help_window)[0] == "The window"
+    assert titles(help_window)[0] == "Use the window"
     assert help_window.text.textCursor().block().text() == "Events"
-    help_window.follow_link(QUrl("../runs.md"))
+    help_window.follow_link(QUrl("../run-format.md"))
     help_window.follow_link(QUrl("https://arxiv.org/abs/2006.10529"))
     assert browsed == [QUrl("https://arxiv.org/abs/2006.10529")]
     help_window.set_theme(DARK)
-    assert titles(help_window)[0] == "Run folders"
+    assert titles(help_window)[0] == "The format of a run"
+
+
+def test_links_to_generated_pages_go_to_the_site_if_it_has_been_built(
+    help_window: HelpWindow, browsed: list[QUrl], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    help_window.open("guide/figures.md")
+    monkeypatch.setattr("dgn_viewer.shell.help_window.built_site", lambda: None)
+    help_window.follow_link(QUrl("../panels.md"))
+    site = tmp_path / "site"
+    site.mkdir()
+    for page in (site / "index.html", site / "panels.html", tmp_path / "outside.html"):
+        page.write_text("<p>", "utf-8")
+    monkeypatch.setattr("dgn_viewer.shell.help_window.built_site", lambda: site / "index.html")
+    help_window.follow_link(QUrl("../../outside.md"))
+    assert not browsed
+    help_window.follow_link(QUrl("../panels.md"))
+    assert [url.toLocalFile() for url in browsed] == [str(site / "panels.html")]
+    assert titles(help_window)[0] == "Export a figure"
 
 
 def test_a_document_is_chosen_from_a_list_that_begins_with_the_guide(
@@ -123,8 +141,8 @@ def test_a_document_is_chosen_from_a_list_that_begins_with_the_guide(
     pages.setCurrentIndex(place)
     pages.activated.emit(place)
     assert titles(help_window)[0] == "Sweeps"
-    help_window.follow_link(QUrl("../runs.md"))
-    assert pages.currentText() == "Run folders"
+    help_window.follow_link(QUrl("../run-format.md"))
+    assert pages.currentText() == "The format of a run"
 
 
 def test_pictures_are_captions_and_formulas_code() -> None:

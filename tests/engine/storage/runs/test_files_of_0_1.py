@@ -1,4 +1,4 @@
-"""Files that version 0.1 wrote are opened, drawn and trained on, as docs/runs.md promises.
+"""Files that version 0.1 wrote are opened, drawn and trained on, as docs/run-format.md promises.
 
 Both were written by the code of the first days, by `dgn train --data digits --train-limit 100
 --net fc --width 4 --depth 3 --regime DL --epochs 100 --lr 0.003`, interrupted: a run folder of

@@ -223,7 +223,7 @@ def test_nothing_is_sound_that_is_read_differently(
     damage(how, pick(run, pattern), pick(honest["other"], pattern))
     named = [one for one in find_damage(run) if not one.harmless]
     if (role, how) == ("answers", "remove"):
-        return  # a run need not have them: docs/runs.md
+        return  # a run need not have them: docs/run-format.md
     told = named or (kind == "killed" and (role, how) in UNTOLD)
     if not told:
         assert readings(run) == read_before[kind]
