@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Self
@@ -150,6 +151,18 @@ def did_you_mean(
         by_letters.setdefault(_plain_letters(typed), suggestion)
     matches = difflib.get_close_matches(_plain_letters(name), by_letters, n=1, cutoff=ALIKE)
     return f" Did you mean '{by_letters[matches[0]]}'?" if matches else ""
+
+
+def how_to_install(*packages: str) -> str:
+    """Return the command that installs packages into the Python that runs this, as a sentence.
+
+    The packaged program (`make bundle`, `make deb`) has no pip; the sentence says what to do.
+    """
+    if getattr(sys, "frozen", False):
+        return "The packaged program cannot use it; install dgn-viewer into a Python environment."
+    python = sys.executable or "python"
+    quoted = f'"{python}"' if " " in python else python
+    return f"Install it with: {quoted} -m pip install {' '.join(packages)}"
 
 
 def _cut_middle(sentence: str) -> str:

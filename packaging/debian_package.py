@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -32,7 +33,7 @@ Priority: optional
 Architecture: {architecture}
 Maintainer: The dgn-viewer authors <dgn-viewer@example.org>
 Installed-Size: {size}
-Depends: libc6 (>= 2.28), {libraries}
+Depends: libc6 (>= {glibc}), {libraries}
 Description: train deep gated networks live and see what their gates know
  Deep gated networks split a network with rectified linear units into gates
  and values. dgn-viewer trains them in front of you and shows at every step
@@ -97,7 +98,11 @@ def build_tree(bundle: Path, tree: Path) -> int:
     needed = {*system_libraries.NEEDED.values(), *system_libraries.NEEDED_FOR_X11.values()}
     wanted = ", ".join(RENAMED.get(name, name) for name in sorted(needed))
     control = CONTROL.format(
-        version=read_version(), architecture=read_architecture(), size=size, libraries=wanted
+        version=read_version(),
+        architecture=read_architecture(),
+        size=size,
+        glibc=platform.libc_ver()[1],  # the bundle holds libraries of this system
+        libraries=wanted,
     )
     _write(tree / "DEBIAN" / "control", control)
     for path in (tree, *tree.rglob("*")):

@@ -15,7 +15,7 @@ from torch import nn
 
 from dgn_engine.attachment.isolation import is_interrupt
 from dgn_engine.attachment.watcher import Watcher, error_kind, warn_user
-from dgn_engine.errors import ArgumentError, UserError
+from dgn_engine.errors import ArgumentError, UserError, how_to_install
 
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 
@@ -298,7 +298,7 @@ def _callback_base(modules: tuple[str, ...], name: str, package: str) -> Any:
         except ModuleNotFoundError:
             continue
     raise UserError(
-        f"This callback needs {package}. Install it: pip install {package}.",
+        f"This callback needs {package}. {how_to_install(package)}",
         kind="no-package",
         value=package,
     )

@@ -1,8 +1,8 @@
 """Runs in TensorBoard: recorded scalars under the names of their sources, panels as images.
 
-The files are written by TensorBoard's own writer, `torch.utils.tensorboard.SummaryWriter`, which is
-installed with `pip install 'dgn-viewer[tensorboard]'`. A live run can use any object with its
-methods `add_scalar` and `add_image`.
+The files are written by TensorBoard's own writer, `torch.utils.tensorboard.SummaryWriter`, which
+needs the package `tensorboard`. A live run can use any object with its methods `add_scalar` and
+`add_image`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, how_to_install
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.provenance import FigurePanel, make_provenance
 from dgn_engine.figures.recorded_pages import pages_of_run
@@ -205,7 +205,7 @@ def new_writer(out: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UserError(
-            "tensorboard is not installed; pip install 'dgn-viewer[tensorboard]' adds it.",
+            f"tensorboard is not installed. {how_to_install('tensorboard')}",
             kind="not-installed",
             value="tensorboard",
         ) from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import ArgumentError, UserError, did_you_mean
+from dgn_engine.errors import ArgumentError, UserError, did_you_mean, how_to_install
 from dgn_engine.kernels.html_fields import html_table
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.training import Measured
@@ -190,7 +190,7 @@ class NotebookRun:
             import pandas
         except ModuleNotFoundError:
             raise UserError(
-                "to_pandas needs pandas. Install it: pip install pandas.",
+                f"to_pandas needs pandas. {how_to_install('pandas')}",
                 kind="not-installed",
             ) from None
         rows = self._rows_by_step()

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, how_to_install
 from dgn_engine.storage.regular_files import NotRegular, read_regular
 
-INSTALL = "install it with: pip install 'dgn-viewer[cluster]'"
+PACKAGES = ("distributed", "dask-jobqueue", "cryptography")  # the extra `cluster`
 SCHEMES = {"tls://": True, "wss://": True, "tcp://": False, "ws://": False, "ucx://": False}
 _FOLDER = ".tls-"  # in a sweep's folder: certificates for running Slurm jobs
 _LEFT = re.compile(re.escape(_FOLDER) + "[a-z0-9_]{8}")  # names given by `tempfile`
@@ -102,7 +102,7 @@ def temporary_security() -> Any:
         import cryptography  # noqa: F401 - Dask needs it to create certificates
     except ImportError:
         raise UserError(
-            f"TLS needs the package cryptography; {INSTALL}",
+            f"TLS needs the package cryptography. {how_to_install(*PACKAGES)}",
             kind="not-installed",
             value="cryptography",
         ) from None

@@ -22,11 +22,11 @@ from dgn_engine.confinement.child_process import (
 )
 from dgn_engine.confinement.spawn_context import METHOD, start_resource_tracker
 from dgn_engine.confinement.start_folder import find_program, safe_environment
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, how_to_install
 from dgn_engine.storage.atomic_write import make_folder
 from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.sweep.cluster_tls import (
-    INSTALL,
+    PACKAGES,
     SCHEMES,
     ClusterTls,
     check_tls,
@@ -75,7 +75,9 @@ def connect_client(cluster: str, workers: int, tls: ClusterTls, root: Path) -> I
         from distributed import Client
     except ImportError:
         raise UserError(
-            f"The executor 'dask' needs Dask; {INSTALL}", kind="not-installed", value="dask"
+            f"The executor 'dask' needs Dask. {how_to_install(*PACKAGES)}",
+            kind="not-installed",
+            value="dask",
         ) from None
     with ExitStack() as stack:
         stack.enter_context(_quiet_dask_logs())
@@ -220,7 +222,7 @@ def _slurm_cluster(text: str, workers: int, tls: ClusterTls, root: Path) -> Iter
         from dask_jobqueue.slurm import SLURMJob
     except ImportError:
         raise UserError(
-            f"--cluster slurm needs dask-jobqueue; {INSTALL}",
+            f"--cluster slurm needs dask-jobqueue. {how_to_install(*PACKAGES)}",
             kind="not-installed",
             value="dask-jobqueue",
         ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,16 @@ from dgn_engine.cli._option_checks import BoundedNumber, bounded_number
 from dgn_engine.cli._options import add_run_options, run_config
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
-from dgn_engine.errors import MOST, Hint, MarkedSentence, UserError, Where, did_you_mean, with_names
+from dgn_engine.errors import (
+    MOST,
+    Hint,
+    MarkedSentence,
+    UserError,
+    Where,
+    did_you_mean,
+    how_to_install,
+    with_names,
+)
 from dgn_engine.experiments import find_experiment
 from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.importing.geometry_words import parse_geometry
@@ -229,3 +239,14 @@ def test_a_sentence_is_printable_and_cut_by_whatever_names() -> None:
     sentence = Where("a\x1b") + f" is {'x' * 9000}."
     assert "\x1b" not in sentence
     assert len(sentence) == len(with_names(sentence, str.upper)) == MOST
+
+
+def test_a_missing_package_is_installed_into_the_python_that_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command = f"{sys.executable} -m pip install distributed cryptography"
+    assert how_to_install("distributed", "cryptography").endswith(command)
+    monkeypatch.setattr(sys, "executable", "/home/a b/python")
+    assert '"/home/a b/python" -m pip install pandas' in how_to_install("pandas")
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    assert "-m pip" not in how_to_install("pandas")

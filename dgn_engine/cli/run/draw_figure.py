@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.cli.figure import FORMATS
-from dgn_engine.errors import UserError, Where
+from dgn_engine.errors import UserError, Where, how_to_install
 from dgn_engine.figures.animation_format import check_format
 from dgn_engine.figures.figure_style import FigureStyle, curve_names
 from dgn_engine.figures.provenance import FigurePanel
@@ -31,7 +31,7 @@ try:
     from dgn_engine.figures.save_figure import save_panels
 except ModuleNotFoundError as error:
     raise UserError(
-        f"Figures need {error.name}; install it with: pip install {error.name}",
+        f"Figures need {error.name}. {how_to_install(error.name or 'matplotlib')}",
         kind="not-available",
         value=error.name,
     ) from None
