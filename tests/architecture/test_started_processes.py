@@ -51,6 +51,7 @@ STARTS = {
     "dgn_engine/confinement/spawn_context.py": "the processes of multiprocessing",
     "dgn_engine/confinement/tied_program.py": "ffmpeg, tied to its parent: `python_command`",
     "dgn_engine/confinement/trial.py": "a confined process: `confined_command`; tries to fork",
+    "dgn_engine/errors.py": "names the interpreter in a sentence",
     "dgn_engine/session/live_branch.py": "a branch: `module_command`",
     "dgn_engine/storage/user_folders.py": "the folder of a bundle",
     "dgn_engine/sweep/slurm.py": "workers of Dask: `METHOD`; jobs of Slurm: `python_command`",
@@ -78,6 +79,7 @@ WALLS = re.compile(
 NO_PYTHON = (
     "app/dgn_viewer/shell/",
     "dgn_engine/cli/docs.py",
+    "dgn_engine/errors.py",
     "dgn_engine/storage/user_folders.py",
 )
 

@@ -13,7 +13,6 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
 
-from dgn_engine.errors import UserError
 from dgn_engine.figures import tensorboard_log
 from dgn_engine.figures.tensorboard_log import event_scalars, export_to_tensorboard
 from dgn_engine.protocol.watching import ProbeScalars
@@ -199,5 +198,5 @@ def test_without_tensorboard_the_export_says_what_to_install(
     with watch_closely(model, tmp_path / "run") as watcher:
         train(model, 1, lambda loss: watcher.step(loss=loss))
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UserError, match=r"dgn-viewer\[tensorboard\]"):
+    with refused("not-installed", value="tensorboard"):
         export_to_tensorboard(tmp_path / "run", tmp_path / "log")
