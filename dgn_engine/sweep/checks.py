@@ -128,7 +128,7 @@ def check_start(
                 usual_architecture(wanted.config.net)
         except UserError as refusal:
             raise UserError(
-                f"The run {wanted.id} cannot be trained: {refusal}",
+                f"The run {wanted.id} cannot be trained: " + refusal.sentence,
                 kind=refusal.kind,
                 value=refusal.value,
             ) from None
