@@ -86,7 +86,7 @@ NOT_RUN = (
         "serves until it is stopped, or needs such a server",
         "tests/engine/storage/remote",
         (
-            "dgn serve runs/mine",
+            "dgn serve runs/mine --port 40123",
             "dgn serve first",
             "dgn mirror dgn://127.0.0.1:40123 copy",
         ),

@@ -33,7 +33,7 @@ INTERVAL = 0.35  # seconds of training between two pictures
 COLOURS = (96, 80, 64, 48, 32)  # the most with which the file is no larger than `LARGEST`
 PAST = 10  # recorded steps that are shown on the way back
 RATE = 1e-3  # of the run, so that seconds are enough
-RESNET_STEPS, RESNET_BATCH = 60, 32
+RESNET_STEPS, RESNET_BATCH = 120, 32
 LETTERS = 17
 PATIENCE = 1.5  # seconds for the panels before a picture is grabbed
 LONGEST, LARGEST = 23.0, 2_600_000  # seconds, bytes
@@ -198,10 +198,11 @@ def film_resnet(film: Film, folder: Path) -> None:
         camera.shot.send(InspectFile(listed[0].ticket))
         camera.shot.wait(lambda: bool(camera.viewer.window.run_state.inspected_file))
         camera.film.sentence = "Its gates, its kernels and what they share, on your images."
-        for _ in range(7):
-            camera.shot.linger(1.0)
-            camera.grab(1)
-        camera.shot.settle(60.0)
+        camera.shot.linger(1.0)
+        for _ in range(5):
+            camera.shot.linger(2.0)
+            camera.grab()
+        camera.shot.settle(90.0, sharp=True)
         camera.grab(HOLD)
     finally:
         camera.viewer.close()
@@ -213,7 +214,8 @@ def write_trained_resnet(folder: Path) -> Path:
 
     torch.manual_seed(0)
     files = sorted(write_shapes(folder / "shapes").glob("train/*/*.png"))
-    labels = torch.tensor([CLASSES.index(file.parent.name) for file in files])
+    names = sorted(CLASSES)  # the order in which a folder of images numbers its classes
+    labels = torch.tensor([names.index(file.parent.name) for file in files])
     pixels = torch.empty(len(files), 3, SIDE, SIDE)
     for index, file in enumerate(files):
         with Image.open(file) as image:

@@ -97,10 +97,15 @@ class Photographer:
             raise RuntimeError(f"cannot write {picture}")
         _shrink(picture)
 
-    def settle(self, seconds: float) -> None:
-        """Wait until each panel in sight shows something of the newest step, at most so long."""
+    def settle(self, seconds: float, sharp: bool = False) -> None:
+        """Wait until each panel in sight shows the newest step, or until `seconds` have passed.
+
+        Args:
+            seconds: The longest wait.
+            sharp: Whether an estimate that is still being improved counts as not there yet.
+        """
         limit = time.monotonic() + seconds
-        self.wait(lambda: self._complete(sharp=False) or time.monotonic() > limit)
+        self.wait(lambda: self._complete(sharp) or time.monotonic() > limit)
 
     def _complete(self, sharp: bool) -> bool:
         window = self.window

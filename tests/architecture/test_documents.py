@@ -18,6 +18,16 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PLACES = tuple(ROOT / name for name in (".", "app", "app/dgn_viewer", "dgn_engine", "resources"))
 GENERATED = ("experiments/", "reference/", "panels.md", "images/concepts/", "images/panels/")
+FOR_USERS = (
+    "README.md",
+    *(f"docs/{page}.md" for page in ("index", "guide", "own-network", "watch")),
+)
+FOR_USERS += (
+    "docs/how-fast.md",
+    *(f"docs/{part}/" for part in ("start", "how-to", "guide", "concepts")),
+)
+MOST_WORDS, MOST_WORDS_FOR_USERS = 50_000, 22_000
+MOST_BYTES_OF_IMAGES = 4_000_000
 SOURCES = sorted([*(ROOT / "dgn_engine").rglob("*.py"), *(ROOT / "app").rglob("*.py")])
 
 
@@ -185,3 +195,16 @@ def test_the_version_stands_in_one_place_and_those_who_repeat_it_agree() -> None
     assert f"version = {{{__version__}}}" in (ROOT / "docs" / "cite.md").read_text("utf-8")
     log = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert re.findall(r"^## \[(\d.*?)\]", log, re.MULTILINE)[0] == __version__
+
+
+def test_the_documents_are_short_enough_to_be_read() -> None:
+    """Whoever adds a page takes something out: a long manual is read by nobody."""
+    words = {name(path): len(path.read_text("utf-8").split()) for path in DOCUMENTS}
+    for_users = [count for page, count in words.items() if page.startswith(FOR_USERS)]
+    assert sum(words.values()) <= MOST_WORDS
+    assert sum(for_users) <= MOST_WORDS_FOR_USERS
+
+
+def test_the_images_of_the_documents_are_small() -> None:
+    images = [path for path in (ROOT / "docs" / "images").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in images) <= MOST_BYTES_OF_IMAGES

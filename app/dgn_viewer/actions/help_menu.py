@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgn_viewer.actions.action_rows import SEPARATOR, ActionRow, Menu, shows_run_and_ready
+from dgn_viewer.actions.action_rows import SEPARATOR, ActionRow, Menu, is_ready, shows_run_and_ready
 from dgn_viewer.actions.shortcuts import ShortcutSheet
 from dgn_viewer.shell.guides import Guides
 from dgn_viewer.shell.inspector_pages import InspectorPages
@@ -32,7 +32,7 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
                 title="Tour of the papers",
                 callback=guides.start_claims,
                 tip="Eight cards: the claims of the papers, shown on live runs",
-                enabled=shows_run_and_ready,
+                enabled=is_ready,
             ),
             ActionRow(
                 id="help.panel",

@@ -44,9 +44,16 @@ class ChartCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untype
         self.painted = 0  # number of repaints of the charts
         self._picture = QPixmap()
         self._above = QRegion()
+        self._is_current = False  # the charts are painted as they are
 
     def expect_overlay_change(self, region: QRegion) -> None:
-        """Paint this region from the saved picture: only the overlay changes in it."""
+        """Paint this region from the saved picture: only the overlay changes in it.
+
+        Charts that have changed are painted first: to render a picture of them before would make Qt
+        forget where they were, and leave their old pixels there.
+        """
+        if not self._is_current:
+            return
         if self._picture.isNull() or self._picture.size() != self._pixel_size():
             self._above = QRegion()
             self._picture = self._grab_picture()
@@ -55,6 +62,7 @@ class ChartCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untype
     def discard_picture(self) -> None:
         """Discard the saved picture, before the charts change."""
         self._picture, self._above = QPixmap(), QRegion()
+        self._is_current = False
 
     def paintEvent(self, event: QPaintEvent) -> None:
         began = time.thread_time()
@@ -64,6 +72,7 @@ class ChartCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untype
             self.discard_picture()
             self.painted += 1
             super().paintEvent(event)
+            self._is_current = True
         self.painting += time.thread_time() - began
 
     def _pixel_size(self) -> QSize:

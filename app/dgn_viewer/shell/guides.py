@@ -43,6 +43,8 @@ class Guides:
             context.theme.changed.connect(part.set_theme)
 
     def start_claims(self) -> None:
+        """Start the tour of the papers; the other tour does not replace it with the first frame."""
+        self._due = False
         self.tour.start(self.claims.build_steps())
 
     def offer_tour(self) -> None:

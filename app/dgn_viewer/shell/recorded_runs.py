@@ -16,6 +16,7 @@ from dgn_engine.protocol.runs import (
     KeepRun,
     ListRuns,
     RecordedRun,
+    RunContinued,
     RunShown,
     RunsListed,
     SaveSession,
@@ -68,6 +69,7 @@ class RecordedRuns(QObject):
         self.bin.changed.connect(lambda: bar.rail.set_can_undo(self.bin.can_undo))
         self._save_weights = save_weights
         self._offered = False
+        self._continued = set[str]()  # folders of the runs that this window has continued
         self._over = 0  # the exceeded limit that has been reported
         self.remote = RemoteRun(context)
 
@@ -116,6 +118,8 @@ class RecordedRuns(QObject):
             case RunsListed(runs=runs) if not self._offered:
                 self._offered = True
                 self._offer_interrupted_run(runs)
+            case RunContinued(folder=folder):
+                self._continued.add(folder)
             case RunShown():
                 if event.window != "null":
                     self._layouts.apply_session_layout(event.window)
@@ -139,17 +143,24 @@ class RecordedRuns(QObject):
             return
         run, other_count = lost[0], len(lost) - 1
         others = f" File ▸ Recorded runs… lists {other_count} more." if other_count else ""
+
+        def is_lost() -> bool:
+            return run.folder not in self._continued
+
         self._context.notify(
             Notice(
                 "info",
                 f"The run {name_in_words(run.shown_name)} was interrupted at step {run.step:,}, "
                 f"{format_age(time.time() - run.touched)}.{others}",
                 offers=(
-                    NoticeButton("Continue", lambda: self._context.send(ContinueRun(run.folder))),
-                    NoticeButton("Show", lambda: self._context.send(ShowRun(run.folder))),
+                    NoticeButton(
+                        "Continue", lambda: self._context.send(ContinueRun(run.folder)), is_lost
+                    ),
+                    NoticeButton("Show", lambda: self._context.send(ShowRun(run.folder)), is_lost),
                     NoticeButton(
                         "Dismiss",
                         lambda: self._dismiss_runs(tuple(lost_run.name for lost_run in lost)),
+                        is_lost,
                     ),
                 ),
                 about="interrupted",

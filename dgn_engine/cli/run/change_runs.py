@@ -117,7 +117,11 @@ def delete_folder(arguments: argparse.Namespace) -> int:
 
 
 def _ask_yes_no(question: str) -> bool:
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        print_line()
+        return False
 
 
 def limit_runs(arguments: argparse.Namespace) -> int:

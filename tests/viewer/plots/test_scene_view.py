@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Mark, Matrix, Scene
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.application import GuiGarbageCollector
+from dgn_viewer.plots.pointer_overlay import PointerPart
 from dgn_viewer.plots.scene_pointer import FRAME_MS, TRAINING_MS
 from dgn_viewer.plots.scene_view import SceneView
 from tests.viewer.seen_charts import colours_in, visible_range
@@ -325,6 +326,19 @@ def test_new_data_under_a_resting_mouse_are_painted(pointed: SceneView, qtbot: Q
     fresh.resize(pointed.size())
     fresh.show_scene(scene(2))
     assert shown == fresh.grab().toImage()
+
+
+def test_a_chart_that_moves_leaves_no_pixels_behind(pointed: SceneView) -> None:
+    matrix, curve = scene().charts
+    rows = tuple((float(row), f"a long name {row}") for row in range(8))
+    pointed.show_scene(Scene((replace(matrix, y=Axis(ticks=rows)), curve)))  # it becomes smaller
+    part = PointerPart("an outline", QRectF(5, 5, 10, 10), lambda _painter: None)
+    pointed.pointer._overlay.show_parts((part,))  # before Qt has painted the smaller chart
+    settle()
+    shown = pointed.screen().grabWindow(pointed.winId()).toImage()
+    pointed.chart_viewport().update()
+    settle()
+    assert shown == pointed.screen().grabWindow(pointed.winId()).toImage()
 
 
 def test_a_card_stays_in_a_view_that_becomes_narrower(pointed: SceneView) -> None:

@@ -16,7 +16,14 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.protocol.runs import ListRuns, NoteRun, RecordedRun, RunShown, RunsListed
+from dgn_engine.protocol.runs import (
+    ListRuns,
+    NoteRun,
+    RecordedRun,
+    RunContinued,
+    RunShown,
+    RunsListed,
+)
 from dgn_engine.protocol.training import Pause, SwapRegime
 from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs import folder_layout
@@ -255,6 +262,18 @@ def test_a_run_that_was_dismissed_is_not_offered_again(opened_viewer: Viewer) ->
     press_notice_button(window, "Dismiss")
     assert not offered(make_listed_run("a", "interrupted"), make_listed_run("b", "interrupted"))
     assert offered(make_listed_run("c", "interrupted"), make_listed_run("a", "interrupted"))
+
+
+def test_a_run_that_is_continued_elsewhere_is_no_longer_offered(opened_viewer: Viewer) -> None:
+    window = opened_viewer.window
+    lost, other = (make_listed_run(name, "interrupted") for name in ("d", "e"))
+    window.recorded._offered = False
+    window.recorded.on_event(listed(lost))
+    for run, still_offered in ((other, True), (lost, False)):  # as the start card continues it
+        window.recorded.on_event(RunContinued(1_200, folder=run.folder))
+        window.notices.close_stale_offers()
+        texts = [entry.notice.text for entry in window.notices.open_entries]
+        assert any(text.startswith("The run d ") for text in texts) == still_offered
 
 
 def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(

@@ -273,3 +273,18 @@ def test_the_last_run_is_the_newest_that_can_go_on() -> None:
     assert all(part in told for part in ("2 h ago", "DL", "fc", "97.2"))
     assert "%" not in describe_last_run(last, now=1000.0)
     assert len({way.id for way in WAYS}) == 6
+
+
+def test_the_tour_of_the_papers_needs_no_run_and_is_not_replaced_by_the_other_tour(
+    open_window: Callable[[], Viewer], qtbot: QtBot
+) -> None:
+    viewer = open_window()
+    window, tour = viewer.window, viewer.window.guides.tour
+    qtbot.waitUntil(lambda: is_ready(viewer))
+    window.guides.offer_tour()
+    window.registry["help.claims"].trigger()
+    tour.callout.act.click()  # as on the start card: its run is the first
+    qtbot.waitUntil(lambda: "overlap" in window.history.readings)
+    assert not window.start_card.isVisible()
+    assert tour.step_index == 0
+    assert tour.callout.accessibleName() == "Tour, 1 of 8: Gates learn"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import http.client
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dgn_engine.cli.run.mirror_run import mirror_run
 from dgn_engine.storage import lock
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.remote import LOCAL, PREFIX, LineLimits
@@ -193,6 +195,22 @@ def test_only_loopback_addresses_are_taken(text: str) -> None:
     with refused("no-address", value=text):
         address_of(text)
     assert address_of("dgn://127.0.0.1:80") == address_of("dgn://localhost:80") == 80
+
+
+def test_without_a_token_and_a_terminal_mirroring_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def end_of_input(_prompt: str) -> str:
+        raise EOFError
+
+    monkeypatch.delenv("DGN_TOKEN", raising=False)
+    monkeypatch.setattr("getpass.getpass", end_of_input)
+    arguments = argparse.Namespace(
+        address="dgn://127.0.0.1:80", folder=tmp_path / "copy", token_file=None
+    )
+    with refused("no-token"):
+        mirror_run(arguments)
+    assert not (tmp_path / "copy").exists()
 
 
 def test_a_token_comes_from_a_file_or_the_environment(
