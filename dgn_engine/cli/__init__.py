@@ -202,7 +202,8 @@ class _Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        self.exit(REFUSED, f"{self.prog}: {printable(message)}\n")
+        hint = f" (see {self.prog} --help)" if "required" in message else ""
+        self.exit(REFUSED, f"{self.prog}: {printable(message)}{hint}\n")
 
 
 def _select_commands(typed: Sequence[str]) -> dict[str, Subcommand]:

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="OPTION=VALUE",
-        help="set an option in the panel's header: show=kernel, or ntk.show=norms",
+        help="set an option in the panel's header: show=kernel, or ntk.scale=raw",
     )
     parser.add_argument(
         "--animate",

@@ -82,7 +82,7 @@ def panels_of_run(
         name: A run's folder or name, or a session (.dgn).
         steps: One or two recorded steps; none means the last.
         specs: The panels, by id.
-        choose: Options of their headers: 'show=kernel', or 'ntk.show=norms'.
+        choose: Options of their headers: 'show=kernel', or 'ntk.scale=raw'.
         charts: Names of single charts, see `with_charts`; none draws all.
 
     Raises:

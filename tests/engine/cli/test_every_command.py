@@ -72,6 +72,14 @@ def test_dgn_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert [name for name in COMMANDS if name not in said] == []
 
 
+@pytest.mark.parametrize("typed", ["", "runs", "figure"])
+def test_what_is_missing_is_refused_with_the_way_to_the_help(
+    typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = one_line_error(capsys, *typed.split())
+    assert said.rstrip().endswith(f"(see {' '.join(('dgn', *typed.split()))} --help)")
+
+
 @pytest.mark.discovery
 def test_what_carries_out_a_command_is_there() -> None:
     parser = ArgumentParser()

@@ -146,6 +146,13 @@ def test_matrices_of_two_steps_stand_side_by_side_in_the_same_colours(
     assert len(scales) == 1
 
 
+@pytest.mark.parametrize(
+    ("panel", "choice"), [("spectrum", "show=kernel"), ("ntk", "ntk.scale=raw")]
+)
+def test_the_options_that_the_help_names_are_offered(run: Path, panel: str, choice: str) -> None:
+    assert alone(run, panel, 45, choice).charts
+
+
 def test_gates_of_two_steps_are_compared(run: Path) -> None:
     chart = both(run, "agreement", "difference").scene.charts[0]
     gates = [alone(run, "gate_maps", step, "layer=0") for step in (0, 45)]
