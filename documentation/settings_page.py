@@ -44,7 +44,7 @@ def setting_row(place: str, setting: Setting) -> tuple[str, ...]:
         _default_in_words(setting),
         _accepted_in_words(setting),
         "; ".join(_conditions_in_words(setting)),
-        setting.tip or setting.help or setting.label,
+        _description(place, setting),
     )
 
 
@@ -54,7 +54,8 @@ def option_rows() -> Iterator[tuple[str, ...]]:
     for name, settings in _options().items():
         for setting in settings:
             default, accepted = _default_in_words(setting), _accepted_in_words(setting)
-            cells = f"`{setting.name}`", default, accepted, setting.label
+            label = "" if setting.label == setting.name else setting.label
+            cells = f"`{setting.name}`", default, accepted, label
             owners.setdefault(cells, []).append(f"`{name}`")
     for cells, names in owners.items():
         yield ", ".join(names), *cells
@@ -84,6 +85,12 @@ def _format_number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+def _description(place: str, setting: Setting) -> str:
+    """Return what a setting does; '' if that would only repeat its key."""
+    words = setting.tip or setting.help or setting.label
+    return "" if words == place.rpartition(".")[2].replace("_", " ") else words
+
+
 def _default_in_words(setting: Setting) -> str:
     match setting.default:
         case bool():
@@ -96,7 +103,10 @@ def _default_in_words(setting: Setting) -> str:
 
 
 def _accepted_in_words(setting: Setting) -> str:
-    """Return choices and bounds, and what 0 or an empty value means."""
+    """Return choices and bounds, and what 0 or an empty value means.
+
+    Where 0 has a meaning, it is the least.
+    """
     words = [", ".join(_accepted_values(setting))]
     if setting.zero:
         words.append(f"0: {setting.zero}")
@@ -111,7 +121,7 @@ def _accepted_values(setting: Setting) -> Iterator[str]:
         yield "0 to 1"
     if setting.above is not None:
         yield f"> {_format_number(setting.above)}"
-    if setting.least is not None:
+    if setting.least is not None and not (setting.zero and setting.least == 0):
         yield f"≥ {_format_number(setting.least)}"
     if setting.most is not None:
         yield f"≤ {_format_number(setting.most)}"

@@ -104,8 +104,6 @@ NOT_RUN = (
             "dgn inspect digits.pt --data digits --activation relu --geometry s2p1,p1",
             "dgn kernels digits.pt --inputs x.npy --labels y.npy --activation relu "
             "--geometry s2p1,p1 --out kernels.npz",
-            "dgn gate-information digits.pt --data digits --activation relu --geometry s2p1,p1 "
-            "--patience 40",
         ),
     ),
     NotRun(

@@ -155,6 +155,7 @@ class Window(QMainWindow):
             docks.arrangement.arrange_preset()
         self.run_views.hide_banners()
         self.playground_bar.hide()
+        self.time.compared_bar.hide()
         self.notice_views.question.hide()
         self.runs.show_saved()
         columns.hide_columns()

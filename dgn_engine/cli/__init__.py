@@ -20,7 +20,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from dgn_engine import __version__
-from dgn_engine.cli._option_checks import BoundedNumber
+from dgn_engine.cli._option_checks import BoundedNumber, name_data_option
 from dgn_engine.confinement.start_folder import distrust_start_folder
 from dgn_engine.errors import LoadingWarning, UserError, did_you_mean
 from dgn_engine.plugins import import_plugin, plugin_names
@@ -115,7 +115,11 @@ def carry_out(words: Sequence[str], pace: Callable[[], float] = full_speed) -> i
             f"Cannot write {out}: its name is not valid UTF-8; choose another.", kind="no-text"
         )
     with _warnings_on_stderr(arguments.command):
-        return commands[arguments.command].carry_out(arguments)
+        try:
+            return commands[arguments.command].carry_out(arguments)
+        except UserError as refusal:
+            refusal.rename_places(partial(name_data_option, arguments))
+            raise
 
 
 @contextmanager

@@ -122,3 +122,11 @@ def list_of(kind: type[T], example: str) -> Callable[[str], tuple[T, ...]]:
             raise argparse.ArgumentTypeError(f"{text!r} is {example}") from None
 
     return parse_list
+
+
+def name_data_option(arguments: argparse.Namespace, place: str) -> str:
+    """Return '--data-root' for 'data.root' if the command has that option, else the place."""
+    if "data_root" not in arguments:
+        return place
+    download = "--download" if "download" in arguments else "dgn train --download"
+    return {"data.root": "--data-root", "data.download": download}.get(place, place)

@@ -55,7 +55,7 @@ class DataConfig:
     )
     root: str = setting(  # empty: DGN_DATA_ROOT, then the user's cache
         "", "data folder", option="data-root", metavar="DIR", help="where data sets are stored",
-        tip="Where data sets are stored on this machine", path="folder", title="Data set folder",
+        tip="Where data sets are stored", path="folder", title="Data set folder",
         hint="DGN_DATA_ROOT, then the cache", when={"dataset.rooted": True},
     )
     download: bool = setting(
@@ -64,7 +64,7 @@ class DataConfig:
     )
     binary: tuple[int, int] | None = setting(  # the first class is -1, the second +1
         None, "two classes ±1", metavar="A,B", help="keep two classes, as -1 and +1",
-        tip="The first becomes -1, the second +1",
+        tip="Keep two classes; the first becomes -1, the second +1",
     )
     train_limit: int = setting(  # 0 keeps all
         0, "training examples", least=0, metavar="N",
@@ -78,12 +78,12 @@ class DataConfig:
     options: tuple[tuple[str, OptionValue], ...] = ()  # of the data set itself, sorted
     label_noise: float = setting(
         0.0, "label noise", share=True, metavar="P", help="fraction of labels redrawn at random",
-        tip="The probability that a training label is redrawn; 1 makes all labels random. "
-        "Test labels stay true", advanced=True, rungs=(1, 2, 2.5, 5, 7.5),
+        tip="The probability that a training label is redrawn; test labels stay true",
+        advanced=True, rungs=(1, 2, 2.5, 5, 7.5),
     )
     pixels: Pixels = setting(  # 'random': Gaussian, with the training set's mean and variance
         "true", "training pixels", help="true pixels, or Gaussian noise",
-        tip="Noise with the training set's mean and variance", advanced=True,
+        tip="Noise has the training set's mean and variance", advanced=True,
         changed="random pixels", words={"true": "true pixels", "random": "Gaussian noise"},
     )
     normalise: str = setting(  # parsed by `data._preprocessing.normalisation`
@@ -96,13 +96,13 @@ class DataConfig:
     image_size: int = setting(  # after `image_channels` and `normalise` are applied
         0, "resize to", least=0, metavar="S",
         help="resize the shorter side of images to S, then crop the centre",
-        tip="Resize the shorter side to this many pixels (bilinear), then crop the centre square",
+        tip="Resize the shorter side (bilinear), then crop the centre square",
         advanced=True, changed="resized images", span=(0, 1024), zero="original size",
         unit="pixels",
     )
     image_channels: int = setting(
         0, "grey channels", least=0, metavar="N", help="repeat grey images over N channels",
-        tip="For networks of colour images: repeat grey images over all channels", advanced=True,
+        tip="Repeat grey images over this many channels", advanced=True,
         changed="repeated grey images", span=(0, 64), zero="one channel", unit="channels",
     )
     split_seed: int = setting(
@@ -120,7 +120,7 @@ class DataConfig:
     variant_seed: int = setting(
         0, "noise seed", least=0,
         help="seed of noisy labels, random pixels and generated data sets",
-        tip="For noisy labels, random pixels and generated data sets", advanced=True,
+        tip="The seed of noisy labels, random pixels and generated data sets", advanced=True,
         changed="seed", span=_SEEDS,
     )
 
@@ -206,13 +206,13 @@ class GatingConfig:
     rotation: tuple[int, ...] = setting(  # G_π(l) is rotated cyclically by this many units
         (), "gate rotation", metavar="0,1,2",
         help="rotate each layer's gates by this many units",
-        tip="Rotate each layer's gates cyclically by this many units", advanced=True,
+        tip="Rotate each layer's gates by this many units", advanced=True,
         changed="rotated gates", title="Rotation", hint="0 0 … one per layer", when=_WIRED,
     )
     shift: tuple[int, ...] = setting(  # and, in a feature map, by this many rows and columns
         (), "gate shift", metavar="0,1,2",
         help="shift each feature map's gates by this many rows and columns",
-        tip="Shift the gates of feature maps cyclically by this many rows and columns",
+        tip="Shift the gates of feature maps by this many rows and columns",
         advanced=True, changed="shifted gates", title="Shift", hint="0 0 … one per layer",
         when=_WIRED,
     )
@@ -274,8 +274,8 @@ class TrainingConfig:
     )
     augmentation: Augmentation = setting(  # 'davidnet': random crop, flip and cutout each epoch
         "none", "augmentation", help="augmentation of the training images",
-        tip="Training images are shifted, mirrored and partly cut out at random in each epoch; "
-        "for convolutional networks only", advanced=True,
+        tip="Shift, mirror and partly cut out training images at random; for convolutional "
+        "networks only", advanced=True,
         words={"davidnet": "as in DavidNet"},
     )
     precision: Precision = setting(  # of training steps; kernels and scores stay in float32

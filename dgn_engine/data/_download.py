@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from dgn_engine.data._dataset import Report
 from dgn_engine.data._published_files import PublishedFile
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.storage.atomic_write import replace_file
 from dgn_engine.storage.user_folders import user_cache
 from dgn_engine.text.written_numbers import format_duration
@@ -55,8 +55,11 @@ def data_root(chosen: str | Path | None = None) -> Path:
 def missing_data_error(title: str, root: Path) -> UserError:
     """Return the error for a data set that is not in `root`."""
     return UserError(
-        f"{title} is not in {root}: allow the download, or choose its folder "
-        "(DGN_DATA_ROOT sets it for all programs).",
+        f"{title} is not in {root}: use "
+        + Where("data.download")
+        + " to get it, or "
+        + Where("data.root")
+        + " to name its folder (DGN_DATA_ROOT does so for all programs).",
         kind="no-file",
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -55,7 +56,13 @@ _GATES, _RANDOM_GATES = "its gates", "random gates"
 
 
 def gate_information(
-    file: Path, config: RunConfig, seeds: int, data: str, name: str = "", made_from: str = ""
+    file: Path,
+    config: RunConfig,
+    seeds: int,
+    data: str,
+    name: str = "",
+    made_from: str = "",
+    out: str = "",
 ) -> Experiment:
     """Return the experiment that measures the gates of a network.
 
@@ -68,6 +75,7 @@ def gate_information(
         name: name of the network in the report, such as 'run@430' or 'Net of nets.py'; by default
             the name of the file.
         made_from: source of the file, if it was written for the measurement.
+        out: the results folder, if the user chose it; a longer training needs another.
 
     Raises:
         UserError: the file cannot be read.
@@ -81,7 +89,7 @@ def gate_information(
         return Plan(units, choices=tuple(_describe_choices(file, made_from, config)))
 
     def findings(request: Request, results: UnitResults) -> Findings:
-        return _summarise_results(results, name, config, regime, seeds)
+        return _summarise_results(results, name, config, regime, seeds, out)
 
     return Experiment(
         title=f"Gate information of {name}",
@@ -243,7 +251,7 @@ def _training_units(
 
 
 def _summarise_results(
-    results: UnitResults, name: str, config: RunConfig, regime: str, seeds: int
+    results: UnitResults, name: str, config: RunConfig, regime: str, seeds: int, out: str
 ) -> Findings:
     own = results.calculation_result(ITSELF)
     grid = Grid(results, range(seeds))
@@ -255,7 +263,7 @@ def _summarise_results(
     left_out = _left_out(kinds)
     chance = _chance_accuracy(own["commonest"], own["examples"])
     answer = answer_of(share, left_out, chance, converged)
-    more = _suggest_more_epochs(list(cells.values()), ends, config, own["examples"])
+    more = _suggest_more_epochs(list(cells.values()), ends, config, own["examples"], out)
     also = "" if converged else f"Not converged. {why_not_converged(kinds, ends)} {more}"
     itself = Row(f"{name} itself ({own['regime']})", (share.own,), remark="as trained")
     rows = [
@@ -309,7 +317,11 @@ def _chance_accuracy(commonest: float, examples: int) -> float:
 
 
 def _suggest_more_epochs(
-    cells: list[TrainedCell], ends: list[CurveEnding], config: RunConfig, examples: int
+    cells: list[TrainedCell],
+    ends: list[CurveEnding],
+    config: RunConfig,
+    examples: int,
+    out: str,
 ) -> str:
     """Return a sentence on what to do about curves that have not converged."""
     epochs, patience = config.training.epochs, config.training.patience
@@ -319,11 +331,13 @@ def _suggest_more_epochs(
     if worst.mean < 0 or (abs(worst.mean) <= 50 / examples and worst.most < 0):
         return "The share depends on when training ends."
     early = patience and all(0 < cell.last_epoch < epochs for cell in cells)
-    if early:
-        return f"The share is not final; try --patience {2 * patience} instead of {patience}."
     change = max(abs(worst.mean), abs(worst.most) / 2)
     enough = sufficient_epochs(change, epochs, examples)
-    return f"The share is not final; try {enough:,} epochs instead of {epochs:,}."
+    name, now, longer = (
+        ("patience", patience, 2 * patience) if early else ("epochs", epochs, enough)
+    )
+    folder = f", and --out {shlex.quote(f'{out}-{name}-{longer}')}" if out else ""
+    return f"The share is not final; try --{name} {longer} instead of {now}{folder}."
 
 
 def _kind_row(label: str, cell: TrainedCell, curves: SeedCurves) -> Row:

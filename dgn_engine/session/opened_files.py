@@ -223,7 +223,7 @@ class DataCheck:
             return
         except UserError as refusal:
             checked = files.NetworkChecked(
-                ticket, data, files.FileUseCheck(False, str(refusal)), data
+                ticket, data, files.FileUseCheck(False, refusal.sentence), data
             )
         except Exception as error:  # an error in a reader must not be silent
             what = f"Reading {data.name} failed: {error}."

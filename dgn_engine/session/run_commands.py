@@ -138,6 +138,7 @@ class RunCommands:
     def continue_recorded(self, command: runs.ContinueRun) -> None:
         state, folder = self._state, RunFolder(Path(command.folder))
         try:
+            folder.require_sound_checkpoint()
             run, continued = continue_run(
                 folder,
                 state.number + 1,

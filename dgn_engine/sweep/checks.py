@@ -12,7 +12,7 @@ from dgn_engine.config import DataConfig
 from dgn_engine.errors import DoesNotFitError, UserError
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.storage.inner_path import inner_folder
-from dgn_engine.storage.runs.folder_layout import LOCK
+from dgn_engine.storage.runs.folder_layout import LOCK, RUN
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.sweep_file import SweepRun
 from dgn_engine.sweep.unit import UNITS, Training, Unit, unit_folder
@@ -36,7 +36,7 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
         names: other files and folders that will be written in it.
 
     Raises:
-        UserError: the path or a parent is not a folder, or it contains links.
+        UserError: the path or a parent is not a folder, or is a run, or it contains links.
     """
     try:
         existing = next(
@@ -50,6 +50,8 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
             for path in (*paths, *(root / UNITS / name for name in (root / UNITS).list_entries()))
             if path.is_link()
         ]
+        places = (folder.absolute(), *folder.absolute().parents)
+        run = next((place for place in places if (place / RUN).is_file()), None)
     except OSError as error:
         raise UserError(
             f"Cannot read {folder}: {error.strerror}.", kind="no-file", value=str(folder)
@@ -59,6 +61,12 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
             f"{existing} is not a folder; choose a folder with --out.",
             kind="wrong-file",
             value=str(existing),
+        )
+    if run is not None:
+        raise UserError(
+            f"{run} is the folder of a run; choose another folder with --out.",
+            kind="is-a-run",
+            value=str(run),
         )
     if links:
         raise UserError(
@@ -120,7 +128,7 @@ def check_start(
                 usual_architecture(wanted.config.net)
         except UserError as refusal:
             raise UserError(
-                f"The run {wanted.id} cannot be trained: {refusal}",
+                f"The run {wanted.id} cannot be trained: " + refusal.sentence,
                 kind=refusal.kind,
                 value=refusal.value,
             ) from None

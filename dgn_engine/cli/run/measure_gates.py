@@ -54,7 +54,7 @@ from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.save_network import save_network
 from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs.folder_layout import CONFIG
+from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
 from dgn_engine.sweep.workers import runs_on_this_machine
 from dgn_engine.text.printable import print_error, print_json
 from dgn_engine.text.written_numbers import format_percent
@@ -105,8 +105,15 @@ def plan_measurement(arguments: argparse.Namespace) -> tuple[ReproductionTask, l
         file = _store_network(given, folder, arguments.report_only)
         if config.net.name == f"{OF_FILE}{given.file}":
             config = replace(config, net=replace(config.net, name=f"{OF_FILE}{file}"))
+    chosen = arguments.out and folder.parent != results_root()  # the window chooses among these
     experiment = gate_information(
-        file, config, arguments.seeds, examples.fingerprint, given.name, given.made_from
+        file,
+        config,
+        arguments.seeds,
+        examples.fingerprint,
+        given.name,
+        given.made_from,
+        str(arguments.out) if chosen else "",
     )
     request = Request(
         scale="full",

@@ -9,12 +9,14 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from dgn_engine.cli import FAILED
+from dgn_engine.cli._option_checks import name_data_option
 from dgn_engine.cli.run.execution import carry_out, exit_code
 from dgn_engine.errors import UserError, Where
 from dgn_engine.experiments import (
@@ -148,6 +150,7 @@ def _reproduce_in_turn(arguments: argparse.Namespace, name: str, stop: StopSigna
         out = arguments.out / name if arguments.out else None
         document = carry_out(arguments, task_of(arguments, name, out, among_others=True), stop)
     except UserError as refusal:
+        refusal.rename_places(partial(name_data_option, arguments))
         print_error(f"dgn reproduce: {name}: {refusal}")
         return _End(name, "refused", time.monotonic() - began)
     except Exception:  # continue with the other experiments

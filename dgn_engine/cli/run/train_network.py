@@ -88,6 +88,7 @@ def resume_run(arguments: argparse.Namespace) -> int:
         print_error(f"dgn train: the loss diverged at step {diverged_at:,}{last_finite}.")
         return FAILED
     try:
+        folder.require_sound_checkpoint()
         return _train_with_progress(
             arguments, folder, lambda headless: headless.continue_folder(folder)
         )

@@ -251,6 +251,18 @@ class RunFolder:
         sound = [checkpoint for checkpoint in self.checkpoints if checkpoint.is_intact]
         return sound[-1] if sound else None
 
+    def require_sound_checkpoint(self) -> None:
+        """Raise `UserError` if there are checkpoints, and all are damaged."""
+        if self.newest_checkpoint is None and self.checkpoints:
+            last = self.checkpoints[-1]
+            raise UserError(
+                f"{last.damaged_path} {last.trouble}, and no checkpoint is intact; "
+                f"'dgn runs repair {self.path}' moves it to damaged/, and the run then continues "
+                "from step 0.",
+                kind="damaged",
+                value=last.damaged_path.relative_name,
+            )
+
     def newest_snapshot(self) -> Snapshot | None:
         """Return the last intact checkpoint's state; None if the run must start from its seed."""
         while (newest := self.newest_checkpoint) is not None:

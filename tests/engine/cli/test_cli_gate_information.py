@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from argparse import ArgumentParser
 from pathlib import Path
@@ -138,8 +140,23 @@ def test_what_was_interrupted_goes_on_to_the_same_numbers(
     again = [*command[: command.index("--out")], "--out", str(part)]
     assert main([*again, "--executor", "serial", "--quiet"]) == 0
     one, other = document.read_document(measured), document.read_document(part)
-    assert one.answer == other.answer
+    assert one.answer == tuple(line.replace(str(part), str(measured)) for line in other.answer)
     assert repr(one.details) == repr(other.details)
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["with --out", "without"])
+def test_the_longer_training_that_it_suggests_works_when_typed(
+    given: bool, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["gate-information", str(trained), *FEW, "--epochs", "8", "--seeds", "1"]
+    command += ["--executor", "serial", "--quiet"]
+    chosen = ["--out", str(tmp_path / "my out")] if given else []
+    assert main([*command, *chosen]) == 0
+    found = re.search(r"try (.*) instead of 8(?:, and (.*))?\.\n", capsys.readouterr().out)
+    assert found is not None
+    epochs, out = found.groups("")
+    assert out.startswith("--out ") is given
+    assert main([*command, *shlex.split(f"{epochs} {out}")]) == 0
 
 
 def planned(file: Path, *words: str) -> ReproductionTask:

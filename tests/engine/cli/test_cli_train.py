@@ -94,6 +94,24 @@ def test_a_run_whose_resuming_was_refused_can_be_resumed(tmp_path: Path) -> None
     assert main(["train", "--resume", str(run), "--quiet"]) == 0
 
 
+def test_a_run_whose_only_checkpoint_is_damaged_is_resumed_only_after_repair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert main(["train", *SMALL, "--train-limit", "64", "--quiet", "--out", str(run)]) == 0
+    (tensors,) = run.glob("checkpoints/*/tensors.safetensors")
+    tensors.write_bytes(tensors.read_bytes()[:-1] + b"?")
+    log = (run / "log.jsonl").read_bytes()
+    refusal = refused_command_of_kind("damaged", "train", "--resume", run)
+    assert str(tensors) in str(refusal)
+    assert f"dgn runs repair {run}" in str(refusal)
+    assert (run / "log.jsonl").read_bytes() == log  # nothing was trained again
+    assert main(["runs", "repair", str(run)]) == 0
+    capsys.readouterr()
+    assert main(["train", "--resume", str(run)]) == 0
+    assert "Continuing at step 0." in capsys.readouterr().err
+
+
 def test_a_diverging_run_exits_with_3(capsys: pytest.CaptureFixture[str]) -> None:
     wild = ["--optimiser", "sgd", "--lr", "1e6", "--loss", "squared"]
     assert main(["train", *SMALL, *wild, "--quiet"]) == 3

@@ -25,6 +25,7 @@ RELU = "value.safetensors --activation relu --inputs x.npy"
 MINE = "--model user_nets:Smooth"
 TYPED = f"""
 train --data nothing
+train --data mnist --data-root nowhere
 train --regime FR-III
 train --net resnet152
 train --option colour=3
@@ -48,6 +49,7 @@ train --resume x --data-option n=3
 train --branch-from x --width 3
 train --branch-from x --no-record
 inspect
+inspect --data mnist --data-root nowhere whole.pt
 inspect x.pt --confinement
 inspect --confinement --data x
 inspect x.pt --examples 5
@@ -72,6 +74,7 @@ gate-information --data digits --weights mine.pt whole.pt
 gate-information --data digits --model user_nets:Nobody
 gate-information --data digits
 gate-information net.pt --beta 1
+gate-information whole.pt --data mnist --data-root nowhere
 gate-information net.pt --keep-epochs 1
 gate-information net.pt --seed 1
 gate-information net.pt --gate-probability 1

@@ -170,7 +170,7 @@ def test_curves_that_rise_are_said_and_drawn(file: Path) -> None:
     assert "75 % of" in share
     assert "not converged" in share
     assert "rose by 2.33 points with random gates" in why
-    assert why.endswith("try 72 epochs instead of 9.")
+    assert why.endswith("try --epochs 72 instead of 9.")
     assert found.details["converged"] is False
     (figure,) = found.figures
     assert [line.label for line in figure.lines] == ["its gates", "random gates", "x.pt itself"]
@@ -188,6 +188,8 @@ def test_runs_that_ended_early_and_still_change_ask_for_patience(file: Path) -> 
     results = MadeUpResults(runs, {"file": (OWN, 2.0)})
     found = gate_information(file, config, 3, "").findings(Request(), results)
     assert found.answer[1].endswith("try --patience 6 instead of 3.")
+    found = gate_information(file, config, 3, "", out="my out").findings(Request(), results)
+    assert found.answer[1].endswith("6 instead of 3, and --out 'my out-patience-6'.")
 
 
 def test_accuracies_that_fall_ask_for_no_more_epochs(file: Path) -> None:

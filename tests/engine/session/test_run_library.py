@@ -132,6 +132,22 @@ def test_a_run_is_not_continued_while_it_is_written(start, tmp_path):
     talk.wait_until(lambda: talk.step() > there)
 
 
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_trained_again(tmp_path: Path) -> None:
+    desk = Desk(str(tmp_path))
+    desk.handle(StartRun(small_config(), paused=True))
+    desk.train(3)
+    folder = desk.recording.path
+    desk.engine.close()
+    for tensors in folder.glob("checkpoints/*/tensors.safetensors"):
+        tensors.write_bytes(tensors.read_bytes()[:-1] + b"?")
+    again = Desk(str(tmp_path))
+    again.handle(ContinueRun(str(folder), paused=True))
+    (refusal,) = again.events_of(Refused)
+    assert f"dgn runs repair {folder}" in refusal.reason
+    assert not again.events_of(RunContinued)
+    again.engine.close()
+
+
 def test_a_session_is_saved_while_training_goes_on_and_opened_elsewhere(start, tmp_path):
     talk = start()
     talk.session.send(Watch((ProbeRequest("gates"),)))

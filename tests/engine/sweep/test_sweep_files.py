@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.errors import UserError
+from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.sweep.checks import StartCheck, check_folder, check_start, ignored_in
 from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.sweep_file import Sweep, read_sweep, sweep_of
@@ -213,6 +214,14 @@ def test_a_folder_may_be_new_but_not_below_a_file(tmp_path: Path) -> None:
     for place in (tmp_path / "f", tmp_path / "f" / "g" / "h"):
         with refused("wrong-file", value=str(tmp_path / "f")):
             check_folder(place)
+
+
+def test_a_folder_may_not_be_a_run_or_in_one(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", RunConfig()).close()
+    for place in (tmp_path / "run", tmp_path / "run" / "sweep"):
+        with refused("is-a-run", value=str(tmp_path / "run")):
+            check_folder(place)
+    check_folder(tmp_path)
 
 
 def test_settings_without_effect_are_told_with_the_runs_they_are_in() -> None:

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.errors import Where
 from dgn_engine.importing.reading_text import about_readings, fitting_in_words, reading_in_words
 from dgn_engine.protocol.branches import CompareFile
 from dgn_engine.protocol.file_reading import (
@@ -154,6 +155,10 @@ def test_the_verdict_on_a_network_follows_the_data_that_are_filled_in(
     assert not page.go.isEnabled()  # it was of other data
     send_event(inspector, NetworkChecked(7, cats, FileUseCheck(True, "It fits."), cats))
     assert page.verdict.text() == "It fits."
+    missing = FileUseCheck(False, "Use " + Where("data.root") + ".")
+    send_event(inspector, NetworkChecked(7, cats, missing, cats))
+    assert page.verdict.text() == "Use 'data folder'."  # as its field is named, not its option
+    send_event(inspector, NetworkChecked(7, cats, FileUseCheck(True, "It fits."), cats))
     click(page.go)
     assert sent[1:] == [InspectFile(7, cats)]
     page.data.normalise.setCurrentIndex(page.data.normalise.findText("normalised as cifar10"))

@@ -192,6 +192,15 @@ def test_a_last_run_that_is_deleted_meanwhile_is_offered_no_more(
     qtbot.waitUntil(lambda: others.isEnabled() and not tile.isEnabled())
 
 
+def test_the_time_bar_of_a_comparison_is_not_shown_with_the_card(
+    open_window: Callable[[], Viewer],
+) -> None:
+    first = open_window()
+    first.window.time.compared_bar.show()  # as while a recorded run is compared
+    assert first.close(60.0)
+    assert open_window().window.time.compared_bar.isHidden()
+
+
 def make_images(folder: Path) -> Path:
     for label in ("cats", "dogs"):
         (folder / label).mkdir(parents=True)

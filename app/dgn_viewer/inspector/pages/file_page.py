@@ -32,6 +32,7 @@ from dgn_engine.protocol.files import (
 )
 from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.scene.file_use_text import USES, check_file_use, first_use
+from dgn_engine.scene.run_text import use_form_names
 from dgn_engine.scene.theme import Theme
 from dgn_engine.text.loading_acts import describe_loading
 from dgn_viewer.inspector.pages.match_table import MatchTable, shape_text
@@ -170,7 +171,7 @@ class FilePage(QWidget):
         try:
             self.data.read_data_config()
         except UserError as refusal:
-            return FileUseCheck(False, str(refusal))
+            return FileUseCheck(False, refusal.sentence)
         return FileUseCheck(False, "Checking whether the network accepts these data…")
 
     def _on_purpose_toggled(self, on: bool) -> None:
@@ -216,7 +217,7 @@ class FilePage(QWidget):
         self.hint.setVisible(bool(self.hint.text()))
 
     def _show_verdict(self, verdict: str, fits: bool) -> None:
-        self.verdict.show_message(verdict, "" if fits else "refused")
+        self.verdict.show_message(use_form_names(verdict), "" if fits else "refused")
 
     def _pick_tensors(self, names: tuple[str, ...]) -> None:
         missing = next((index for index, name in enumerate(names[:-1]) if not name), None)
