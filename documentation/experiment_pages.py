@@ -31,6 +31,8 @@ from documentation.results_page import HOW, SCALES, kept
 
 FOLDER = "experiments"
 INK, MEASURED, PRINTED = "#3b3f46", "#0b6e75", "#b3541e"
+# Beside two side columns only the first few columns of a table are in sight.
+_CLAIM_ORDER = ("claim", "verdict", *(head for head in CLAIM_HEADS[1:] if head != "verdict"))
 SPAN = 100  # a range of positive values beyond this ratio has a logarithmic axis
 
 
@@ -186,7 +188,7 @@ def _page(entry: ExperimentEntry, results: Sequence[Document]) -> Iterator[str]:
             yield f"*{caption}.*\n"
         if result.claims:
             yield "### Claims and verdicts\n"
-            yield from table(*columns(CLAIM_HEADS, list(_claim_rows(result))))
+            yield from table(*columns(_CLAIM_ORDER, list(_claim_rows(result))))
             yield ""
         yield "### Rows\n"
         yield from table(*columns(ROW_HEADS, list(_rows(result))))
@@ -213,9 +215,11 @@ def _notes(results: Sequence[Document]) -> Iterator[str]:
 
 
 def _claim_rows(result: Document) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each claim, in the order of `_CLAIM_ORDER`."""
     for claim in result.claims:
-        _, *cells = claim_cells(claim, result.scale)
-        yield (f"`{claim.id}`", *cells)
+        cells = dict(zip(CLAIM_HEADS, claim_cells(claim, result.scale), strict=True))
+        cells["claim"] = f"`{claim.id}`"
+        yield tuple(cells[head] for head in _CLAIM_ORDER)
 
 
 def _rows(result: Document) -> Iterator[tuple[str, ...]]:

@@ -53,6 +53,7 @@ def _entry(name: str, spec: PanelSpec, pictured: bool, said: str) -> Iterator[st
     for formula in spec.about.formulas:
         yield ""
         yield _FORMULA.sub(lambda found: f"${_tex(found[1])}$", formula)
+        yield "{: .formula }"  # a wide one scrolls by itself, not with the page
     if spec.about.symbols:
         yield ""
         yield f"Symbols: {_FORMULA.sub(lambda found: f'${_tex(found[1])}$', spec.about.symbols)}"

@@ -10,6 +10,7 @@ these tests alone.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from pathlib import Path
@@ -35,6 +36,7 @@ class Snapshot:
     def __init__(self, item: pytest.Item, write: bool) -> None:
         module = item.path.relative_to(TESTS)
         self._path = FOLDER / module.with_suffix(".json")
+        self._way_out = f"if it is right: python -m pytest --write-snapshots tests/{module}"
         self._key = item.name
         self._write = write
 
@@ -45,8 +47,15 @@ class Snapshot:
             entries[self._key] = plain
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(_pretty(dict(sorted(entries.items()))) + "\n", encoding="utf-8")
-        assert self._key in entries, f"{self._path.name} has no {self._key}: make snapshots"
-        assert plain == entries[self._key]
+        assert self._key in entries, f"{self._path.name} has no {self._key}; {self._way_out}"
+        recorded = entries[self._key]
+        assert plain == recorded, f"{_difference(recorded, plain)}\n{self._way_out}"
+
+
+def _difference(recorded: object, now: object) -> str:
+    """Return the lines that differ, as git shows them."""
+    pages = (_pretty(recorded).splitlines(), _pretty(now).splitlines())
+    return "\n".join(difflib.unified_diff(*pages, "recorded", "now", lineterm="", n=1))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.wording import FILE, all_texts, texts_of
 
 
+@pytest.mark.check
 def test_every_sentence_is_the_one_that_was_reviewed() -> None:
-    assert all_texts().splitlines() == FILE.read_text("utf-8").splitlines(), "make snapshots"
+    assert all_texts().splitlines() == FILE.read_text("utf-8").splitlines(), (
+        "run: python -m tests.wording"
+    )
 
 
 def test_a_text_is_read_with_holes_and_without_docstrings() -> None:

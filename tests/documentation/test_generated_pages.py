@@ -13,11 +13,14 @@ from dgn_engine.cli import _build_parser, _offered_commands, _own_commands
 from dgn_engine.config import SETTINGS
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.experiments.report.experiment_list import experiment_entries
+from dgn_engine.experiments.report.formatting import format_verdict
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.scene.panel_spec import all_panels
 from documentation import (
     command_pages,
     experiment_pages,
     library_pages,
+    panel_gallery,
     typical_values,
 )
 from documentation.built_site import troubles
@@ -160,6 +163,12 @@ def test_every_claim_is_said_in_words() -> None:
     assert set(experiment_pages.IN_WORDS) == set(claim_ids())
 
 
+def test_a_wide_formula_scrolls_by_itself() -> None:
+    spec = all_panels()["gate_statistics"]
+    lines = list(panel_gallery._entry("gate_statistics", spec, True, ""))
+    assert lines.count("{: .formula }") == len(spec.about.formulas) > 0
+
+
 def test_every_row_and_claim_of_a_kept_result_is_on_the_page_of_its_experiment() -> None:
     for entry in experiment_entries():
         results = [result for result in kept() if result.name == entry.id]
@@ -167,3 +176,5 @@ def test_every_row_and_claim_of_a_kept_result_is_on_the_page_of_its_experiment()
         for result in results:
             said = [*(row.label for row in result.rows), *(c.statistic for c in result.claims)]
             assert [each for each in said if f"| {each.replace('|', '∣')} |" not in text] == []
+            for c in result.claims:
+                assert f"| `{c.id}` | {format_verdict(c, result.scale)} | " in text
