@@ -294,7 +294,7 @@ def commands_to_run(slow: bool) -> dict[str, list[str]]:
         slow: whether those that `make docs` runs, else those that the test suite runs.
     """
     found: dict[str, list[str]] = {
-        name: [] for name in documents_with_python() if (name in IN_MAKE_DOCS) == slow
+        name: [] for name in sorted(documents_with_python()) if (name in IN_MAKE_DOCS) == slow
     }
     for command in documented_commands():
         if command.line not in left_out() and (command.document in IN_MAKE_DOCS) == slow:
