@@ -83,7 +83,7 @@ class DataConfig:
     )
     pixels: Pixels = setting(  # 'random': Gaussian, with the training set's mean and variance
         "true", "training pixels", help="true pixels, or Gaussian noise",
-        tip="Noise has the training set's mean and variance", advanced=True,
+        tip="Random pixels have the training set's mean and variance", advanced=True,
         changed="random pixels", words={"true": "true pixels", "random": "Gaussian noise"},
     )
     normalise: str = setting(  # parsed by `data._preprocessing.normalisation`
