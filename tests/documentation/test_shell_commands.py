@@ -192,6 +192,10 @@ $ dgn runs list
 another … of 7
 ```
 
+    $ python mine/own.py
+    41 folders were written
+
+
 ```python
 assert number == 42
 raise ValueError(text)
@@ -208,10 +212,12 @@ raise ValueError(text)
         "number = int(text.split()[0]) …",
         "python mine/own.py",
         "dgn runs list",
+        "python mine/own.py",
         "assert number == 42 …",
     ]
-    assert [outcome.succeeded for outcome in found] == [True] * 5 + [False] * 2
-    assert "NOT PRINTED:\nanother … of 7" in found[-2].output
+    assert [outcome.succeeded for outcome in found] == [True] * 5 + [False] * 3
+    assert "NOT PRINTED:\nanother … of 7" in found[-3].output
+    assert "NOT PRINTED:\n    41 folders were written" in found[-2].output
     assert "ValueError: 42 files" in found[-1].output
     assert "mine.own" not in sys.modules
 
