@@ -3,12 +3,12 @@
     python -m documentation.shell_commands [DOCUMENT…]    # what the test suite leaves to make docs
 
 A command is a line of a block of code that begins with `dgn` or `dgn-viewer`, such words in a code
-span that the program's own parser accepts as complete, or `python` with a file that the document
-shows. Each document has an empty folder, in which everything runs in its order; files that a
-command names and that are not there yet are small stand-ins (`documentation/stand_ins.py`). No word
-is changed. Lines below a command in a block of kind `console`, or below one with a prompt in an
-indented block, are its answer: it has to print each of them, but numbers may be others and … may be
-anything. Commands that are not run are in `NOT_RUN`, with the reason and what covers them; for
+span that the program's own parser accepts as complete, or `python` with -c or with a file that the
+document shows. Each document has an empty folder, in which everything runs in its order; files that
+a command names and that are not there yet are small stand-ins (`documentation/stand_ins.py`). No
+word is changed. Lines below a command in a block of kind `console`, or below one with a prompt in
+an indented block, are its answer: it has to print each of them, but numbers may be others and … may
+be anything. Commands that are not run are in `NOT_RUN`, with the reason and what covers them; for
 Python see `documentation/python_blocks.py`.
 """
 
@@ -223,7 +223,8 @@ def _steps_of_shell(body: str, files: Collection[str], answered: bool) -> Iterat
     for line in re.sub(r"\\\n\s*", "", body).splitlines():
         command = re.sub(r" #(?: .*)?$", "", " ".join(line.split()).removeprefix("$ "))
         script = _SCRIPT.match(command)
-        if is_command(command) or (script and script["name"] in files):
+        ours = is_command(command) or command.startswith("python -c ")
+        if ours or (script and script["name"] in files):
             steps.append(Step(command))
         elif answered and steps and line.strip():
             steps[-1] = replace(steps[-1], answer=(*steps[-1].answer, line))

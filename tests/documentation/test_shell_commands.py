@@ -140,7 +140,8 @@ def unread_lines(text: str) -> Iterator[str]:
     for line in re.sub(r"\\\n\s*", "", "\n".join([*blocks, *indented_lines(outside)])).splitlines():
         command = re.sub(r" #(?: .*)?$", "", " ".join(line.split()).removeprefix("$ "))
         named = re.search(r"(?:^|[\s;&|(/'\"])dgn(?:-viewer)?(?= (?!\w+: )|$)", command)
-        if named and command not in read and line not in read and "…" not in command:
+        script = re.match(r"python3? \S+\.py\b", command)
+        if (named or script) and command not in read and line not in read and "…" not in command:
             yield command
 
 
@@ -156,6 +157,7 @@ A=1 dgn runs list
 cd a && dgn doctor   # why
 $ .venv/bin/dgn-viewer --help
 make run             # dgn
+python not_shown.py --quick
 ```
 
     time dgn train \\
@@ -167,6 +169,7 @@ make run             # dgn
         "A=1 dgn runs list",
         "cd a && dgn doctor",
         ".venv/bin/dgn-viewer --help",
+        "python not_shown.py --quick",
         "time dgn train --quiet",
     ]
 
