@@ -185,6 +185,7 @@ def test_a_wide_formula_scrolls_by_itself() -> None:
     assert lines.count("{: .formula }") == len(spec.about.formulas) > 0
 
 
+@pytest.mark.discovery
 def test_every_row_and_claim_of_a_kept_result_is_on_the_page_of_its_experiment() -> None:
     for entry in experiment_entries():
         results = [result for result in kept() if result.name == entry.id]
