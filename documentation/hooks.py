@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ _FORMULA = re.compile(r"<!-- formula: (?P<tex>.*?) -->")
 _FIGURE = re.compile(r"<!-- figure: (?P<name>[\w-]+): (?P<words>.*?) -->")
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 _generated: dict[str, Generated] = {}
+
+
+def on_startup(command: str, dirty: bool) -> None:
+    """Let warnings count, which `--quiet` of `make docs` hides from `strict`."""
+    logger = logging.getLogger("mkdocs")
+    logger.setLevel(min(logger.level, logging.WARNING))
 
 
 def on_config(config: Any) -> Any:

@@ -3,12 +3,13 @@
     python -m documentation.shell_commands [DOCUMENT…]    # what the test suite leaves to make docs
 
 A command is a line of a block of code that begins with `dgn` or `dgn-viewer`, such words in a code
-span that the program's own parser accepts as complete, or `python` with a file that the document
-shows. Each document has an empty folder, in which everything runs in its order; files that a
-command names and that are not there yet are small stand-ins (`documentation/stand_ins.py`). No word
-is changed. Lines below a command in a block of kind `console` are its answer: it has to print each
-of them, but numbers may be others and … may be anything. Commands that are not run are in
-`NOT_RUN`, with the reason and what covers them; for Python see `documentation/python_blocks.py`.
+span that the program's own parser accepts as complete, or `python` with -c or with a file that the
+document shows. Each document has an empty folder, in which everything runs in its order; files that
+a command names and that are not there yet are small stand-ins (`documentation/stand_ins.py`). No
+word is changed. Lines below a command in a block of kind `console`, or below one with a prompt in
+an indented block, are its answer: it has to print each of them, but numbers may be others and … may
+be anything. Commands that are not run are in `NOT_RUN`, with the reason and what covers them; for
+Python see `documentation/python_blocks.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ from documentation.stand_ins import StandIns
 
 ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"^ *```(?P<kind>[^\n]*)\n(?P<body>.*?)^ *```[ ]*$", re.DOTALL | re.MULTILINE)
-_INDENTED = re.compile(r"^ {4,}(?:\$ )?(?:dgn|python)\b(?:.*\\\n)*.*", re.MULTILINE)
+_INDENTED = re.compile(
+    r"^ {4,}(?P<prompt>\$ )?(?:dgn|python)\b(?:.*\\\n)*.*(?(prompt)(?:\n {4,}(?!\$ ).+)*)",
+    re.MULTILINE,
+)
 _SPAN = re.compile(r"`((?:dgn|dgn-viewer)(?: [^`]+)?)`")
 _FILE = re.compile(
     r"^```\w+ title=\"(?P<name>\w[\w./-]*)\"\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
@@ -193,7 +197,10 @@ def shown_steps(text: str) -> Iterator[Step]:
     """Yield the commands and the Python in the blocks of code of a document, in their order."""
     files = {found["name"] for found in _FILE.finditer(text)}
     blocks = [(found.start(), found["kind"], found["body"]) for found in _BLOCK.finditer(text)]
-    blocks += [(found.start(), "", found[0]) for found in _INDENTED.finditer(_without_blocks(text))]
+    blocks += [
+        (found.start(), "console" if found["prompt"] else "", found[0])
+        for found in _INDENTED.finditer(_without_blocks(text))
+    ]
     for _, kind, body in sorted(blocks):
         if kind == "python":
             yield from _steps_of_cell(textwrap.dedent(body))
@@ -216,7 +223,8 @@ def _steps_of_shell(body: str, files: Collection[str], answered: bool) -> Iterat
     for line in re.sub(r"\\\n\s*", "", body).splitlines():
         command = re.sub(r" #(?: .*)?$", "", " ".join(line.split()).removeprefix("$ "))
         script = _SCRIPT.match(command)
-        if is_command(command) or (script and script["name"] in files):
+        ours = is_command(command) or command.startswith("python -c ")
+        if ours or (script and script["name"] in files):
             steps.append(Step(command))
         elif answered and steps and line.strip():
             steps[-1] = replace(steps[-1], answer=(*steps[-1].answer, line))

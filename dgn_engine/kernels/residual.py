@@ -24,7 +24,7 @@ class SubNetwork:
     Attributes:
         architecture: The chain.
         gates, weights, masks: Indices of its gate layers, weight layers and max poolings in the
-        whole network.
+          whole network.
         factor: Γ(J)² = Π_{j∈J} pre_j² · Π_all post_j² ([COMP] Lemma 4.2 has all factors one).
     """
 

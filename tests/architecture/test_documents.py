@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine import __version__
+import dgn_engine
+from dgn_engine import __version__, kernels
 from dgn_engine.cli import main
 from dgn_engine.experiments.report.papers import PAPERS
 from dgn_viewer import system_libraries
@@ -143,13 +144,79 @@ def test_every_option_of_dgn_train_in_the_documents_exists(
 
 def test_every_target_of_make_in_the_documents_exists() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    targets = set(re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split())
+    assert set(re.findall(r"^([a-z-]+):(?! export)", makefile, re.MULTILINE)) <= targets
     used = {
         target
         for document in DOCUMENTS
-        for target in re.findall(r"\bmake ([a-z]+)\b(?= *(?:`|$|#|,))", document.read_text("utf-8"))
+        for target in re.findall(r"\bmake ([a-z-]+)(?= *(?:`|$|#|,))", document.read_text("utf-8"))
     }
     assert used - targets == set()
+    assert "test-all" in used
+
+
+def test_every_module_that_the_documents_start_exists() -> None:
+    used = {
+        module
+        for document in DOCUMENTS
+        for module in re.findall(r"\bpython3? (?:-P )?-m ([\w.]+)", document.read_text("utf-8"))
+    }
+    places = [ROOT / place / module.replace(".", "/") for module in used for place in ("", "app")]
+    there = {
+        path.relative_to(ROOT).as_posix().removeprefix("app/").replace("/", ".")
+        for path in places
+        if path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+    }
+    assert used - there <= {"pytest", "pip", "venv", "ipykernel"}
+    assert "tests.wording" in there
+
+
+def test_every_anchor_of_a_document_is_a_heading() -> None:
+    """README is not part of the site, whose links `make docs` checks."""
+    lost = []
+    for document in DOCUMENTS:
+        for link in re.findall(r"\]\(([^)\s]+#[^)\s]+)\)", document.read_text("utf-8")):
+            path, _, anchor = link.partition("#")
+            target = document.parent / path if path else document
+            if target.suffix == ".md" and target.exists() and anchor not in anchors(target):
+                lost.append((name(document), link))
+    assert lost == []
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the places of a document as GitHub names them."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text("utf-8"), re.MULTILINE)
+    words = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in words}
+
+
+def test_code_spans_name_what_the_library_has() -> None:
+    """`dgn.watch`, `k.adapt`: the names by which the documents import the library."""
+    libraries = {"dgn": dgn_engine, "k": kernels}
+    groups = {"commands", "checks"}  # of entry points: dgn.commands
+    lost = [
+        (name(document), f"{short}.{word}")
+        for document in DOCUMENTS
+        for short, word in re.findall(r"`(dgn|k)\.(\w+)", document.read_text("utf-8"))
+        if not hasattr(libraries[short], word) and word not in groups
+    ]
+    assert lost == []
+
+
+def test_the_documents_name_no_key_that_the_window_does_not_have() -> None:
+    """Nor a menu: 'View, *Panels*' or '*View, Panels*'."""
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "app").rglob("*.py"))
+    keys = set(re.findall(r"\b(?:(?:Ctrl|Alt|Shift)\+)+(?:[A-Za-z0-9]+|[.,])", sources))
+    titles = set(re.findall(r'"([A-Z][^"\n]*)"', sources))
+    titles |= {title.replace("&", "") for title in titles}
+    menu = "File|Edit|Run|Gates|View|Experiments|Playground|Help"
+    for document in (path for path in DOCUMENTS if path.name != "CHANGELOG.md"):
+        text = " ".join(document.read_text("utf-8").split())
+        named = set(re.findall(r"\b(?:(?:Ctrl|Alt)\+)(?:(?:Alt|Shift)\+)*(?:[A-Z]\w*|,)", text))
+        assert named <= keys, name(document)
+        entries = re.findall(rf"\b(?:{menu}), \*([^*]+)\*|\*(?:{menu}), ([^*]+)\*", text)
+        words = {word for entry in entries for word in re.split(", (?=[A-Z])", "".join(entry))}
+        assert words <= titles, name(document)
 
 
 def test_continuous_integration_installs_every_library_that_qt_needs() -> None:
@@ -183,6 +250,12 @@ def test_the_five_papers_are_named_with_year_and_number(document: str) -> None:
         assert paper.title in text
         assert re.search(rf"{paper.year}", text)
         assert not paper.arxiv or paper.arxiv in text
+
+
+def test_no_other_number_of_arxiv_is_named() -> None:
+    known = {paper.arxiv for paper in PAPERS.values()}
+    for document in [*DOCUMENTS, ROOT / "CITATION.cff"]:
+        assert set(re.findall(r"\b\d{4}\.\d{5}\b", document.read_text("utf-8"))) <= known
 
 
 def test_the_version_stands_in_one_place_and_those_who_repeat_it_agree() -> None:

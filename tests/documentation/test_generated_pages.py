@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +40,21 @@ def test_a_lost_link_a_lost_place_and_what_is_fetched_are_named(tmp_path: Path) 
         "a.html: c.html leads nowhere",
         "a.html: https://cdn.example/x.js is fetched from the net",
     ]
+
+
+def test_a_warning_of_a_quiet_build_counts() -> None:
+    pytest.importorskip("mkdocs")
+    from documentation import hooks
+
+    logger = logging.getLogger("mkdocs")
+    before = logger.level
+    try:
+        logger.setLevel(logging.ERROR)  # as `mkdocs build --quiet` does
+        hooks.on_startup("build", dirty=False)
+        assert logger.isEnabledFor(logging.WARNING)
+        assert not logger.isEnabledFor(logging.INFO)
+    finally:
+        logger.setLevel(before)
 
 
 def test_every_option_of_every_command_is_on_its_page() -> None:

@@ -53,3 +53,33 @@ def test_a_file_without_a_section_and_a_dry_run_are_refused(tmp_path: Path) -> N
     write_measurement(tmp_path, "gpu.json", {"dry": True})
     with pytest.raises(ValueError, match=r"gpu.json is of a dry run"):
         list(generate(tmp_path))
+
+
+# Rows of docs/how-fast.md that say what is kept: a file, its case, and how its figures are written.
+FIGURES = (
+    ("bench.json", "fc_mean", "{ms:.1f} ms, {bar} ", "tangent kernel of fc 128×5, 200 examples"),
+    ("bench.json", "fc_full", "{ms:.1f} ms, {bar} ", "… all pairs of logits"),
+    ("bench.json", "dgn", "{ms:.1f} ms, {bar} ", "… path kernel and both tangent kernels"),
+    ("bench.json", "npk_cnn", "{s:.1f} s, {bar} ", "path kernel of a CNN, 64 examples"),
+    ("bench.json", "npk_fc_large", "{s:.1f} s, {bar} ", "path kernel of fc 128×5, 10,000"),
+    ("peers.json", "fc_full", ", {bar} ", "tangent kernel of fc 128×5 against neural-tangents"),
+    ("peers.json", "cntk", "{bar} ", "convolutional limit kernel (CNTK)"),
+    ("gpu.json", "fc_graphs", "{bar} ", "training fc 128×5 on a card"),
+    ("gpu.json", "packed", "{bar} ", "48 × fc 128×5 in a stack on a card"),
+)
+
+
+@pytest.mark.parametrize(("file", "name", "written", "row"), FIGURES)
+def test_the_figures_of_how_fast_are_those_that_are_kept(
+    file: str, name: str, written: str, row: str
+) -> None:
+    content = json.loads((ROOT / KEPT / file).read_text("utf-8"))
+    parts = content if isinstance(content, list) else [content]
+    (case,) = (case for part in parts for case in part["cases"] if case["name"] == name)
+    seconds, bar = case["methods"][0]["median_seconds"], case["bars"][0]
+    figures = written.format(s=seconds, ms=1000 * seconds, bar=" ".join(bar["text"].split()[:1]))
+    text = (ROOT / "docs" / "how-fast.md").read_text("utf-8")
+    (line,) = (line for line in text.splitlines() if line.startswith(f"| {row}"))
+    cells = line.split(" | ")
+    assert figures.strip() in cells[1]
+    assert ("missed" in cells[2]) == (bar["verdict"] == "missed")

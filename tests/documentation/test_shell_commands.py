@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import matplotlib
 import pytest
 
 from dgn_engine.cli import _offered_commands, _own_commands
+from dgn_viewer.__main__ import build_parser as viewer_parser
 from documentation import shell_commands
 from documentation.python_blocks import COVERED, GIVEN
 from documentation.shell_commands import (
@@ -36,6 +39,15 @@ from tests.architecture.examples import examples
 
 LEFT_OUT = left_out()
 SHOWN = {command.line for command in documented_commands()}
+# Kinds of blocks of code: what is run, and what is only read.
+KINDS = {"", "sh", "console", "python", "text", "latex", "bibtex"}
+TITLED = re.compile(r'(?:python|toml) title="[\w./-]+"')
+# Lines with a command of ours that are not run as they stand, and why.
+NOT_READ = {
+    "DGN_HOME=/media/stick/dgn-viewer-data dgn runs list": "names a folder of another machine",
+    "exec dgn train --resume $RUN": "of a script for Slurm",
+    "exec dgn train config.toml --out $RUN": "of a script for Slurm",
+}
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in document_paths()}
 
 
@@ -100,6 +112,130 @@ def test_every_command_in_the_documents_is_understood() -> None:
     assert [line for line in sorted(SHOWN) if not is_complete(line)] == []
 
 
+def test_a_block_of_code_has_a_kind_that_is_known() -> None:
+    """A block of another kind, ```bash or ```py, would be read by nobody."""
+    for name, text in TEXTS.items():
+        fences = re.findall(r"^[ >]*(`{3,}|~{3,})(.*)$", text, re.MULTILINE)
+        assert {fence for fence, _ in fences} <= {"```"}, name
+        opening = {kind for _, kind in fences[::2]}
+        assert {kind for kind in opening - KINDS if not TITLED.fullmatch(kind)} == set(), name
+        assert {kind for _, kind in fences[1::2]} <= {""}, name
+
+
+def test_no_line_with_a_command_goes_unread() -> None:
+    """Such as one behind a variable, `cd`, `time` or a path."""
+    unread = {(name, line) for name, text in TEXTS.items() for line in unread_lines(text)}
+    assert {line for _, line in unread} == set(NOT_READ), unread
+
+
+def unread_lines(text: str) -> Iterator[str]:
+    """Yield the lines of blocks that hold one of our programs as a word and are no step."""
+    read = {word for step in shown_steps(text) for word in (step.line, *step.answer)}
+    outside = shell_commands._without_blocks(text)
+    blocks = [
+        found["body"]
+        for found in shell_commands._BLOCK.finditer(text)
+        if found["kind"] in ("", "sh", "console")
+    ]
+    for line in re.sub(r"\\\n\s*", "", "\n".join([*blocks, *indented_lines(outside)])).splitlines():
+        command = re.sub(r" #(?: .*)?$", "", " ".join(line.split()).removeprefix("$ "))
+        named = re.search(r"(?:^|[\s;&|(/'\"])dgn(?:-viewer)?(?= (?!\w+: )|$)", command)
+        script = re.match(r"python3? \S+\.py\b", command)
+        if (named or script) and command not in read and line not in read and "…" not in command:
+            yield command
+
+
+def indented_lines(text: str) -> list[str]:
+    return re.findall(r"^ {4,}.*(?:(?<=\\)\n.*)*", text, re.MULTILINE)
+
+
+def test_lines_that_would_go_unread_are_found() -> None:
+    text = """
+```sh
+dgn runs list
+A=1 dgn runs list
+cd a && dgn doctor   # why
+$ .venv/bin/dgn-viewer --help
+make run             # dgn
+python not_shown.py --quick
+```
+
+    time dgn train \\
+        --quiet
+    dgn train: an answer
+    dgn_engine/ and `dgn`
+"""
+    assert list(unread_lines(text)) == [
+        "A=1 dgn runs list",
+        "cd a && dgn doctor",
+        ".venv/bin/dgn-viewer --help",
+        "python not_shown.py --quick",
+        "time dgn train --quiet",
+    ]
+
+
+def test_a_command_with_an_answer_is_run_in_its_own_document() -> None:
+    """Of a command in two documents only the first is run, if neither shows Python."""
+    for name, text in TEXTS.items():
+        answered = {step.line for step in shown_steps(text) if step.answer} - LEFT_OUT
+        if name not in documents_with_python():
+            assert answered <= set(commands_to_run(name in IN_MAKE_DOCS).get(name, ())), name
+
+
+def test_code_spans_name_subcommands_and_options_that_exist() -> None:
+    """Also those that are not complete, and so are not run."""
+    assert [(name, *wrong) for name, text in TEXTS.items() for wrong in wrong_spans(text)] == []
+    text = """`dgn runs liste`, `dgn nothing`, `dgn train --option`, `dgn inspect a.pt --dataset D`,
+`dgn-viewer --windows`, `dgn runs export RUN DIR --tensorboard`, `dgn runs list --no=1`, `dgn`"""
+    assert list(wrong_spans(text)) == [
+        ("dgn runs liste", "liste"),
+        ("dgn nothing", "nothing"),
+        ("dgn inspect a.pt --dataset D", "--dataset"),
+        ("dgn-viewer --windows", "--windows"),
+        ("dgn runs list --no=1", "--no"),
+    ]
+
+
+def wrong_spans(text: str) -> Iterator[tuple[str, str]]:
+    """Yield code spans that begin with one of our programs, and the word that it does not know."""
+    for span in shell_commands._SPAN.findall(shell_commands._without_blocks(text)):
+        command = " ".join(span.split())
+        program, *words = shlex.split(command)
+        known = dict(viewer_parser()._option_string_actions)
+        if program == "dgn":
+            known = dict.fromkeys(("--help", "--version"))
+            below = parsers()
+            while words and below:
+                if words[0].startswith("-") or re.search("[…A-Z]", words[0]):
+                    break
+                if words[0] not in below:
+                    yield command, words[0]
+                    break
+                parser = below[words.pop(0)]
+                known |= parser._option_string_actions
+                below = parsers_below(parser)
+        options = [word.partition("=")[0] for word in words if re.match("--?[a-z]", word)]
+        yield from ((command, option) for option in options if option not in known)
+
+
+@cache
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    found = {}
+    for name, load in {**_offered_commands(), **_own_commands()}.items():
+        found[name] = argparse.ArgumentParser()
+        load().add_arguments(found[name])
+    return found
+
+
+def parsers_below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    return {
+        name: below
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for name, below in action.choices.items()
+    }
+
+
 def test_every_subcommand_is_shown_and_started_as_a_user_starts_it() -> None:
     started = {" ".join(line.split()[:2]) for line in real_starts()}
     run = {
@@ -117,15 +253,8 @@ def test_every_subcommand_is_shown_and_started_as_a_user_starts_it() -> None:
 
 
 def subcommands() -> Iterator[str]:
-    for name, load in {**_offered_commands(), **_own_commands()}.items():
-        parser = argparse.ArgumentParser()
-        load().add_arguments(parser)
-        below = [
-            verb
-            for action in parser._actions
-            if isinstance(action, argparse._SubParsersAction)
-            for verb in action.choices
-        ]
+    for name, parser in parsers().items():
+        below = parsers_below(parser)
         yield from (f"dgn {name} {verb}" for verb in below) if below else (f"dgn {name}",)
 
 
@@ -192,6 +321,10 @@ $ dgn runs list
 another … of 7
 ```
 
+    $ python mine/own.py
+    41 folders were written
+
+
 ```python
 assert number == 42
 raise ValueError(text)
@@ -208,10 +341,12 @@ raise ValueError(text)
         "number = int(text.split()[0]) …",
         "python mine/own.py",
         "dgn runs list",
+        "python mine/own.py",
         "assert number == 42 …",
     ]
-    assert [outcome.succeeded for outcome in found] == [True] * 5 + [False] * 2
-    assert "NOT PRINTED:\nanother … of 7" in found[-2].output
+    assert [outcome.succeeded for outcome in found] == [True] * 5 + [False] * 3
+    assert "NOT PRINTED:\nanother … of 7" in found[-3].output
+    assert "NOT PRINTED:\n    41 folders were written" in found[-2].output
     assert "ValueError: 42 files" in found[-1].output
     assert "mine.own" not in sys.modules
 
