@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test test-all check check-style check-tests snapshots display plugins coverage map check-changed mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs docs-site docs-commands screenshots demo notebook lock sbom clean ready
+.PHONY: help run test test-all check check-style check-tests snapshots display plugins coverage map check-changed mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs docs-site docs-longest docs-commands screenshots demo notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -198,16 +198,19 @@ deb:
 
 
 # Strict: a lost link, a page outside the navigation or anything from the net is an error. Beside it
-# run the commands and the Python of documents that take longer than a test.
-docs docs-site docs-commands: export NO_MKDOCS_2_WARNING := 1
-docs docs-site docs-commands: export OMP_NUM_THREADS := 1
+# run the commands and the Python of documents that take longer than a test, the longest by itself.
+LONGEST := docs/start/own-cnn.md
+docs docs-site docs-longest docs-commands: export NO_MKDOCS_2_WARNING := 1
+docs docs-site docs-longest docs-commands: export OMP_NUM_THREADS := 1
 docs: $(VENV)/installed-docs
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target docs-site docs-commands
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target docs-longest docs-commands docs-site
 	@echo "build/site/index.html"
 docs-site: $(VENV)/installed-docs
 	$(IN) -m mkdocs build --quiet
+docs-longest: $(VENV)/installed-docs
+	$(IN) -m documentation.shell_commands $(LONGEST)
 docs-commands: $(VENV)/installed-docs
-	$(IN) -m documentation.shell_commands
+	$(IN) -m documentation.shell_commands --without $(LONGEST)
 
 screenshots: ready $(VENV)/installed-test
 	$(IN) -m documentation.screenshots

@@ -1,6 +1,8 @@
 """Runs every command and every block of Python that a document shows, exactly as it is shown.
 
-    python -m documentation.shell_commands [DOCUMENT…]    # what the test suite leaves to make docs
+    python -m documentation.shell_commands [DOCUMENT…] [--without DOCUMENT]
+
+Without documents, it runs what the test suite leaves to `make docs`.
 
 A command is a line of a block of code that begins with `dgn` or `dgn-viewer`, such words in a code
 span that the program's own parser accepts as complete, or `python` with -c or with a file that the
@@ -440,14 +442,19 @@ def _run(line: str) -> Outcome:
     return Outcome(line, code, output.getvalue(), time.monotonic() - begin)
 
 
-def main(names: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run what these documents show, else what all those show that `make docs` runs."""
+    parser = argparse.ArgumentParser(prog="python -m documentation.shell_commands")
+    parser.add_argument("names", nargs="*", metavar="DOCUMENT")
+    parser.add_argument("--without", action="append", default=[], metavar="DOCUMENT")
+    asked = parser.parse_args(arguments)
+    names: list[str] = asked.names
     chosen = {**commands_to_run(slow=True), **(commands_to_run(slow=False) if names else {})}
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         stand_ins = StandIns(Path(folder))
         for document, lines in chosen.items():
-            if names and document not in names:
+            if (names and document not in names) or document in asked.without:
                 continue
             for outcome in run_commands(document, lines, stand_ins):
                 sign = "ok" if outcome.succeeded else f"exit code {outcome.code}"
