@@ -150,9 +150,9 @@ NOT_RUN = (
 IN_MAKE_DOCS = (
     "docs/guide/gate-information.md",
     "docs/guide/papers.md",
+    "docs/guide/trouble.md",
     "docs/how-to/gates-of-a-checkpoint.md",
     "docs/start/own-cnn.md",
-    "docs/start/questions.md",
     "docs/start/tutorial.md",
 )
 TIMEOUT = 300.0  # seconds, of a program that is started
