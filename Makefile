@@ -33,10 +33,10 @@ help:
 	@echo "make bundle      one folder with Python and torch, in dist/ (minutes); bundle-check: start it"
 	@echo "make deb         that folder as a Debian package; deb-check: install, run and remove it (root)"
 	@echo "make docs        build the documentation site into build/site, run its slow commands (a minute)"
-	@echo "make screenshots take the pictures of README and docs anew (minutes)"
+	@echo "make screenshots take the pictures of README and docs again (minutes)"
 	@echo "make demo        film the window for the README, docs/images/demo.gif (minutes)"
-	@echo "make notebook    run docs/notebooks anew and store what they give"
-	@echo "make lock        resolve requirements/ anew, with digests; make sbom: the list of parts"
+	@echo "make notebook    run docs/notebooks again and store their outputs"
+	@echo "make lock        resolve requirements/ again, with digests; make sbom: the list of parts"
 	@echo "make clean       remove .venv and everything built"
 
 run: ready $(VENV)/installed
@@ -76,7 +76,7 @@ check-tests: $(VENV)/installed-test
 	@$(IN) -m pytest -q --numprocesses $(WORKERS) --dist worksteal -m 'check and not nightly' \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' 'mark\.check' tests)
 
-# What tests compare with files, written anew: read the diff before it is committed.
+# What tests compare with files, written again: read the diff before it is committed.
 snapshots: export QT_QPA_PLATFORM := offscreen
 snapshots: export OMP_NUM_THREADS := 1
 snapshots: $(VENV)/installed-test

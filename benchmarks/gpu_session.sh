@@ -6,7 +6,7 @@
 #
 # --data: a folder with CIFAR-10, as cifar-10-batches-py or as images in train/CLASS and test/CLASS,
 # also in a .tar.gz or .zip, or that archive; without it DavidNet is left out, and a line says so.
-# --out: gpu.json, gpu.md, davidnet.json, davidnet.md and session.log, written anew after each
+# --out: gpu.json, gpu.md, davidnet.json, davidnet.md and session.log, written again after each
 # result, so that whatever was measured is there however this ends. --only davidnet keeps what
 # --only gpu left there. --dry: all of it on the CPU, small.
 # To keep the figures, copy gpu.json and davidnet.json to docs/measurements/.

@@ -21,10 +21,7 @@ PLACES = tuple(ROOT / name for name in (".", "app", "app/dgn_viewer", "dgn_engin
 GENERATED = ("experiments/", "reference/", "panels.md", "images/concepts/", "images/panels/")
 FOR_USERS = (
     "README.md",
-    *(f"docs/{page}.md" for page in ("index", "guide", "own-network", "watch")),
-)
-FOR_USERS += (
-    "docs/how-fast.md",
+    *(f"docs/{page}.md" for page in ("index", "guide", "own-network", "watch", "how-fast")),
     *(f"docs/{part}/" for part in ("start", "how-to", "guide", "concepts")),
 )
 MOST_WORDS, MOST_WORDS_FOR_USERS = 50_000, 22_000
