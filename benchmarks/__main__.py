@@ -11,7 +11,9 @@ import torch
 
 from benchmarks import machine, report
 from benchmarks.case import Case
+from benchmarks.floors import add_floors
 from benchmarks.measure import measure_case
+from benchmarks.rates import measure_rates
 from benchmarks.timing import pin_to_one_core
 from dgn_engine.plugins import discover_plugins
 
@@ -34,14 +36,17 @@ def main() -> int:
     for kind in [arguments.device] if arguments.device else devices:
         device = torch.device(kind)
         about = machine.describe_machine(device)
-        print(*(f"{key}: {value}" for key, value in about.items()), sep="\n", end="\n\n")
+        print(*(f"{key}: {value}" for key, value in about.items()), sep="\n")
+        rates = measure_rates(device)
+        print(f"rates: {report.format_rates(rates)}", end="\n\n", flush=True)
         rows = []
         for name in arguments.only or cases:
-            row = measure_case(name, cases[name], device, arguments.quick)
+            row = report.encode_row(measure_case(name, cases[name], device, arguments.quick))
+            add_floors(row, rates)
             print(report.format_row(row), end="\n\n", flush=True)
-            disagreements += not row.agrees
-            rows.append(report.encode_row(row))
-        runs.append({"machine": about, "quick": arguments.quick, "cases": rows})
+            disagreements += not row["agrees"]
+            rows.append(row)
+        runs.append({"machine": about, "quick": arguments.quick, "rates": rates, "cases": rows})
         if arguments.out:
             arguments.out.parent.mkdir(parents=True, exist_ok=True)
             arguments.out.write_text(json.dumps(runs, indent=1), encoding="utf-8")

@@ -20,10 +20,12 @@ def compare_everything(result: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Amounts:
-    """Lower bound on some work: floating-point operations, and bytes that must move."""
+    """Lower bound on some work: floating-point operations, bytes that must move, and words of 64
+    gates of which the common bits are counted."""
 
     flops: float
     bytes: float
+    words: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,8 @@ class Case:
 
     `agreement`: the largest relative difference in norm allowed between the methods' results.
     `rank`: cases with a lower rank are measured first when time is short. `dry`: the number of
-    examples in a dry run on a CPU, or 0 to use `quick`. `floor(n)`: the least work for n examples.
+    examples in a dry run on a CPU, or 0 to use `quick`. `floor(n)`: the least work for n examples;
+    `no_floor`: why it is not known.
     """
 
     title: str
@@ -191,3 +194,4 @@ class Case:
     most_rounds: int = 15
     dry: int = 0
     floor: Callable[[int], Amounts] | None = None
+    no_floor: str = ""

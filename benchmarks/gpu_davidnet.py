@@ -217,10 +217,9 @@ def read_results(
     row |= {"seconds": round(seconds, 3), "images_per_second": round(images / seconds, 1)}
     if rates:
         amounts = count_run_work(reader.config, started, steps, len(tests))
-        needs = {"flops": amounts.flops, "bytes": amounts.bytes}
-        rate = rates[reader.config.training.precision]
-        floor = floors.compute_least_seconds(needs, rate, rates["copy"])
-        row |= {"floor_seconds": floor, "ratio_to_floor": seconds / floor}
+        arithmetic = reader.config.training.precision
+        floor, _ = floors.compute_floor(amounts, arithmetic, rates)
+        row |= {"floor_seconds": floor, "reached": floor / seconds}
     return row
 
 

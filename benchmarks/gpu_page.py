@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.report import format_case, format_machine
+from benchmarks.report import LIMIT, format_case, format_machine, format_rates
 
 HEAD = """\
 # On a CUDA card
@@ -13,15 +13,6 @@ HEAD = """\
 METHOD = """
 `make gpu` runs the tests marked `gpu`, then these cases. The tests compare kernels, training steps
 and CUDA graphs on the card with the CPU, and check what happens if memory or a card fails.
-
-The **floor** of a case is the least time that this card needs for the work:
-
-    floor = max(FLOPs / rate, bytes / bandwidth)
-
-Rates and bandwidth are measured first, by products of matrices and a copy of 1 GiB. Only weights,
-optimiser state, inputs and results count as bytes, each once. So a case whose data fit in a cache
-can be faster than its floor. 'Ratio' is the median divided by the floor. The first method of a case
-is ours.
 
 Two findings make the exit code 1: **DISAGREE**, if the results of the methods differ by more than
 the case allows, and **steps were eager**, if our steps could not be captured as CUDA graphs.
@@ -34,18 +25,12 @@ DRY_HEAD = """\
 
 **Dry: everything here ran on a CPU, small, to see that it runs. No figure is of a card.**
 """
-RATES = {
-    "float32": ("float32", "FLOP/s"),
-    "tf32": ("TF32", "FLOP/s"),
-    "bf16": ("bf16", "FLOP/s"),
-    "float64": ("float64", "FLOP/s"),
-    "copy": ("copy", "B/s"),
-}
 
 
 def format_page(content: Mapping[str, Any]) -> str:
     """Return the page for the JSON of `make gpu`."""
-    return (DRY_HEAD if content.get("dry") else HEAD) + METHOD + format_results(content)
+    head = DRY_HEAD if content.get("dry") else HEAD
+    return head + METHOD + LIMIT + format_results(content)
 
 
 def format_results(content: Mapping[str, Any], level: int = 2) -> str:
@@ -63,15 +48,6 @@ def format_results(content: Mapping[str, Any], level: int = 2) -> str:
         word = {"passed": "passed: ", "failed": "**failed**: ", "stopped": ""}[tests["word"]]
         parts.append(f"\n{mark}Tests: {word}{tests['summary']}.\n")
     if rates := content.get("rates"):
-        each = (f"{name} {format_rate(rates[key], unit)}" for key, (name, unit) in RATES.items())
-        parts.append(f"\n{mark}Rates: {'; '.join(each)}.\n")
+        parts.append(f"\n{mark}Rates: {format_rates(rates)}.\n")
     parts += [format_case(case, level) for case in content["cases"]]
     return "".join(parts)
-
-
-def format_rate(value: float, unit: str) -> str:
-    """Format a rate with three significant digits and a suitable prefix: '49.8 TFLOP/s'."""
-    prefix, size = next(
-        (pair for pair in (("T", 1e12), ("G", 1e9), ("M", 1e6)) if value >= pair[1]), ("", 1.0)
-    )
-    return f"{value / size:.3g} {prefix}{unit}"

@@ -11,8 +11,10 @@ import torch
 
 from benchmarks import machine, report
 from benchmarks.case import Case
+from benchmarks.floors import add_floors
 from benchmarks.measure import measure_case
 from benchmarks.peer import is_installed, start_peer
+from benchmarks.rates import measure_rates
 from benchmarks.timing import pin_to_one_core
 from dgn_engine.plugins import discover_plugins
 
@@ -29,17 +31,21 @@ def main() -> int:
         print("Skipped: neural-tangents is not installed; `make bench-peers` tries to.")
         return 0
     about = machine.describe_machine(torch.device("cpu")) | {"peer": start_peer().versions}
-    print(*(f"{key}: {value}" for key, value in about.items()), sep="\n", end="\n\n")
+    print(*(f"{key}: {value}" for key, value in about.items()), sep="\n")
+    rates = measure_rates(torch.device("cpu"))
+    print(f"rates: {report.format_rates(rates)}", end="\n\n", flush=True)
     rows = []
     disagreements = 0
     for name in arguments.only or cases:
-        row = measure_case(name, cases[name], torch.device("cpu"), quick=False)
+        measured = measure_case(name, cases[name], torch.device("cpu"), quick=False)
+        row = report.encode_row(measured)
+        add_floors(row, rates)
         print(report.format_row(row), end="\n\n", flush=True)
-        disagreements += not row.agrees
-        rows.append(report.encode_row(row))
+        disagreements += not row["agrees"]
+        rows.append(row)
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps([{"machine": about, "cases": rows}], indent=1)
+        text = json.dumps([{"machine": about, "rates": rates, "cases": rows}], indent=1)
         arguments.out.write_text(text, encoding="utf-8")
     return 1 if disagreements else 0
 

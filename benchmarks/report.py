@@ -11,6 +11,26 @@ import torch
 
 from benchmarks.case import Case, Measured, Method
 
+LIMIT = """
+The **limit** of a case is the least time that this device needs for the work:
+
+    limit = max(FLOPs / rate, words / rate, bytes / bandwidth)
+
+Rates and bandwidth are measured first: products of matrices, words of 64 gates whose common bits
+are counted, and a copy larger than any cache. Only what the best method known to us has to do
+counts: products, and weights, optimiser state, inputs and results as bytes, each once. So a case
+whose data fit in a cache can be faster than its limit. 'Reached' is the limit divided by the
+median. The first method of a case is ours.
+"""
+RATES = {
+    "float32": ("float32", "FLOP/s"),
+    "tf32": ("TF32", "FLOP/s"),
+    "bf16": ("bf16", "FLOP/s"),
+    "float64": ("float64", "FLOP/s"),
+    "copy": ("copy", "B/s"),
+    "popcount": ("counting bits", "words/s"),
+}
+
 
 @dataclass(frozen=True)
 class Row:
@@ -60,38 +80,38 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
 
 
-def compute_spreads(row: Row) -> list[tuple[str, tuple[float, float, float, float]]]:
-    """Return the quantiles of each other method's time relative to ours, round by round."""
-    ours, *others = row.measured
-    return [(each.method.name, compute_quantiles(ours.ratios(each))) for each in others]
-
-
-def format_row(row: Row) -> str:
-    """Return the row as text: times and memory of each method, and the verdict on each bar."""
-    lines = [f"{row.case.title}, n = {row.n:,}"]
-    for each in row.measured:
-        least, low, middle, high = compute_quantiles(each.seconds)
+def format_row(row: Mapping[str, Any]) -> str:
+    """Return a row of the JSON as text: times, memory and limit of each method, verdicts."""
+    lines = [f"{row['title']}, n = {row['n']:,}"]
+    for method in row["methods"]:
+        least, low, middle, high = method["quantiles_seconds"]
         spread = f"[{format_duration(low)} – {format_duration(high)}], min {format_duration(least)}"
-        line = f"  {each.method.name:<42} {format_duration(middle):>9}  {spread}"
-        line += f", {len(each.seconds)} rounds"
-        if each.memory is not None:
-            line += f", {each.memory / 2**20:.0f} MiB"
-        if each.method.share < 1:
-            line += f" (extrapolated from {each.method.share:.1%} of the work)"
+        line = f"  {method['name']:<42} {format_duration(middle):>9}  {spread}"
+        line += f", {len(method['processor_seconds'])} rounds"
+        if method["peak_bytes"] is not None:
+            line += f", {method['peak_bytes'] / 2**20:.0f} MiB"
+        if "floor_seconds" in method:
+            limit, reached = _format_limit(method)
+            line += f", limit {limit}, {reached} reached"
+        if method["share_timed"] < 1:
+            line += f" (extrapolated from {method['share_timed']:.1%} of the work)"
         lines.append(line)
-    lines += [f"  {word:>12}: {words}" for words, _, word in row.judge_bars()]
+    if row["no_floor"]:
+        lines.append(f"  limit not known: {row['no_floor']}")
+    lines += [f"  {bar['verdict']:>12}: {bar['text']}" for bar in row["bars"]]
     lines += [
         f"  round by round {name} took {middle:.3g} times as long [{low:.3g} – {high:.3g}]"
-        for name, (_, low, middle, high) in compute_spreads(row)
+        for name, (_, low, middle, high) in row["ratios"].items()
     ]
-    if len(row.measured) > 1:
-        same = "the methods agree" if row.agrees else "THE METHODS DISAGREE"
-        lines.append(f"  {same}: relative difference {row.disagreement:.1e}")
+    if len(row["methods"]) > 1:
+        same = "the methods agree" if row["agrees"] else "THE METHODS DISAGREE"
+        lines.append(f"  {same}: relative difference {row['relative_difference']:.1e}")
     return "\n".join(lines)
 
 
-def encode_row(row: Row) -> dict[str, object]:
+def encode_row(row: Row) -> dict[str, Any]:
     """Return the row as a JSON object, including the raw seconds."""
+    ours, *others = row.measured
     return {
         "name": row.name,
         "title": row.case.title,
@@ -100,6 +120,7 @@ def encode_row(row: Row) -> dict[str, object]:
         "load": row.load,
         "relative_difference": row.disagreement,
         "agrees": row.agrees,
+        "no_floor": row.case.no_floor,
         "methods": [
             {
                 "name": each.method.name,
@@ -114,7 +135,9 @@ def encode_row(row: Row) -> dict[str, object]:
             }
             for each in row.measured
         ],
-        "ratios": {name: list(spread) for name, spread in compute_spreads(row)},
+        "ratios": {  # quantiles of each other method's time relative to ours, round by round
+            each.method.name: list(compute_quantiles(ours.ratios(each))) for each in others
+        },
         "bars": [
             {"text": words, "value": value, "verdict": word}
             for words, value, word in row.judge_bars()
@@ -163,7 +186,7 @@ def format_case(case: Mapping[str, Any], level: int = 2) -> str:
     methods = case["methods"]
     floors = any("floor_seconds" in method for method in methods)
     memory = any(method.get("peak_bytes") is not None for method in methods)
-    heads = ["", "median", "quartiles"] + ["memory"] * memory + ["floor", "ratio"] * floors
+    heads = ["", "median", "quartiles"] + ["memory"] * memory + ["limit", "reached"] * floors
     load = "" if case.get("load") is None else f"; load {case['load']:.1f}"
     lines = [heading, "", f"n = {case['n']:,}{of}{load}", ""]
     lines += [f"| {' | '.join(heads)} |".replace("|  |", "| |"), "|" + " --- |" * len(heads)]
@@ -175,7 +198,7 @@ def format_case(case: Mapping[str, Any], level: int = 2) -> str:
             peak = method.get("peak_bytes")
             cells.append("" if peak is None else f"{peak / 2**20:.0f} MiB")
         if floors:
-            cells += _format_floor(method)
+            cells += _format_limit(method)
         lines.append(f"| {' | '.join(cells)} |")
     lines.append("")
     lines += [f"- {mark}{_stress(bar['verdict'])}: {bar['text']}" for bar in case["bars"]]
@@ -184,6 +207,8 @@ def format_case(case: Mapping[str, Any], level: int = 2) -> str:
             f"- {mark}largest relative difference of the results: "
             f"{case['relative_difference']:.1e}" + ("" if case["agrees"] else ", **DISAGREE**")
         )
+    if why := case.get("no_floor"):
+        lines.append(f"- {mark}limit not known: {why}")
     lines += [f"- {mark}**steps were eager**: {reason}" for reason in case.get("eager", ())]
     for method in methods:
         if (share := method.get("share_timed", 1)) < 1:
@@ -195,9 +220,27 @@ def _stress(verdict: str) -> str:
     return f"**{verdict}**" if verdict == "missed" else verdict
 
 
-def _format_floor(method: Mapping[str, Any]) -> list[str]:
-    """Return two table cells: the floor with its bound, and the ratio to it."""
+def _format_limit(method: Mapping[str, Any]) -> list[str]:
+    """Return two table cells: the limit with what bounds it, and the share of it in the median."""
     if "floor_seconds" not in method:
         return ["not known", ""]
-    floor = format_duration(method["floor_seconds"])
-    return [f"{floor} ({method['bound']})", f"{method['ratio_to_floor']:.3g}"]
+    floor = method["floor_seconds"]
+    reached = floor / method["median_seconds"]
+    return [f"{format_duration(floor)} ({method['bound']})", f"{reached:.2g}"]
+
+
+def format_rates(rates: Mapping[str, float]) -> str:
+    """Return the rates of a device as text: 'float32 107 GFLOP/s; …'."""
+    return "; ".join(
+        f"{name} {format_rate(rates[key], unit)}"
+        for key, (name, unit) in RATES.items()
+        if key in rates
+    )
+
+
+def format_rate(value: float, unit: str) -> str:
+    """Format a rate with three significant digits and a suitable prefix: '49.8 TFLOP/s'."""
+    prefix, size = next(
+        (pair for pair in (("T", 1e12), ("G", 1e9), ("M", 1e6)) if value >= pair[1]), ("", 1.0)
+    )
+    return f"{value / size:.3g} {prefix}{unit}"

@@ -26,9 +26,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import machine
+from benchmarks import floors, machine
+from benchmarks.rates import measure_rates
 from benchmarks.watched_runs import InWindow
-from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.confinement.child_process import python_command, python_environment
 from dgn_engine.data import ignore_progress
 from dgn_engine.model.architecture import Architecture, Dense
@@ -36,8 +37,6 @@ from dgn_engine.protocol.training import Measured
 from dgn_engine.regimes import find_regime
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.index import forget_index, list_runs
-from dgn_engine.training.batched.stack_groups import STACK
-from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.run import Run
@@ -56,11 +55,13 @@ FC128 = NetConfig("fc", (("depth", 6), ("width", 128)))
 
 @dataclass
 class Curve:
-    """Seconds against size: `seconds[name][size]` holds one value per round."""
+    """Seconds against size: `seconds[name][size]` holds one value per round, `limits[size]` the
+    least seconds and what bounds them, if known."""
 
     title: str
     over: str
     seconds: dict[str, dict[int, list[float]]] = field(default_factory=dict)
+    limits: dict[int, tuple[float, floors.Bound]] = field(default_factory=dict)
 
     @contextmanager
     def time_block(self, name: str, size: int) -> Iterator[None]:
@@ -78,6 +79,13 @@ class Curve:
         for name, sizes in self.seconds.items():
             figures = (f"{size:,}: {_format_spread(found)}" for size, found in sizes.items())
             lines.append(f"  {name}: {' · '.join(figures)}")
+            reached = (
+                f"{size:,}: {1e3 * limit:.3g} ({bound}), "
+                f"{limit / statistics.median(sizes[size]):.2g}"
+                for size, (limit, bound) in self.limits.items()
+            )
+            if self.limits:
+                lines.append(f"  limit, and the share reached: {' · '.join(reached)}")
         return "\n".join(lines)
 
 
@@ -98,14 +106,12 @@ def _draw_examples() -> DeviceData:
     return DeviceData(x, y, x[:32], y[:32])
 
 
-def _make_trainer(
-    data: DeviceData, width: int, depth: int, batch: int, regime: str = "DL", seed: int = 0
-) -> Trainer:
+def _make_trainer(data: DeviceData, width: int, depth: int, batch: int) -> Trainer:
     hidden = [Dense(*pair) for pair in pairwise([784, *[width] * depth])]
     architecture = Architecture((784,), (*hidden, Dense(width, 10, gated=False)))
     training = TrainingConfig(epochs=0, batch=batch, learning_rate=1e-4)
-    config = RunConfig(training=training, seed=seed)
-    return Trainer(config, architecture, data, find_regime(regime), torch.device("cpu"))
+    config = RunConfig(training=training, gating=GatingConfig(regime="DL"))
+    return Trainer(config, architecture, data, find_regime("DL"), torch.device("cpu"))
 
 
 def measure_training_step(rounds: int, sizes: Sequence[int], over: str) -> Curve:
@@ -113,6 +119,12 @@ def measure_training_step(rounds: int, sizes: Sequence[int], over: str) -> Curve
     curve = Curve("a step, DL, 784 inputs", over)
     data, usual = _draw_examples(), {"width": 128, "depth": 5, "batch": 32}
     trainers = {size: _make_trainer(data, **(usual | {over: size})) for size in sizes}
+    rates = measure_rates(torch.device("cpu"))
+    for size, trainer in trainers.items():
+        batch = trainer.config.training.batch
+        architecture = trainer.network.architecture
+        work = floors.count_training_work(trainer.config, architecture, batch, 1)
+        curve.limits[size] = floors.compute_floor(work, "float32", rates)
     for index in range(rounds + 1):
         for size, trainer in trainers.items():
             began = time.thread_time()
@@ -120,28 +132,6 @@ def measure_training_step(rounds: int, sizes: Sequence[int], over: str) -> Curve
                 trainer.step()
             if index:  # the first warms up
                 curve.add("a step", size, (time.thread_time() - began) / STEPS)
-    return curve
-
-
-def measure_packing(rounds: int) -> Curve:
-    """Time a step of a single network, and its share of a step of a stack of 24."""
-    curve = Curve(f"a step for each network, 784 inputs, stack of {STACK}", "width")
-    data = _draw_examples()
-    for width in WIDTHS[:5]:
-        for regime in ("ReLU", "FR-II", "DL"):
-            single = _make_trainer(data, width, 5, 32, regime)
-            stack = TrainerStack(
-                [_make_trainer(data, width, 5, 32, regime, seed) for seed in range(STACK)]
-            )
-            for index in range(rounds + 1):
-                for name, step, shares in (("alone", single.step, 1), ("stack", stack.step, STACK)):
-                    steps = max(3, 2 * STEPS // shares)
-                    began = time.thread_time()
-                    for _ in range(steps):
-                        step()
-                    if index:
-                        seconds = (time.thread_time() - began) / steps / shares
-                        curve.add(f"{regime}, {name}", width, seconds)
     return curve
 
 
@@ -256,7 +246,6 @@ def list_measurements(kept: Path | None) -> Mapping[str, Callable[[int], Curve]]
         "width": partial(measure_training_step, sizes=WIDTHS, over="width"),
         "depth": partial(measure_training_step, sizes=DEPTHS, over="depth"),
         "batch": partial(measure_training_step, sizes=BATCHES, over="batch"),
-        "packing": measure_packing,
         "probe_examples": measure_probe_readings,
         "panels": measure_panels,
         "recorded_runs": partial(measure_run_list, kept=kept),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import davidnet_page, gpu_page
-from benchmarks.report import format_case, format_machine
+from benchmarks.report import LIMIT, format_case, format_machine, format_rates
 from documentation.generated_page import GeneratedPage
 
 PAGE = "reference/measurements.md"
@@ -19,6 +19,7 @@ HEAD = """\
 Written by the benchmarks. [How fast](../how-fast.md) says what the figures mean for you and how to
 measure them yourself. Times are medians of processor time on a CPU, and of the clock on a card.
 """
+HEAD += LIMIT
 TRANSCRIBED = "Transcribed from the printed page: rounded values, without the single rounds."
 
 
@@ -28,6 +29,8 @@ def _format_bench(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         loads = [case["load"] for case in run["cases"] if case.get("load") is not None]
         load = f"{min(loads):.1f} to {max(loads):.1f}" if loads else ""
         yield f"\n{format_machine(run['machine'], load)}.\n"
+        if rates := run.get("rates"):
+            yield f"\nRates: {format_rates(rates)}.\n"
         yield _format_remarks(run)
         yield from (format_case(case, level=3) for case in run["cases"])
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.case import Case, Faster, Leaner, Method, Work
+from benchmarks.case import Amounts, Case, Faster, Leaner, Method, Work
+from benchmarks.floors import count_tangent_work
 from benchmarks.networks import (
     convolutional_architecture,
     draw_examples,
@@ -29,6 +30,10 @@ def _tutorial(device: torch.device, n: int) -> Work:
     return lambda: tutorial_kernel(module, x, x, "trace") / CLASSES
 
 
+def _floor(n: int) -> Amounts:
+    return count_tangent_work(convolutional_architecture(32, 16, CLASSES), n)
+
+
 CASE = Case(
     title="CNN 4×32, 16×16, 10 logits, NTK",
     n=32,
@@ -36,4 +41,5 @@ CASE = Case(
     methods=(Method("dgn_engine", _ours), Method("torch.func tutorial", _tutorial)),
     bars=(Faster("torch.func tutorial", 2.0), Leaner("torch.func tutorial", 3.0)),
     memory=True,
+    floor=_floor,
 )

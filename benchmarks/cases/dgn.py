@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.case import Amounts, Case, Faster, Method, Work
+from benchmarks.floors import count_path_work, count_tangent_work
 from benchmarks.networks import dense_architecture, draw_examples, make_network
 from benchmarks.reference import gated_kernels
 from dgn_engine.kernels import neural_path_kernel, tangent_kernels
@@ -47,6 +48,14 @@ def _each_to_unit_norm(kernels: Tensor) -> Tensor:
     return kernels / sizes[:, None, None]
 
 
+def _floor(n: int) -> Amounts:
+    """Return the least work of the soft gates' NPK and both tangent kernels, on one input."""
+    architecture = dense_architecture(CLASSES)
+    paths = count_path_work(architecture, n, bits=False)
+    tangent = count_tangent_work(architecture, n, feature=True)
+    return Amounts(paths.flops + tangent.flops, paths.bytes + tangent.bytes)
+
+
 CASE = Case(
     title="DGN 784-128×5-10, NPK + K^V + K^F",
     n=200,
@@ -57,4 +66,5 @@ CASE = Case(
     ),
     bars=(Faster("torch.func, one Jacobian per network", 150),),
     memory=True,
+    floor=_floor,
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.case import Amounts, Case, Faster, Method, Work
+from benchmarks.floors import count_tangent_work
 from benchmarks.networks import dense_architecture, draw_examples, make_network, make_plain_module
 from benchmarks.reference import tutorial_kernel
 from dgn_engine.kernels import tangent_kernels
@@ -24,6 +25,10 @@ def _tutorial(device: torch.device, n: int) -> Work:
     return lambda: tutorial_kernel(module, x, x, "full")
 
 
+def _floor(n: int) -> Amounts:
+    return count_tangent_work(dense_architecture(CLASSES), n, full=True)
+
+
 CASE = Case(
     title="FC 784-128×5-10, NTK, full (n, C, n, C)",
     n=200,
@@ -34,4 +39,5 @@ CASE = Case(
     ),
     bars=(Faster("torch.func tutorial", 250),),
     memory=True,
+    floor=_floor,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.case import Amounts, Case, Faster, Method, Work
+from benchmarks.floors import count_path_work
 from benchmarks.networks import convolutional_architecture, draw_examples, draw_hard_gates
 from benchmarks.reference import path_kernel_of_pair
 from dgn_engine.kernels import neural_path_kernel
@@ -36,6 +37,10 @@ def _the_same_pairs(kernel: Tensor) -> Tensor:
     return torch.stack([kernel[i % n, 5 * i % n] for i in range(PAIRS_TIMED)])
 
 
+def _floor(n: int) -> Amounts:
+    return count_path_work(convolutional_architecture(128, 32, 1), n, bits=True)
+
+
 CASE = Case(
     title="CNN + GAP 4×128, 32×32, NPK with hard gates",
     n=N,
@@ -46,4 +51,5 @@ CASE = Case(
     ),
     bars=(Faster("plain torch, pair by pair", 3.0),),
     most_rounds=7,
+    floor=_floor,
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.case import Bounded, Case, Method, Work
+from benchmarks.case import Amounts, Bounded, Case, Method, Work
+from benchmarks.floors import count_path_work
 from benchmarks.networks import dense_architecture, draw_examples, draw_hard_gates
 from dgn_engine.kernels import neural_path_kernel
 
@@ -17,6 +18,10 @@ def _ours(device: torch.device, n: int) -> Work:
     return lambda: neural_path_kernel(architecture, gates, x, "width")
 
 
+def _floor(n: int) -> Amounts:
+    return count_path_work(dense_architecture(10), n, bits=True)
+
+
 CASE = Case(
     title="FC 784-128×5-10, NPK",
     n=N,
@@ -25,4 +30,5 @@ CASE = Case(
     bars=(Bounded("dgn_engine", result=8 * N**2, at_most=2 << 30),),
     memory=True,
     most_rounds=5,
+    floor=_floor,
 )

@@ -8,7 +8,8 @@ from functools import partial
 import torch
 from torch.nn import functional as F
 
-from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.case import Amounts, Case, Faster, Method, Work
+from benchmarks.floors import count_training_work
 from benchmarks.networks import convolutional_architecture
 from benchmarks.training_epochs import (
     BATCH,
@@ -58,10 +59,17 @@ PREPARE: dict[str, Callable[[torch.device, int], Work]] = {
     "dgn_engine, channels first": _default_order,
 }
 
+
+def _floor(n: int) -> Amounts:
+    architecture = convolutional_architecture(CHANNELS, SIDE, CLASSES)
+    return count_training_work(CONFIG, architecture, n, n // BATCH)
+
+
 CASE = Case(
     title="DGN cnn4 (32 channels, 28×28), training in DL, batch 32, an epoch",
     n=160,
     quick=64,
     methods=tuple(Method(name, prepare) for name, prepare in PREPARE.items()),
     bars=(Faster("dgn_engine, channels first", 1.0),),
+    floor=_floor,
 )

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.case import Amounts, Case, Faster, Method, Work
+from benchmarks.floors import count_training_work
 from benchmarks.networks import dense_architecture
 from benchmarks.training_epochs import (
     BATCH,
@@ -84,6 +85,12 @@ PREPARE: dict[str, Callable[[torch.device, int], Work]] = {
     "tutorial style": _tutorial,
 }
 
+
+def compute_floor(n: int) -> Amounts:
+    """Return the least work of an epoch of n examples."""
+    return count_training_work(CONFIG, dense_architecture(CLASSES), n, n // BATCH)
+
+
 CASE = Case(
     title="DGN 784-128×5-10, training in DL, batch 32, an epoch",
     n=320,
@@ -91,4 +98,5 @@ CASE = Case(
     methods=tuple(Method(name, prepare) for name, prepare in PREPARE.items()),
     bars=(Faster("hand-tuned eager", 1.3), Faster("tutorial style", 2.2)),
     most_rounds=200,
+    floor=compute_floor,
 )

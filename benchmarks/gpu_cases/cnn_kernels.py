@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Amounts, Case, Method, Work
-from benchmarks.floors import ITEM, count_inputs, count_weights
+from benchmarks.floors import count_path_work, count_tangent_work
 from benchmarks.networks import (
     convolutional_architecture,
     draw_examples,
     draw_hard_gates,
     make_network,
 )
-from dgn_engine.kernels import neural_path_kernel, npk_cost, ntk_cost, overlap, tangent_kernels
+from dgn_engine.kernels import neural_path_kernel, overlap, tangent_kernels
 
 ARCHITECTURE = convolutional_architecture(128, 32, 10)
 
@@ -42,14 +42,12 @@ def _tangent(device: torch.device, n: int) -> Work:
 
 
 def _floor_of_paths(n: int) -> Amounts:
-    gates = 128 * 32 * 32 * 4  # of one example, as float32
-    return Amounts(npk_cost(ARCHITECTURE, n), ITEM * (n * gates + 2 * n * n))
+    """Return the least work of H by products: a card multiplies hard gates like soft ones."""
+    return count_path_work(ARCHITECTURE, n, bits=False)
 
 
 def _floor_of_tangent(n: int) -> Amounts:
-    """Return the least work of K^V and K^F: twice that of one network."""
-    numbers = 2 * count_weights(ARCHITECTURE) + count_inputs(ARCHITECTURE, n) + n * n
-    return Amounts(2 * ntk_cost(ARCHITECTURE, n), ITEM * numbers)
+    return count_tangent_work(ARCHITECTURE, n, feature=True)
 
 
 CASE = Case(

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.case import Amounts, Case, Faster, Method
-from benchmarks.cases.train_step_fc import PREPARE
-from benchmarks.floors import count_training_work
-from benchmarks.networks import dense_architecture
-from benchmarks.training_epochs import BATCH, CLASSES, CONFIG
-
-
-def _floor(n: int) -> Amounts:
-    return count_training_work(CONFIG, dense_architecture(CLASSES), n, n // BATCH)
-
+from benchmarks.case import Case, Faster, Method
+from benchmarks.cases.train_step_fc import PREPARE, compute_floor
 
 CASE = Case(
     title="DGN 784-128×5-10, training in DL, batch 32, an epoch of 200 steps",
@@ -22,5 +14,5 @@ CASE = Case(
     agreement=1e-2,
     rank=1,
     dry=320,
-    floor=_floor,
+    floor=compute_floor,
 )

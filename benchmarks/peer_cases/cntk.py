@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.cases.cntk import NO_FLOOR
 from benchmarks.networks import convolutional_architecture, draw_examples
 from benchmarks.peer import PeerWork
 from dgn_engine.kernels import convolutional_limit
@@ -39,5 +40,6 @@ CASE = Case(
     ),
     bars=(Faster(RIVAL, 50),),
     agreement=1e-3,
+    no_floor=NO_FLOOR,
     most_rounds=7,
 )

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.cases import fc_full
 from benchmarks.networks import dense_architecture, draw_examples, make_network
 from benchmarks.peer import PeerWork
 from dgn_engine.kernels import gram, tangent_kernels
@@ -41,4 +42,5 @@ CASE = Case(
     ),
     bars=(Faster(RIVAL, BAR),),
     most_rounds=100,
+    floor=fc_full.CASE.floor,
 )

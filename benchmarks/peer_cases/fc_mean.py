@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.cases import fc_mean
 from benchmarks.networks import dense_architecture, draw_examples, make_network
 from benchmarks.peer import PeerWork
 from dgn_engine.kernels import gram, tangent_kernels
@@ -33,4 +34,5 @@ CASE = Case(
     methods=(Method("dgn_engine", _ours), Method(RIVAL, _theirs)),
     bars=(Faster(RIVAL, BAR),),
     most_rounds=100,
+    floor=fc_mean.CASE.floor,
 )

@@ -281,8 +281,8 @@ def test_the_page_has_every_case_with_its_bar_and_marks_made_up_figures() -> Non
     lines = gpu_page.format_page(made_up()).splitlines()
     assert "**Not measured: these figures are made up, to try the page.**" in lines
     assert "Tests: passed: 80 passed in 60 s." in lines
-    assert "| ours | 2 ms | 1.5 ms – 2.5 ms | 800 µs (memory) | 2.5 |" in lines
-    assert "| theirs | 20 ms | 20 ms – 25 ms | 1 ms (arithmetic) | 20 |" in lines
+    assert "| ours | 2 ms | 1.5 ms – 2.5 ms | 800 µs (memory) | 0.4 |" in lines
+    assert "| theirs | 20 ms | 20 ms – 25 ms | 1 ms (arithmetic) | 0.05 |" in lines
     assert "Rates: float32 1 TFLOP/s; TF32 2 TFLOP/s" in gpu_page.format_page(made_up())
     assert "- met: 10× faster than theirs (target ≥ 5×)" in lines
     assert "Not measured: RuntimeError: no room." in lines
@@ -294,12 +294,12 @@ def test_a_training_step_is_counted_by_its_products_and_by_what_it_moves() -> No
     architecture = Architecture((5,), (Dense(5, 4), Dense(4, 4), Dense(4, 3, gated=False)))
     first, second, last = 2.0 * 20, 2.0 * 16, 2.0 * 12
     whole = 3 * (first + second + last) - first
-    weights, inputs = 48, 7 * 5
+    weights, gating, inputs = 48, 36, 7 * 5  # the feature network has no last layer
     for regime, optimiser, flops, numbers in (
         ("ReLU", "sgd", whole, 2 * weights),
         ("ReLU", "adam", whole, 6 * weights),
-        ("FR-II", "sgd", whole + first + second, 3 * weights),
-        ("DL", "sgd", whole + 3 * (first + second) - first, 4 * weights),
+        ("FR-II", "sgd", whole + first + second, 2 * weights + gating),
+        ("DL", "sgd", whole + 3 * (first + second) - first, 2 * (weights + gating)),
     ):
         config = RunConfig(
             training=TrainingConfig(optimiser=optimiser), gating=GatingConfig(regime=regime)

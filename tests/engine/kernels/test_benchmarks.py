@@ -14,7 +14,7 @@ from benchmarks.networks import (
     make_network,
     make_plain_module,
 )
-from benchmarks.report import Row, format_row
+from benchmarks.report import Row, encode_row, format_row
 from benchmarks.timing import time_in_turns
 from dgn_engine import kernels as k
 from dgn_engine.plugins import discover_plugins
@@ -70,4 +70,4 @@ def test_bars_are_judged_by_medians_and_only_for_the_full_size() -> None:
     assert {w for _, _, w in Row("case", case, 8, slower, 0.0, None).judge_bars()} == {"missed"}
     quick = Row("case", case, 2, measured, 1.0, None)
     assert {word for _, _, word in quick.judge_bars()} == {"not judged"}
-    assert "THE METHODS DISAGREE" in format_row(quick)
+    assert "THE METHODS DISAGREE" in format_row(encode_row(quick))
