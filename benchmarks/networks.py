@@ -14,10 +14,10 @@ from dgn_engine.model.network import GatedNetwork
 SOFT = Gate(soft=True, beta=4.0, epsilon=0.1)
 
 
-def dense_architecture(classes: int) -> Architecture:
-    """Return 784-128×5-classes: six weight layers."""
-    hidden = (Dense(784, 128), *(Dense(128, 128) for _ in range(4)))
-    return Architecture((784,), (*hidden, Dense(128, classes, gated=False)))
+def dense_architecture(classes: int, width: int = 128, inputs: int = 784) -> Architecture:
+    """Return inputs-width×5-classes: six weight layers."""
+    hidden = (Dense(inputs, width), *(Dense(width, width) for _ in range(4)))
+    return Architecture((inputs,), (*hidden, Dense(width, classes, gated=False)))
 
 
 def convolutional_architecture(channels: int, side: int, classes: int) -> Architecture:

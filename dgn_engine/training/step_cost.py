@@ -27,7 +27,7 @@ LAYER = 2e-6  # per layer and pass of a dense chain, with its hand-written step
 NODE = 1e-4  # per node and pass of any other network
 ELEMENT = 1e-9  # per number of a map and pass: gates, pooling, memory traffic
 DENSE, CONV = 5e10, 9e10
-PACKED_LAYER, PACKED = 1.1e-4, 3.6e10  # of dense networks in a stack
+PACKED_LAYER, PACKED = 4.5e-5, 4.6e10  # of dense networks in a stack
 EPOCH = 5e-3  # per epoch, besides its test pass: scores, log, checkpoint
 
 _TIMED, _WARM = 0.3, 2  # seconds of timed steps, and warm-up steps

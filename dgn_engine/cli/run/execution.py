@@ -23,7 +23,7 @@ from dgn_engine.sweep.cluster_tls import ClusterTls, tls_warning
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.workers import find_executor, runs_on_this_machine
+from dgn_engine.sweep.workers import explain_stacks, find_executor, runs_on_this_machine
 from dgn_engine.text.printable import print_error
 from dgn_engine.text.written_numbers import format_duration, format_percent
 from dgn_engine.training.run_progress_bar import PlainTextColumn, TerminalBar
@@ -34,7 +34,8 @@ def checked_start(
 ) -> tuple[Executor, StartCheck]:
     """Return the executor of the options and the result of the checks before the start.
 
-    Without --workers, use at most as many workers as fit in memory.
+    Without --workers, use at most as many workers as fit in memory. Print which runs are trained
+    in stacks, and why.
     """
     executor = executor_from_options(arguments, units)
     check = check_start(units, folder, runs_on_this_machine(arguments.cluster), arguments.workers)
@@ -44,6 +45,11 @@ def checked_start(
             f"dgn {arguments.command}: using {check.at_once} workers: no more fit in memory."
         )
         executor = executor_from_options(arguments, units)
+    words = explain_stacks(
+        arguments.executor, units, arguments.cluster, arguments.workers, arguments.devices
+    )
+    if words and not arguments.quiet:
+        print_error(f"dgn {arguments.command}: {words}")
     return executor, check
 
 

@@ -78,6 +78,27 @@ def find_executor(
     return ProcessExecutor(workers, named)
 
 
+def explain_stacks(
+    name: str, units: Sequence[Unit], cluster: str = "", workers: int = 0, devices: str = ""
+) -> str:
+    """Return which runs are trained in stacks and which one by one, and why.
+
+    Args:
+        name: the executor's name; only 'auto' and 'packed' train stacks.
+        units: the units to execute.
+        cluster, workers, devices: as for `find_executor`.
+
+    Returns:
+        A few sentences; '' if another executor was requested, or there are no runs.
+    """
+    if cluster or name not in ("auto", "packed"):
+        return ""
+    from dgn_engine.sweep.workers.batched_workers import BatchedExecutor
+
+    named = _devices_of(name, cluster, devices, units)
+    return BatchedExecutor(workers, named, gaining=name == "auto").explain_stacks(units)
+
+
 def _devices_of(name: str, cluster: str, text: str, units: Sequence[Unit]) -> tuple[str, ...]:
     """Return the devices of --devices; raises `UserError` if one is missing or has no effect."""
     if not text:

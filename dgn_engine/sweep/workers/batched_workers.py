@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +12,9 @@ from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.unit_results import state_of
 from dgn_engine.sweep.workers.places import Place
-from dgn_engine.sweep.workers.processes import Batch, ProcessWorkers
+from dgn_engine.sweep.workers.processes import Batch, ProcessWorkers, list_places
+
+NO_OTHER = "No other run shares their shape, data and training settings."
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,39 @@ class BatchedExecutor(Executor):
 
     def workers_in(self, root: Path) -> BatchedWorkers:
         return BatchedWorkers(root, self.limit, self.devices, self.gaining)
+
+    def explain_stacks(self, units: Sequence[Unit]) -> str:
+        """Return how many runs are trained in stacks, how many one by one, and why.
+
+        Args:
+            units: the units to execute.
+
+        Returns:
+            A few sentences; '' without runs.
+        """
+        from dgn_engine.training.steps.choice import StepCase, choose_way
+
+        places = list_places(units, self.limit, self.devices)
+        on_cpu = not any(place.visible for place in places)
+        possible = find_stacks(units, Path(), len(places))
+        chosen = find_stacks(units, Path(), len(places), gaining=self.gaining and on_cpu)
+        stacked = frozenset[str]().union(*chosen)
+        size = {name: len(stack) for stack in possible for name in stack}
+        counts: Counter[str] = Counter()
+        for unit in units:
+            if isinstance(unit, Training):
+                members = size.get(unit.id, 1) if on_cpu else None
+                case = StepCase.from_config(unit.resolve_paths(Path()), members)
+                row = choose_way("networks", case)
+                why = row.reason_for(case)
+                if unit.id in stacked:
+                    way = "in stacks" if row.way == "stack" else "in stacks, as requested"
+                else:
+                    way, why = "one by one", NO_OTHER if row.way == "stack" else why
+                counts[f"{way}. {why}"] += 1
+        return " ".join(
+            f"{count:,} run{'s' * (count > 1)} {words}" for words, count in counts.items()
+        )
 
 
 class BatchedWorkers(ProcessWorkers):

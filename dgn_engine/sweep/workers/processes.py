@@ -52,6 +52,14 @@ class ProcessExecutor(Executor):
         return ProcessWorkers(root, self.limit, self.devices)
 
 
+def list_places(units: Sequence[Unit], limit: int, devices: Sequence[str]) -> list[Place]:
+    """Return the place of each process that may run at a time; see `ProcessExecutor`."""
+    cards = usable_gpus(units)
+    names = devices or ("cuda",) * bool(cards)
+    places = places_on(names, cards, units) or [Place()] * usable_cores()
+    return [places[index % len(places)] for index in range(limit or len(places))]
+
+
 @dataclass
 class _Worker:
     process: SpawnProcess
@@ -90,11 +98,7 @@ class ProcessWorkers:
     @contextmanager
     def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
         self._on_update = on_update
-        cards = usable_gpus(units)
-        names = self._devices or ("cuda",) * bool(cards)
-        places = places_on(names, cards, units) or [Place()] * usable_cores()
-        count = self._limit or len(places)
-        self._places = [places[index % len(places)] for index in range(count)]
+        self._places = list_places(units, self._limit, self._devices)
         make_folders(self._root)
         make_folder(inner_folder(self._root) / LOGS)
         try:

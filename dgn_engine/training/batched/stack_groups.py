@@ -10,9 +10,7 @@ from dgn_engine.importing.from_config import options_of
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.steps.choice import StepCase, choose_way
 
-# Networks per stack. Measured network-steps per second on one busy core (MNIST, w = 128, d = 5,
-# batch 32) for 4, 8, 12, 24, 48: ReLU 936, 1120, 1090, 1191, 1251; DL 422, 483, 510, 563, 582.
-STACK = 24
+STACK = 24  # networks, at most: 48 gain no more where stacks gain (table in `steps/choice.py`)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,13 @@ The choice is one table: rows are tried from top to bottom, and the first that a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from dgn_engine.config import RunConfig
+from dgn_engine.data import known_sizes
 from dgn_engine.importing.from_config import find_net, options_of
 from dgn_engine.model.nets import all_nets
 from dgn_engine.regimes import Regime, find_regime
@@ -88,28 +90,40 @@ class StepRow:
         )
 
 
-# (widest layer, fewest networks) for which a stack was at least 1.5 times as fast on a CPU as
-# training one after another: one core of an AMD EPYC, MNIST, depth 4 and 6, batch 32.
-# Speed-up (own or trained gates; frozen gates looked up in a table):
-#   width     4 networks          8                   16                  32
-#   16     1.0–1.3, 1.3–1.4   1.5–1.6, 1.6–2.0   1.6–1.7, 1.7–2.3   2.0–2.1, 2.3–2.5
-#   32     1.0–1.1, 1.3–1.4   1.2–1.6, 1.5–1.8   1.4–1.5, 1.7–2.0   1.7–1.8, 2.0–2.3
-#   64     1.0–1.1, 1.3       1.1–1.2, 1.4       1.1–1.4, 1.5       1.3–1.4, 1.7–2.0
-#   128                       0.8–1.1, 1.1–1.3                      1.0–1.1, 1.3–1.6
-#   512                       1.0–1.1, 1.3–1.4                      1.0–1.2, 1.4–1.6
-# Wider networks spend more of a step fetching their weights from memory. Looked-up gates make a
-# step cheaper.
-GAINING = ((16, 8), (32, 24))
-GAINING_LOOKED_UP = ((32, 8), (64, 16))
+# Where a stack was at least 1.5 times as fast on a CPU as training one after another, in regimes
+# whose gates are made in each step and in those whose gates are frozen and looked up in a table:
+# `python -m benchmarks.sweep_on_cores` at rest, one core of an AMD EPYC, medians, 29 November 2026.
+# Five hidden layers, batch 32; ReLU and DL, then FR-II.
+#   inputs   width      8 networks        16                24                48
+#     64       32      1.8, 1.9; 2.2    2.6, 2.4; 3.1    3.0, 2.5; 3.4    3.2, 2.6; 3.7
+#     64       64      1.5, 1.2; 1.8    1.6, 1.3; 1.9    1.5, 1.3; 2.1    1.5, 1.3; 1.9
+#    784        8      1.7, 1.8; 1.9    2.3, 2.3; 2.2    2.5, 2.4; 2.7    2.6, 2.5; 2.5
+#    784       16      1.6, 1.6; 1.8    1.9, 1.9; 2.2    2.0, 1.9; 2.2    1.9, 1.9; 2.2
+#    784       32      1.4, 1.3; 1.6    1.6, 1.4; 1.9    1.6, 1.3; 1.9    1.5, 1.4; 1.8
+#    784       64      1.1, 1.0; 1.4    1.2, 1.0; 1.5    1.1, 1.1; 1.5    1.2, 1.1; 1.5
+#    784      128      0.9, 0.8; 1.1    0.9, 0.9; 1.1    0.9, 0.8; 1.1    0.9, 0.9; 1.2
+#   3072       16      0.8, 1.0; 1.3    1.3, 1.0; 1.3    1.3, 1.1; 1.3    1.4, 1.1; 1.3
+# Smaller batches gain more up to width 32 (2 to 4 times at width 16), larger ones less (batch 64 at
+# width 16: 1.4, 1.2; 1.5 with 8 networks). A stack shares the Python overhead of a step; products
+# and the optimiser take as long as before, and longer if the weights no longer fit in the cache.
+GAINING = ((64, 32, 64), (784, 16, 32))  # most inputs, largest width, largest with frozen gates
+FEWEST, LARGEST_BATCH = 8, 32
 
 
 def _gains_in_stack(case: StepCase) -> bool:
     """Return whether a stack of this size pays off on a CPU; True if that is not the question."""
     if case.members is None:
         return True
-    makes_gates = case.regime.own_gates or case.regime.trains_feature  # else they are frozen
-    limits = GAINING if makes_gates else GAINING_LOOKED_UP
-    return any(case.width <= width and case.members >= least for width, least in limits)
+    if case.members < FEWEST or case.config.training.batch > LARGEST_BATCH:
+        return False
+    sizes = known_sizes(case.config.data, balanced=True)
+    if sizes is None:  # it may have any number of inputs
+        return False
+    makes_gates = case.regime.own_gates or case.regime.trains_feature
+    return any(
+        math.prod(sizes.shape) <= inputs and 0 < case.width <= (widest if makes_gates else frozen)
+        for inputs, widest, frozen in GAINING
+    )
 
 
 def _always(_: StepCase) -> bool:
@@ -159,12 +173,14 @@ TABLE: Mapping[Question, tuple[StepRow, ...]] = {
         StepRow(
             "alone",
             lambda case: not _gains_in_stack(case),
-            "On a CPU, a stack of so few or so wide networks is less than 1.5 times as fast.",
+            "On a CPU, a stack of so few or so wide networks, or with such inputs or batches, is "
+            "less than 1.5 times as fast; from width 128 on it can be slower.",
         ),
         StepRow(
             "stack",
             _always,
-            "Stacked networks share the Python overhead of a step and the kernel launches.",
+            "Stacks share the Python overhead of a step and the kernel launches, which makes them "
+            "at least 1.5 times as fast.",
         ),
     ),
     "gradients": (

@@ -100,7 +100,7 @@ def test_a_stack_shares_its_layers_and_computes_frozen_gates_once(
     ]
     made = cost_of(task(*eight, Calculation("c", "dgn_engine.x:y")))
     work = 2 * WEIGHTS * (passes * 8 * 32 + networks * 100)
-    each = 8 * passes * 3 * 1.1e-4 / 8 + 2 * 5e-3 / 8 + work / 3.6e10
+    each = 8 * passes * 3 * 4.5e-5 / 8 + 2 * 5e-3 / 8 + work / 4.6e10
     assert made.packed == approximately(8 * each)
     assert made.seconds == approximately(8 * cost_of(task(eight[0])).seconds)
     assert (made.runs, made.calculations) == (8, 1)
@@ -210,7 +210,7 @@ def test_a_cost_is_said_in_a_sentence() -> None:
     eight = [replace(of("ReLU", f"s{s}"), config=replace(CONFIG, seed=s)) for s in range(8)]
     words = cost_in_words(task(*eight, Calculation("c", "dgn_engine.x:y"), scale="full"))
     assert words.startswith("tiny, full: 8 runs, 1 calculation; about 91 ms of one CPU core")
-    assert ", 18 ms packed, 563 kB of storage" in words
+    assert ", 14 ms packed, 563 kB of storage" in words
     few = cost_in_words(task(*eight[:3]))  # too few to be stacked on a CPU
     assert "packed" not in few
 

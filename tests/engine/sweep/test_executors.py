@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dgn_engine.config import Device, NetConfig
+from dgn_engine.config import DataConfig, Device, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.storage import lock
@@ -29,8 +29,8 @@ from dgn_engine.sweep.unit import (
     UnitUpdate,
     unit_folder,
 )
-from dgn_engine.sweep.workers import find_executor
-from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, find_stacks
+from dgn_engine.sweep.workers import explain_stacks, find_executor
+from dgn_engine.sweep.workers.batched_workers import NO_OTHER, BatchedExecutor, find_stacks
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.engine.sweep.small import (
@@ -191,46 +191,94 @@ def test_dense_networks_on_a_cpu_are_packed_and_others_are_not() -> None:
     assert isinstance(find_executor("auto", many[:1]), ProcessExecutor)
 
 
-def of_width(unit: Training, width: int, device: Device = "cpu") -> Training:
+def of_width(
+    unit: Training, width: int, device: Device = "cpu", data: str = "digits", batch: int = 32
+) -> Training:
     net = NetConfig(name="fc", options=(("width", width), ("depth", 3)))
-    config = replace(unit.config, net=net, device=device)
+    training = replace(unit.config.training, batch=batch)
+    config = replace(unit.config, net=net, device=device, data=DataConfig(data), training=training)
     return replace(unit, id=f"{unit.id}-w{width}", config=config)
 
 
 @pytest.mark.parametrize(
-    ("regime", "width", "networks", "gains"),
+    ("data", "regime", "width", "batch", "networks", "gains"),
     [
-        ("ReLU", 16, 8, True),
-        ("DL", 16, 7, False),
-        ("ReLU", 32, 24, True),
-        ("DL", 32, 23, False),
-        ("DL", 33, 24, False),
-        ("FR-II", 32, 8, True),
-        ("FR-II", 32, 7, False),
-        ("FR-II", 64, 16, True),
-        ("FR-II", 64, 15, False),
-        ("FR-II", 65, 24, False),
+        ("mnist", "DL", 128, 32, 48, False),
+        ("mnist", "FR-II", 128, 8, 48, False),
+        ("mnist", "DL", 16, 32, 8, True),
+        ("mnist", "DL", 16, 32, 7, False),
+        ("mnist", "ReLU", 16, 32, 8, True),
+        ("mnist", "ReLU", 16, 33, 48, False),
+        ("mnist", "ReLU", 17, 32, 48, False),
+        ("mnist", "FR-II", 32, 32, 8, True),
+        ("mnist", "FR-II", 33, 32, 48, False),
+        ("digits", "DL", 32, 32, 8, True),
+        ("digits", "DL", 33, 32, 48, False),
+        ("digits", "FR-II", 64, 32, 8, True),
+        ("digits", "FR-II", 65, 32, 48, False),
+        ("cifar10", "FR-II", 12, 8, 48, False),  # 3072 inputs
+        ("folder:images", "FR-II", 12, 8, 48, False),  # of any number of inputs
     ],
 )
 def test_by_itself_a_cpu_packs_only_what_was_measured_to_be_quicker_so(
+    data: str,
     regime: str,
     width: int,
+    batch: int,
     networks: int,
     gains: bool,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    units: list[Unit] = [of_width(small_training(seed, regime), width) for seed in range(networks)]
-    found = find_executor("auto", units)
-    assert found == (BatchedExecutor(gaining=True) if gains else ProcessExecutor())
+    def units_on(device: Device) -> list[Unit]:
+        return [
+            of_width(small_training(seed, regime), width, device, data, batch)
+            for seed in range(networks)
+        ]
+
+    units = units_on("cpu")
+    found = find_executor("auto", units, workers=1)
+    assert found == (BatchedExecutor(1, gaining=True) if gains else ProcessExecutor(1))
     assert find_executor("packed", units) == BatchedExecutor(), "who asks for stacks has them"
     narrow: list[Unit] = [of_width(small_training(seed, regime), 8) for seed in range(9)]
     stacks = find_stacks(units + narrow, tmp_path, 1, gaining=True)
-    assert {len(stack) for stack in stacks} == ({networks, 9} if gains else {9})
+    of_units = [len(stack) for stack in stacks if units[0].id in stack]
+    assert of_units == ([networks] if gains else [])
+    assert 9 in map(len, stacks)
+    words = explain_stacks("auto", units, workers=1)
+    assert words.startswith(f"{networks} runs in stacks. " if gains else f"{networks} runs one by ")
+    requested = explain_stacks("packed", units, workers=1)
+    assert requested.startswith(f"{networks} runs in stacks")
+    assert (", as requested. " in requested) == (not gains)
+    assert ("1.5 times as fast; from width 128 on" in words + requested) == (not gains)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    either = [of_width(small_training(seed, regime), width, "auto") for seed in range(networks)]
+    either = units_on("auto")
     assert find_executor("auto", either) == BatchedExecutor(gaining=True), "on a card as before"
-    assert isinstance(find_executor("auto", either, devices="cpu"), BatchedExecutor) == gains
+    assert explain_stacks("auto", either).startswith(f"{networks} runs in stacks. ")
+    on_cpu = find_executor("auto", either, devices="cpu")
+    assert isinstance(on_cpu, BatchedExecutor) == gains
+
+
+def test_each_run_is_explained_by_the_row_of_the_table_that_applies() -> None:
+    conv = replace(small_training(0), id="conv")
+    conv = replace(conv, config=replace(conv.config, net=NetConfig(name="cnn4")))
+    narrow: list[Unit] = [of_width(small_training(seed), 16) for seed in range(16)]
+    words = explain_stacks("auto", [*narrow, conv], workers=2)
+    assert words.startswith("16 runs in stacks. ")
+    assert " 1 run one by one. Only fc networks can be stacked, not cnn4" in words
+    # Stacks share the places, so that there are too few in each here.
+    assert explain_stacks("auto", narrow[:8], workers=2).startswith("8 runs one by one. On a CPU")
+    for name, cluster in (("serial", ""), ("processes", ""), ("dask", ""), ("auto", "local")):
+        assert explain_stacks(name, narrow, cluster) == ""
+    assert explain_stacks("auto", []) == ""
+
+
+def test_a_lone_network_on_a_card_is_told_that_no_other_is_like_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    lone = explain_stacks("packed", [of_width(small_training(0), 16, "auto")])
+    assert lone == f"1 run one by one. {NO_OTHER}"
 
 
 def test_without_dask_one_sentence_says_what_to_install(
