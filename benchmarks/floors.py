@@ -172,11 +172,12 @@ def compute_floor(
     """Return the floor in seconds and what bounds it.
 
     Args:
-        arithmetic: Number format of the operations.
+        arithmetic: Number format of the operations; a CPU, where a dry run is, has no TF32.
         rates: Of the device, as `measure_rates` returns them.
     """
+    known = arithmetic if arithmetic in rates else "float32"
     bounds: dict[Bound, float] = {
-        "arithmetic": amounts.flops / rates[arithmetic],
+        "arithmetic": amounts.flops / rates[known],
         "memory": amounts.bytes / rates["copy"],
         "popcount": amounts.words / rates["popcount"] if amounts.words else 0.0,
     }

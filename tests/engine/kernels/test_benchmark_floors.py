@@ -277,6 +277,7 @@ def test_the_largest_of_the_times_is_the_limit() -> None:
     for bound, amounts in work.items():
         assert compute_floor(Amounts(*amounts), "float32", RATES) == (3.0, bound)
     assert compute_floor(Amounts(3e9, 1e9), "float64", RATES) == (6.0, "arithmetic")
+    assert compute_floor(Amounts(3e9, 1e9), "tf32", RATES) == (3.0, "arithmetic")
 
 
 def test_a_row_has_its_limit_and_what_is_reached_of_it() -> None:

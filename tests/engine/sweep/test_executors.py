@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import signal
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from dgn_engine.cli._executor_options import add_executor_options
+from dgn_engine.cli.run.execution import checked_start
 from dgn_engine.config import DataConfig, Device, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.runs import RunContinued
@@ -287,3 +290,23 @@ def test_without_dask_one_sentence_says_what_to_install(
     monkeypatch.setitem(sys.modules, "distributed", None)
     with refused("not-installed", value="dask"):
         run_units(find_executor("dask"), [small_training(0)], tmp_path)
+
+
+def test_a_start_prints_why_runs_are_stacked_unless_it_is_to_be_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    units: list[Unit] = [of_width(small_training(seed), 16) for seed in range(8)]
+    parser = argparse.ArgumentParser()
+    add_executor_options(parser, "")
+    parser.set_defaults(command="sweep", quiet=False)
+    for typed, printed in (
+        ("--workers 1", "8 runs in stacks. "),
+        ("--executor packed --workers 2", "8 runs in stacks, as requested. On a CPU, "),
+        ("--executor serial --workers 1", ""),
+    ):
+        arguments = parser.parse_args(typed.split())
+        checked_start(arguments, units, tmp_path)
+        assert capsys.readouterr().err.startswith(f"dgn sweep: {printed}" if printed else "")
+        arguments.quiet = True
+        checked_start(arguments, units, tmp_path)
+        assert capsys.readouterr().err == ""
