@@ -1,7 +1,7 @@
 """Train many dense networks as one batched stack, equivalent to training one after another.
 
 On a CPU, a stack is 1.5 to 5 times as fast as single networks of a width up to 16 or 32, and gains
-nothing from width 64 on:
+little from width 64 on:
 
 - Products take half of a packed step, Adam a quarter to a third. Neither shrinks by stacking, as
   each network has its own weights.
