@@ -96,7 +96,7 @@ CASE = Case(
     n=320,
     quick=320,
     methods=tuple(Method(name, prepare) for name, prepare in PREPARE.items()),
-    bars=(Faster("hand-tuned eager", 1.3), Faster("tutorial style", 2.2)),
+    bars=(Faster("hand-tuned eager", 1.5), Faster("tutorial style", 2.2)),
     most_rounds=200,
     floor=compute_floor,
 )

@@ -34,7 +34,7 @@ _LABEL = 8  # bytes of an int64
 _KEPT = 3
 # The same for dense chains, whose buffers also hold the backward pass (`DensePass`):
 # for one network with its own gates, and for feature and value network together.
-_BUFFERED_ALONE, _BUFFERED_BOTH = 6, 14
+_BUFFERED_ALONE, _BUFFERED_BOTH = 6, 12
 _CHECKPOINT = 3  # copies while saving: snapshot, bytes of each tensor, bytes of the file
 _NAMED = 3  # parts listed by a refusal
 

@@ -24,6 +24,7 @@ from dgn_engine.training.steps.losses import compute_loss, correct_mask, count_c
 # cache; on a card they fill it, and a few such layers in float32 take a few GiB at most.
 CHUNK_VALUES = 1 << 22
 CARD_CHUNK_VALUES = 1 << 26
+COUNTED_TOGETHER = 64  # batches that a CPU adds to the running score in one call
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,14 @@ class PendingScore:
 
 
 class RunningScore:
-    """Losses and correct answers since the last score, summed on the device.
+    """Losses and correct answers since the last score.
+
+    A card sums them without being waited for. On a CPU, where each small operation costs a
+    hundredth of a step, batches wait until many can be added at once.
 
     Attributes:
-        sums: Sums of losses and of correct answers, (2,).
-        examples: Number of examples in them.
+        examples: Number of examples in the sums.
+        captured: Whether batches are added by captured steps, which replay tensor operations only.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -78,21 +82,51 @@ class RunningScore:
             device: Device of the network; sums are float64 except on MPS.
         """
         dtype = torch.float64 if device.type != "mps" else torch.float32
-        self.sums = torch.zeros(2, dtype=dtype).to(device)
         self.examples = 0
+        self.captured = False
+        self._sums = torch.zeros(2, dtype=dtype).to(device)
         self._courier = HostCopier(device)
-        self._loss_sum, self._right_sum = self.sums.unbind()
+        self._loss_sum, self._right_sum = self._sums.unbind()
+        self._total = 0.0  # sum of losses with the batches that wait, while any do
+        self._right: list[Tensor] = []  # of these: which answers were correct
+
+    @property
+    def sums(self) -> Tensor:
+        """Return the sums of losses and of correct answers.
+
+        Returns:
+            (2,), on the device; not copied.
+        """
+        self._add_waiting()
+        return self._sums
 
     def add_batch(self, value: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Add a batch, without waiting for the device.
+        """Add a batch, without waiting for a card.
 
         Args:
             value: Mean loss of the batch, ().
             logits: (m, C).
             labels: (m,) int.
         """
-        self._loss_sum.add_(value, alpha=len(labels))
-        self._right_sum.add_(count_correct(logits, labels))
+        # A product of 24 and 29 bits is exact, so both ways round the sum of losses alike.
+        if self.captured or self._sums.device.type != "cpu" or value.dtype != torch.float32:
+            self._add_waiting()
+            self._loss_sum.add_(value, alpha=len(labels))
+            self._right_sum.add_(count_correct(logits, labels))
+            return
+        if not self._right:
+            self._total = float(self._loss_sum)
+        self._total += float(value) * len(labels)
+        self._right.append(correct_mask(logits, labels))
+        if len(self._right) == COUNTED_TOGETHER:
+            self._add_waiting()
+
+    def _add_waiting(self) -> None:
+        """Add the batches that wait on a CPU."""
+        if self._right:
+            self._loss_sum.fill_(self._total)
+            self._right_sum.add_(torch.cat(self._right).sum())
+            self._right.clear()
 
     @property
     def is_finite(self) -> bool:
@@ -101,7 +135,9 @@ class RunningScore:
         Returns:
             Always True on a GPU, which is not waited for; the next score reveals it.
         """
-        return self.sums.device.type != "cpu" or math.isfinite(float(self.sums[0]))
+        if self._sums.device.type != "cpu":
+            return True
+        return math.isfinite(self._total if self._right else float(self._loss_sum))
 
     def fetch_score(self) -> PendingScore:
         """Return the score so far, without waiting for the card, and reset the sums.
@@ -110,7 +146,7 @@ class RunningScore:
             The score, on its way to the host.
         """
         asked = PendingScore(self._courier.fetch(self.sums), self.examples)
-        self.sums.zero_()
+        self._sums.zero_()
         self.examples = 0
         return asked
 
@@ -121,7 +157,8 @@ class RunningScore:
             sums: Sums of losses and of correct answers, (2,).
             examples: Number of examples in them.
         """
-        self.sums.copy_(sums)
+        self._right.clear()
+        self._sums.copy_(sums)
         self.examples = examples
 
 

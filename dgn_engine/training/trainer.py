@@ -85,6 +85,7 @@ class Trainer:
             card: Captures the graphs.
         """
         make_capturable(self.optimizer.torch)
+        self.train_sums.captured = True
         self.steps = GraphSteps(self.network_step, card)
 
     @property

@@ -83,21 +83,6 @@ def flatten_weights(groups: Sequence[Sequence[nn.Parameter]]) -> list[FlatWeight
     return [FlatWeights(*pair) for pair in pairs]
 
 
-def view_joined(first: Tensor, second: Tensor) -> Tensor | None:
-    """Return one view over two matrices that are neighbours in memory.
-
-    Args:
-        first: (a, k).
-        second: (b, k).
-
-    Returns:
-        (a + b, k), or None if `second` does not start where `first` ends.
-    """
-    if first.shape[1] != second.shape[1] or _storage_distance(first, second) != first.numel():
-        return None
-    return first.as_strided((len(first) + len(second), first.shape[1]), (first.shape[1], 1))
-
-
 def view_stacked(matrices: Sequence[Tensor]) -> Tensor | None:
     """Return one view over equally spaced matrices of one buffer.
 
@@ -127,11 +112,7 @@ def _storage_distance(first: Tensor, second: Tensor) -> int | None:
 
 
 class DenseWeights:
-    """The flat weights of value and feature network.
-
-    The first layers of both are neighbours: where both networks see the same input, one product
-    computes both.
-    """
+    """The flat weights of value and feature network."""
 
     def __init__(self, network: GatedNetwork) -> None:
         """Move the weights of a network into flat buffers.
@@ -141,8 +122,7 @@ class DenseWeights:
         """
         gated = len(network.architecture.gated_shapes)
         stacks = ((network.value, gated + 1), (network.feature, gated))  # without the feature head
-        (first, behind), (second, others) = (_split_parameters(*stack) for stack in stacks)
-        self._groups = flatten_weights([[*behind, first], [second, *others]])
+        self._groups = flatten_weights([_first_parameters(*stack) for stack in stacks])
         gradients = {
             id(parameter): gradient
             for group in self._groups
@@ -150,8 +130,6 @@ class DenseWeights:
         }
         self.value, self.feature = (DenseLayers(*stack, gradients) for stack in stacks)
         self.flat_value, self.flat_feature = self._groups
-        self.first = view_joined(self.value.weights[0], self.feature.weights[0])
-        self.first_gradient = view_joined(self.value.gradients[0], self.feature.gradients[0])
 
     @property
     def is_intact(self) -> bool:
@@ -163,11 +141,10 @@ class DenseWeights:
         return all(group.is_intact for group in self._groups)
 
 
-def _split_parameters(stack: Stack, count: int) -> tuple[nn.Parameter, list[nn.Parameter]]:
-    """Return the first layer's weight, and the other parameters of the first `count` layers."""
-    first, *weights = list(stack.weights)[:count]
+def _first_parameters(stack: Stack, count: int) -> list[nn.Parameter]:
+    """Return biases and weights of the first `count` layers."""
     biases = [bias for bias in list(stack.biases)[:count] if bias is not None]
-    return cast(nn.Parameter, first), cast("list[nn.Parameter]", [*biases, *weights])
+    return cast("list[nn.Parameter]", [*biases, *list(stack.weights)[:count]])
 
 
 class DenseLayers:
@@ -278,6 +255,8 @@ class PassBuffers:
         self._gradients = layers.gradients[1:gated]
         groups = (self._deltas, self._fed, self._gradients)
         self._together = [view for group in groups if (view := view_stacked(group)) is not None]
+        if len(self._together) == 3:
+            self._together[0] = self._together[0].transpose(1, 2)  # Δᵀ
 
     def new_units(self) -> UnitBuffer:
         """Allocate another buffer of the same shape.
@@ -291,8 +270,8 @@ class PassBuffers:
     def collect_hidden(self) -> None:
         """Write the gradients of all gated layers but the first, from the deltas in `delta`."""
         if len(self._together) == 3:
-            deltas, fed, gradients = self._together
-            torch.bmm(deltas.transpose(1, 2), fed, out=gradients)
+            turned, fed, gradients = self._together
+            torch.bmm(turned, fed, out=gradients)
         else:
             for delta, z, gradient in zip(self._deltas, self._fed, self._gradients, strict=True):
                 torch.mm(delta.t(), z, out=gradient)

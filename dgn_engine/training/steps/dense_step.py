@@ -147,7 +147,7 @@ class DensePass:
         else:
             linear = network.feature_activation == "linear"
             feature = PassBuffers(weights.feature, examples, self._gated, linear)
-            self._gates = _FeatureGating(network, weights, self._value, feature)
+            self._gates = _FeatureGating(network, self._value, feature)
         self._trains_value = "value" in trains
         self._trains_feature = "feature" in trains and self._gates.carry_gradients
         self.trained: list[FlatWeights] = []
@@ -155,9 +155,6 @@ class DensePass:
             self.trained.append(weights.flat_value)
         if self._trains_feature:
             self.trained.append(weights.flat_feature)
-        self._both: Tensor | None = None  # Δ_1 of both networks, if both see the same input
-        if network.value_input == "image" and len(self.trained) == 2:
-            self._both = self._lay_first_deltas(weights, examples)
         self._logits = self._value.pre.flat.new_empty(examples, weights.value.widths[-1])
         self._loss = LossSlope(kind, self._logits)
 
@@ -185,27 +182,11 @@ class DensePass:
         self._collect_first(x, fed)
         return value, self._logits
 
-    def _lay_first_deltas(self, weights: DenseWeights, examples: int) -> Tensor | None:
-        """Allocate Δ_1 of both networks as neighbours, so that one product gives both gradients."""
-        if weights.first_gradient is None:
-            return None
-        self._first_gradient = weights.first_gradient
-        both = self._value.pre.flat.new_empty(examples, len(weights.first_gradient))
-        self._value.delta.layers[0] = both[:, : weights.value.widths[0]]
-        return both
-
     def _collect_first(self, x: Tensor, fed: Tensor) -> None:
         """Write the gradients of the first layer of each trained network."""
-        own, feature = self._value.delta.layers[0], self._gates.feature
-        if self._both is not None and feature is not None:
-            others = feature.delta.layers[0]
-            self._both[:, own.shape[1] :] = others
-            torch.mm(self._both.t(), x, out=self._first_gradient)  # dL/dW_1 = Δ_1ᵀ x, both networks
-            self._value.layers.collect_bias(0, own)
-            feature.layers.collect_bias(0, others)
-            return
+        value, feature = self._value, self._gates.feature
         if self._trains_value:
-            self._value.layers.collect_gradients(0, own, fed)
+            value.layers.collect_gradients(0, value.delta.layers[0], fed)
         if self._trains_feature and feature is not None:
             feature.layers.collect_gradients(0, feature.delta.layers[0], x)
 
@@ -319,7 +300,6 @@ class _FeatureGating:
     def __init__(
         self,
         network: GatedNetwork,
-        weights: DenseWeights,
         value: PassBuffers,
         feature: PassBuffers,
     ) -> None:
@@ -330,13 +310,9 @@ class _FeatureGating:
         self._wires = list(zip(network.wiring, network.routes, strict=True))
         self._moved = any(route != STRAIGHT for route in network.routes)
         self._as_made = not self._moved and network.wiring == tuple(range(len(self._wires)))
-        self._arrived = feature.new_units()  # dL/dG of the feature network's gates, before routing
-        self._passed = feature.new_units()
+        # dL/dG; where nothing is routed it overwrites dL/dz, which is not needed again.
+        self._arrived = value.into if self._as_made else feature.new_units()
         self.slopes = [self._maker.made.layers[source] for source, _ in self._wires]
-        self._both: Tensor | None = None
-        if network.value_input == "image" and weights.first is not None:
-            self._both = weights.first.new_empty(len(value.pre.layers[0]), len(weights.first))
-            self._turned = weights.first.t()
 
     def forward(self, x: Tensor) -> Tensor:
         """Run the gated layers of both networks.
@@ -362,26 +338,15 @@ class _FeatureGating:
         return fed
 
     def _first_layers(self, x: Tensor, fed: Tensor) -> None:
-        """Run the first layers, in one product if both networks see the same input."""
-        sides = (self._value, self.feature)
-        if self._both is None:
-            self.feature.layers.compute_pre(0, x, self.feature.pre.layers[0])
-            pre = self._value.pre.layers[0]
-            if len(fed) == len(pre):
-                self._value.layers.compute_pre(0, fed, pre)
-            else:
-                row = pre[:1]
-                self._value.layers.compute_pre(0, fed, row)
-                pre[1:] = row
-            return
-        torch.mm(x, self._turned, out=self._both)
-        halves = torch.split(self._both, [side.layers.widths[0] for side in sides], dim=1)
-        for side, half in zip(sides, halves, strict=True):
-            bias = side.layers.biases[0]
-            if bias is None:
-                side.pre.layers[0].copy_(half)
-            else:
-                torch.add(half, bias, out=side.pre.layers[0])
+        """Run the first layer of each network."""
+        self.feature.layers.compute_pre(0, x, self.feature.pre.layers[0])
+        pre = self._value.pre.layers[0]
+        if len(fed) == len(pre):
+            self._value.layers.compute_pre(0, fed, pre)
+        else:
+            row = pre[:1]
+            self._value.layers.compute_pre(0, fed, row)
+            pre[1:] = row
 
     def _forward_feature(self) -> None:
         feature = self.feature
@@ -401,7 +366,7 @@ class _FeatureGating:
         self._route_gradients()  # dL/dG of the value layers, routed back
         self._maker.backward_gates(self._arrived.flat, delta.flat)
         for index in range(len(delta.layers) - 2, -1, -1):
-            passed = self._passed.layers[index]
+            passed = feature.into.layers[index]
             torch.mm(delta.layers[index + 1], feature.layers.weights[index + 1], out=passed)
             if self._linear:  # Δ_l = ∂γ ⊙ dL/dG_l + χ^f'(q_l) ⊙ (Δ_{l+1} W_{l+1})
                 delta.layers[index].add_(passed)

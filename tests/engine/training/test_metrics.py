@@ -180,3 +180,32 @@ def test_a_card_has_the_whole_pass_at_once_and_is_read_once(values: int) -> None
 def test_a_chunk_that_does_not_fit_on_a_card_is_halved() -> None:
     score, tried, _ = on_card(130, fits=40, error=torch.OutOfMemoryError)
     assert score.examples == sum(size for size in tried if size <= 40) == 130
+
+
+def test_batches_that_wait_on_a_cpu_give_the_sums_of_those_added_at_once() -> None:
+    """Bit for bit, read twice, one beyond what waits, and after sums of a checkpoint."""
+    cpu = torch.device("cpu")
+    waiting, at_once = metrics.RunningScore(cpu), metrics.RunningScore(cpu)
+    at_once.captured = True
+    generator = torch.Generator().manual_seed(3)
+    for score in (waiting, at_once):
+        score.set_sums(torch.tensor([0.1, 3.0], dtype=torch.float64), 5)
+    for batch in range(2 * metrics.COUNTED_TOGETHER + 1):
+        logits = torch.randn((7 if batch % 5 else 2, CLASSES), generator=generator)
+        labels = torch.randint(0, CLASSES, (len(logits),), generator=generator)
+        for score in (waiting, at_once):
+            score.add_batch(logits.square().mean(), logits, labels)
+        if batch in (3, 4):
+            assert torch.equal(waiting.sums, at_once.sums)
+    assert torch.equal(waiting.sums, at_once.sums)
+    assert waiting.fetch_score().score == at_once.fetch_score().score
+    assert waiting.sums.tolist() == [0.0, 0.0]
+
+
+def test_a_loss_that_is_no_number_is_seen_while_its_batch_waits() -> None:
+    score = metrics.RunningScore(torch.device("cpu"))
+    logits, labels = torch.zeros((2, CLASSES)), torch.zeros(2, dtype=torch.long)
+    score.add_batch(torch.tensor(float("nan")), logits, labels)
+    assert not score.is_finite
+    score.set_sums(torch.zeros(2, dtype=torch.float64), 0)
+    assert score.is_finite
