@@ -280,8 +280,9 @@ class TrainingConfig:
     )
     precision: Precision = setting(  # of training steps; kernels and scores stay in float32
         "float32", "precision", help="precision of training steps (tf32: CUDA only)",
-        tip="Mantissa of products in a step: tf32 10 bits (CUDA only), bf16 7 bits. Weights "
-        "and all kernels stay in float32", advanced=True,
+        tip="Mantissa of products in a step: tf32 10 bits (CUDA only), bf16 7 bits (on a CPU only "
+        "with AVX-512 BF16 or AMX, and only faster for convolutions). Weights and all kernels stay "
+        "in float32", advanced=True,
         words={"float32": "float32", "tf32": "TF32", "bf16": "bf16"},
     )
     weights_from: str = setting(  # a checkpoint

@@ -6,8 +6,8 @@ import os
 
 import torch
 
-from dgn_engine.config import Device
-from dgn_engine.errors import UserError
+from dgn_engine.config import Device, Precision
+from dgn_engine.errors import UserError, Where
 from dgn_engine.model.architecture import Architecture, Conv
 
 
@@ -52,6 +52,35 @@ def choose_device(device: Device) -> torch.device:
     return torch.device(device)
 
 
+def multiplies_bf16() -> bool:
+    """Return whether this processor multiplies bf16 in hardware.
+
+    Returns:
+        True with AVX-512 BF16 or AMX; without them, steps in bf16 would be slower than in float32.
+    """
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def check_precision(precision: Precision, device: torch.device) -> None:
+    """Check that steps of a precision are worth taking on a device.
+
+    Args:
+        precision: 'float32', 'tf32' or 'bf16'.
+        device: Device of the run.
+
+    Raises:
+        UserError: bf16 was chosen on a processor that does not multiply it in hardware.
+    """
+    if precision == "bf16" and device.type == "cpu" and not multiplies_bf16():
+        raise UserError(
+            Where("training.precision")
+            + " cannot be bf16 on this processor, which has neither AVX-512 BF16 nor AMX; "
+            "choose float32.",
+            kind="not-supported",
+            value=precision,
+        )
+
+
 def choose_float64_device(device: Device) -> Device:
     """Return where to compute in float64 for a run made for `device`.
 
@@ -66,16 +95,20 @@ def choose_float64_device(device: Device) -> Device:
     return "cuda" if device == "cuda" and device in available_devices() else "cpu"
 
 
-def device_name(device: torch.device) -> str:
+def device_name(device: torch.device, precision: Precision = "float32") -> str:
     """Return the name of a device for the status bar.
 
     Args:
         device: The device.
+        precision: Precision of the training steps.
 
     Returns:
-        Model of a CUDA card, or the device type.
+        Model of a CUDA card, or the device type; with bf16 and on a card TF32, also the precision:
+        'cpu, bf16'.
     """
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    words = {"bf16": "bf16", "tf32": "TF32" if device.type == "cuda" else ""}
+    return f"{name}, {words[precision]}" if words.get(precision) else name
 
 
 def set_threads(architecture: Architecture) -> None:

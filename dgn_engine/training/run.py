@@ -24,7 +24,7 @@ from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.controlled_run import ControlledRun
 from dgn_engine.training.device_data import to_device
-from dgn_engine.training.devices import choose_device, device_name, set_threads
+from dgn_engine.training.devices import check_precision, choose_device, device_name, set_threads
 from dgn_engine.training.evaluation_schedule import EvaluationSchedule
 from dgn_engine.training.ignored_settings import (
     IgnoredSetting,
@@ -123,6 +123,7 @@ class Run:
         check_contradictions(config)
         self.target = find_regime(config.gating.regime)
         self.device = choose_device(config.device)
+        check_precision(config.training.precision, self.device)
         examples = examples or load_examples(config.data, report)
         logits = 1 if examples.signed else len(examples.class_names)
         self.architecture = architecture_for(config.net, examples.train_x.shape[1:], logits)
@@ -198,7 +199,7 @@ class Run:
             run=self.number,
             config=self.config,
             regime=trainer.regime.name,
-            device=device_name(self.device),
+            device=device_name(self.device, self.config.training.precision),
             layers=layer_infos(trainer.network.architecture),
             wiring=trainer.network.wiring,
             parameters_value=count_parameters(trainer.network.value),

@@ -15,7 +15,7 @@ from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.device_data import to_device
-from dgn_engine.training.devices import choose_device
+from dgn_engine.training.devices import check_precision, choose_device
 from dgn_engine.training.ignored_settings import check_contradictions
 from dgn_engine.training.initial_weights import read_initial_weights
 from dgn_engine.training.memory_needed import RunUse, check_memory
@@ -93,6 +93,7 @@ class TrialStarts:
             UserError: It cannot start, or does not fit.
         """
         device = choose_device(config.device)
+        check_precision(config.training.precision, device)
         data = config.data.without_variant()
         if data not in self._loaded:
             whole = load_examples(data)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.regimes import all_regimes
+from dgn_engine.training import devices
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.branch import apply_changes
 from dgn_engine.training.run import Run
@@ -110,7 +111,10 @@ def test_every_optimiser_steps_on_a_card_as_on_the_cpu(
 @pytest.mark.wide
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 @pytest.mark.parametrize("net", ["fc", "cnn4"])
-def test_every_precision_steps_on_a_card(net: str, precision: str) -> None:
+def test_every_precision_steps_on_a_card(
+    net: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "multiplies_bf16", lambda: True)
     config = small_config("DL", net, optimiser="sgd", precision=precision)
     assert_same_on_card(config, take_steps)
 

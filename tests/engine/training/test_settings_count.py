@@ -18,6 +18,7 @@ from torch import Tensor
 
 from dgn_engine.config import SETTINGS, RunConfig
 from dgn_engine.data import load_examples
+from dgn_engine.training import devices
 from dgn_engine.training.run import Run
 from tests.engine.session.drawn_runs import IMAGE, INPUTS, data_of, examples_of
 from tests.engine.slow_run import SlowRun
@@ -194,7 +195,10 @@ def first_loss(config: RunConfig, x: Tensor, rows: Tensor, dtype: torch.dtype) -
     return float(by_hand)
 
 
-def test_a_step_in_bf16_is_that_of_rounded_numbers_and_tf32_needs_a_card() -> None:
+def test_a_step_in_bf16_is_that_of_rounded_numbers_and_tf32_needs_a_card(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(devices, "multiplies_bf16", lambda: True)
     config = change_config(BASE, gating={"regime": "ReLU"}, data={"train_limit": 50})
     config = change_config(config, training={"batch": 50})
     rows = torch.arange(50)

@@ -18,13 +18,16 @@ from dgn_engine.config import Precision, RunConfig
 from dgn_engine.kernels import precision
 from dgn_engine.kernels.precision import float32_products, use_full_products
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.training import devices
 from dgn_engine.training.batched.stack_groups import pack_key, reason_not_packed
 from dgn_engine.training.run import Run
 from dgn_engine.training.steps.network_step import step_precision
+from dgn_engine.training.trial_starts import TrialStarts
 from tests.engine.conftest import SMALL
 from tests.engine.kernels.tiny import ARCHITECTURES
 from tests.engine.training.cuda.tiny_trainers import chain_trainer
 from tests.gpu.trainers import trainer_on
+from tests.refusals import refused
 
 CUDA = torch.device("cuda")
 Make = Callable[..., Run]
@@ -148,6 +151,50 @@ def test_what_holds_outside_is_not_undone_by_a_reading_that_began_before() -> No
         assert switches() == ("ieee", "ieee")
 
 
+@pytest.fixture
+def any_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this processor take steps in bf16, whether or not it multiplies them in hardware."""
+    monkeypatch.setattr(devices, "multiplies_bf16", lambda: True)
+
+
+def test_bf16_is_refused_by_a_processor_without_it_and_the_device_is_named_with_it(
+    make_run: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, named in (("float32", "cpu"), ("tf32", "cpu"), ("bf16", "cpu, bf16")):
+        config = replace(SMALL, training=replace(SMALL.training, precision=kind))
+        for hardware in (True, False):
+            monkeypatch.setattr(devices, "multiplies_bf16", lambda there=hardware: there)
+            if kind == "bf16" and not hardware:
+                with refused("not-supported", place="training.precision", value="bf16"):
+                    make_run("DL", config)
+                with refused("not-supported", place="training.precision", value="bf16"):
+                    TrialStarts().begin_trial(config, False)
+            else:
+                assert make_run("DL", config).started_event(True).device == named
+
+
+@pytest.mark.usefixtures("any_cpu")
+def test_a_resumed_run_in_bf16_takes_the_steps_of_one_that_never_stopped(make_run: Make) -> None:
+    """Also over the smaller last batch of an epoch; weights, moments and scores are float32."""
+    config = replace(SMALL, training=replace(SMALL.training, precision="bf16", batch=7))
+    whole, first, second = (make_run("DL", config).trainer for _ in range(3))
+    for _ in range(whole.steps_per_epoch + 2):
+        whole.step()
+    for _ in range(3):
+        first.step()
+    second.restore_state(
+        {name: tensor.clone() for name, tensor in first.tensors().items()}, first.counters()
+    )
+    for _ in range(whole.steps_per_epoch - 1):
+        second.step()
+    for name, tensor in whole.tensors().items():
+        assert torch.equal(tensor, second.tensors()[name]), name
+        assert tensor.dtype == torch.float32
+    assert whole.counters() == second.counters()
+    assert whole.test_score() == second.test_score()
+
+
+@pytest.mark.usefixtures("any_cpu")
 def test_steps_in_bf16_are_near_those_in_float32_and_not_the_same(make_run: Make) -> None:
     moved = []
     for kind in ("float32", "bf16"):
