@@ -89,7 +89,7 @@ def map_limits(
             covariance[span, index] = covariance[index, span]
             tangent[span, index] = tangent[index, span]
 
-    route.run_stretches(fill_pairs, block)
+    slabs.run_threads(fill_pairs, block.row_stretches(slabs.PAIRS_AT_ONCE))
     pooled = float(variances[-1][0].numel()) ** 2
     return torch.from_numpy(covariance / pooled), torch.from_numpy(tangent / pooled)
 

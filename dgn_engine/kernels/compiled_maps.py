@@ -21,12 +21,16 @@ from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.model.architecture import Architecture
 
 Numbers = npt.NDArray[Any]
+Real = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
 
 # Less work than this does not repay loading the compiled loops.
 WORTH_COMPILING = 2e8  # pairs of positions, summed over layers and pairs of examples
 MOST_COUNTED = 2.0**31  # path counts of slabs are int32 below this
 LARGEST = 1e280  # path counts above this might overflow
 _WORD = 32  # channels in a word of bits
+_LINE = 64  # bytes in a line of the cache
+LANES = 32  # pairs of examples side by side; the bits of more would not stay in the cache
 
 
 def compiled_maps(
@@ -82,13 +86,15 @@ class CompiledMaps:
         self._is_dual = len(sides) > 1
         self._dtype: type[np.generic] = _DTYPES[sides[0][0].dtype]
         self._scale = 1.0
+        self._is_image = False  # one size, zero padding, hard gates
         none = np.zeros((len(sides[0][0]), 0))
         bits: list[Numbers] = [none.astype(np.uint32)] * 2
         values: list[Numbers] = [none.astype(self._dtype)] * 2
         hard = all(bool(((layer == 0) | (layer == 1)).all()) for side in sides for layer in side)
         if hard:  # counts, to be divided by all widths at the end
-            exact = inputs.x_value is None and self._largest_window() < MOST_COUNTED
-            self._dtype = np.int32 if exact else np.float64
+            self._is_image = _has_one_size(route)
+            most = self._largest_sum(sides, inputs.x_value is not None)
+            self._dtype = np.int32 if most < MOST_COUNTED else np.float64
             self._scale = 1.0 / prod(self._widths)
             values = [none.astype(self._dtype)] * 2
         for place, side in enumerate(sides):
@@ -100,7 +106,8 @@ class CompiledMaps:
         images = (
             none[..., None, None] if inputs.x_value is None else inputs.x_value.detach().numpy()
         )
-        self._arguments = (*bits, *values, np.ascontiguousarray(images, dtype=self._dtype))
+        precision = images.dtype if self._is_image else self._dtype
+        self._arguments = (*bits, *values, np.ascontiguousarray(images, dtype=precision))
         rows, start = [], 0
         for (kernel, stride), width, level, below in zip(
             route.layers, self._widths, route.levels[1:], route.levels[:-1], strict=True
@@ -109,13 +116,20 @@ class CompiledMaps:
             rows.append((kernel, stride, depth, start, below[3], route.flat))
             start += depth * int(level[0] * level[1])
         self._layers = np.array(rows, dtype=np.int64)
-        self._is_image = hard and _has_one_size(route)
 
-    def _largest_window(self) -> float:
-        """Return a bound for every sum over a window: path counts, or their derivative."""
+    def _largest_sum(self, sides: Sequence[Sequence[Tensor]], has_inputs: bool) -> float:
+        """Return a bound for every sum of path counts, or of their derivative.
+
+        From the last layer down, K_l = τ_l ⊙ windows of K_{l+1} ≤ Π_{k≥l} max τ_k · Π_{k>l} r_k for
+        windows of r_k positions, and τ is at most the number of open gates at a position.
+        """
         windows = self._route.layers[:, 0].astype(float) ** 2
         terms = len(windows) if self._is_dual else 1
-        return terms * float(prod(windows)) * prod(self._widths[:-1])
+        if not self._is_image:
+            return np.inf if has_inputs else float(terms * prod(windows) * prod(self._widths[:-1]))
+        most = [[float(layer.sum(1).max()) for layer in side] for side in sides]
+        opened = [max(1.0, *layer) for layer in zip(*most, strict=True)]
+        return float(terms * prod(windows[1:]) * prod(opened) * (3 if has_inputs else 1))
 
     def kernels(self, block: KernelBlock) -> tuple[Tensor, Tensor | None]:
         """Compute the kernel of a block of pairs; of a symmetric block, the upper half.
@@ -130,20 +144,6 @@ class CompiledMaps:
 
         def fill_pairs(row: int, columns: slice) -> None:
             local = (row - block.rows.start, block.local_columns(columns))
-            gate_bits, sensitivity_bits, *_, images = self._arguments
-            if self._is_image:
-                self._loops.image_sums(
-                    row,
-                    columns.start,
-                    gate_bits,
-                    sensitivity_bits,
-                    images,
-                    self._route.levels[0],
-                    self._layers,
-                    kernel[local],
-                    derivative[local],
-                )
-                return
             self._loops.path_sums(
                 row,
                 columns.start,
@@ -156,9 +156,54 @@ class CompiledMaps:
                 derivative[local],
             )
 
-        self._route.run_stretches(fill_pairs, block)
+        def fill_lanes(rows: Whole, columns: Whole) -> None:
+            local = (rows - block.rows.start, columns - block.columns.start)
+            kernel[local], derivative[local] = self._sum_lanes(rows, columns)
+
+        if self._is_image:
+            slabs.run_threads(fill_lanes, block.pair_groups(LANES))
+        else:
+            slabs.run_threads(fill_pairs, block.row_stretches(slabs.PAIRS_AT_ONCE))
         slopes = torch.from_numpy(derivative * self._scale) if self._is_dual else None
         return torch.from_numpy(kernel * self._scale), slopes
+
+    def _sum_lanes(self, rows: Whole, columns: Whole) -> Real:
+        """Return the sums over positions of some pairs of examples, side by side, `(2, pairs)`."""
+        gate_bits, sensitivity_bits, *_, images = self._arguments
+        lanes, (height, width) = len(rows), self._route.levels[0, :2]
+        sides = [
+            _side_by_side(side, examples)
+            for side in (gate_bits, sensitivity_bits, images)
+            for examples in (rows, columns)
+        ]
+        reals = _aligned_zeros((6, width * lanes), np.float64)
+        self._loops.lane_sums(
+            *sides[:4],
+            *(side.reshape(-1, height * width * lanes) for side in sides[4:]),
+            self._route.levels[0],
+            self._layers,
+            _aligned_zeros((6 * len(self._layers) + 3, (width + 2) * lanes), self._dtype),
+            _aligned_zeros((3, width * lanes), np.int32),
+            reals,
+        )
+        sums: Real = reals[:2].reshape(2, width, lanes).sum(1)
+        return sums
+
+
+def _side_by_side(numbers: Numbers, examples: Whole) -> Numbers:
+    """Arrange the numbers of examples `(n, ...)` as `(numbers, examples)`."""
+    flat = numbers.reshape(len(numbers), -1)
+    result = _aligned_zeros((flat.shape[1], len(examples)), numbers.dtype)
+    np.take(flat.T, examples, axis=1, out=result, mode="clip")  # any other mode makes a copy
+    return result
+
+
+def _aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Numbers:
+    """Return zeros that begin with a line of the cache, so that vectors do not straddle two."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def _has_one_size(route: slabs.SlabRoute) -> bool:

@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from dgn_engine.kernels.arguments import check_inputs, check_tensor
 from dgn_engine.kernels.precision import full_precision
+
+Indices = npt.NDArray[np.int64]
 
 WORTH_IT = 1.2  # oneDNN is used if it is at least this much faster than the BLAS
 TILE_ITEMS = 8 << 20  # numbers in one tile of rows
@@ -170,6 +174,21 @@ class KernelBlock:
         for row in range(self.rows.start, self.rows.stop):
             for start in range(self.first_column(row), end, limit):
                 yield row, slice(start, min(end, start + limit))
+
+    def pair_groups(self, limit: int) -> Iterator[tuple[Indices, Indices]]:
+        """Split the pairs into groups; those of a symmetric block, of the upper half only.
+
+        Args:
+            limit: Maximum number of pairs per group.
+
+        Yields:
+            First and second examples of the pairs, as indices of examples.
+        """
+        n, m = self.shape
+        row, column = np.triu_indices(n) if self.is_symmetric else np.divmod(np.arange(n * m), m)
+        for start in range(0, len(row), limit):
+            group = slice(start, start + limit)
+            yield row[group] + self.rows.start, column[group] + self.columns.start
 
     def local_columns(self, columns: slice) -> slice:
         """Convert columns from indices of examples to indices into the block.

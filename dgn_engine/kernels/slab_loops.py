@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba import types
 from numba.core.caching import FunctionCache
+from numba.extending import intrinsic, overload
 
 Numbers = npt.NDArray[Any]
 Real = npt.NDArray[np.float64]
@@ -23,9 +25,6 @@ Whole = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint32]
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
-_ONES, _TWOS = np.uint32(0x55555555), np.uint32(0x33333333)
-_FOURS, _SUM = np.uint32(0x0F0F0F0F), np.uint32(0x01010101)
-_1, _2, _4, _24 = np.uint32(1), np.uint32(2), np.uint32(4), np.uint32(24)
 _STEPS = 5
 _1_PI = 1.0 / np.pi
 
@@ -66,11 +65,54 @@ def compile_loop(loop: Loop) -> Loop:
     Returns:
         The compiled function, which releases the GIL.
     """
+    return _compile(loop)
+
+
+def compile_row(loop: Loop) -> Loop:
+    """Compile a function that only works on views of its arguments: nothing counts references.
+
+    Args:
+        loop: The function, short, which allocates nothing.
+
+    Returns:
+        The compiled function, inserted where it is called.
+    """
+    return _compile(loop, _nrt=False, forceinline=True)
+
+
+def _compile(loop: Loop, **more: bool) -> Loop:
+    """Compile a function, with more options of numba."""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+    options |= more
     compiled: Loop = numba.njit(**options)(loop)
     with suppress(RuntimeError):  # no folder where it could be kept
         vars(compiled)["_cache"] = _CompiledFiles(loop)  # as its `enable_caching` does
     return compiled
+
+
+# The instruction that counts bits, which LLVM does not recognise in arithmetic.
+
+
+def count_ones(word: int) -> int:
+    """Count the bits of a word that are one."""
+    return int(word).bit_count()
+
+
+@intrinsic
+def _population_count(context: Any, word: Any) -> Any:
+    """Return type and code of `count_ones` for numba."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int32(types.uint32), generate
+
+
+@overload(count_ones, strict=False)
+def _compile_count(word: Any) -> Any:
+    """Return the compiled `count_ones`."""
+    count: Any = _population_count  # numba passes the context
+    return lambda word: count(np.uint32(word))
 
 
 # Both recursions: the inputs, the margins, and the sum over y.
@@ -177,11 +219,7 @@ def count_bits(one: Bits, two: Bits, gram: Numbers) -> None:
         for word in range(words):
             word_row, far_words = one[word, x], two[word]
             for far in range(width):  # without the casts, numba would count 64 bits
-                v = np.uint32(word_row & far_words[far])
-                v = np.uint32(v - np.uint32(np.uint32(v >> _1) & _ONES))
-                v = np.uint32(np.uint32(v & _TWOS) + np.uint32(np.uint32(v >> _2) & _TWOS))
-                v = np.uint32(np.uint32(v + np.uint32(v >> _4)) & _FOURS)
-                line[far] += np.int32(np.uint32(np.uint32(v * _SUM) >> _24))
+                line[far] += count_ones(word_row & far_words[far])
 
 
 @compile_loop
@@ -484,232 +522,213 @@ def path_sums(
         derivative[index] = totals[1].sum()
 
 
-# Path kernels of hard gates on maps of one size: plain images, which stay in the nearest cache.
+# Path kernels of hard gates on maps of one size: many pairs of examples side by side.
 #
-# For one displacement (e, d) of p' against p, modulo height and width, pairs of positions are an
-# image over p. A row of W + 2 numbers holds the W − d pairs with x' = x + d, a gap, the d pairs
-# with x' = x + d − W, and a gap. No gate is open in a gap, so K = 0 there, as outside of the map.
-# Rows have no gap where y' = y + e becomes y + e − H: sums over rows are cut there.
+# Neighbouring numbers in memory, the lanes, are one pair of positions of different pairs of
+# examples, so that sums over windows add aligned vectors. For one displacement (e, d) of p' against
+# p, the pairs of positions are an image over p, outside of which K = 0. The recursion runs from the
+# last layer down, K_l = τ_l ⊙ windows of K_{l+1}, so that K counts paths and is an integer until
+# the inputs come in. All layers go through the image together, each a row behind the layer above:
+# three rows of each are enough, and they stay in the nearest cache.
 
 
-@compile_loop
-def arrange_row(line: Numbers, target: Numbers, d: int, far: bool) -> None:
-    """Write a row of a map as x, or as x' if `far`, of all pairs of displacement d."""
-    width = len(line)
-    for j in range(width - d):
-        target[j] = line[j + d] if far else line[j]
-    target[width - d] = 0
-    for j in range(width - d, width):
-        target[j + 1] = line[j + d - width] if far else line[j]
-    target[width + 1] = 0
+@compile_row
+def count_line(one: Bits, two: Bits, first: bool, counts: Numbers) -> None:
+    """Count the bits that are in both words; add them unless these are the first words."""
+    if first:
+        for i in range(len(counts)):
+            counts[i] = count_ones(one[i] & two[i])
+    else:
+        for i in range(len(counts)):  # without the cast, numba would count 64 bits
+            counts[i] = counts[i] + np.int32(count_ones(one[i] & two[i]))
 
 
-@compile_loop
-def arrange_bits(bits: Bits, layers: Whole, level: Whole, d: int, far: bool, target: Bits) -> None:
-    """Arrange the bits of one example, word by word, for displacement d; those of x' twice."""
-    height, width, place = level[0], level[1], 0
-    if not len(bits):
-        return
-    area = height * (width + 2)
-    for depth in range(len(layers)):
-        words, start = layers[depth, 2], layers[depth, 3]
-        for word in range(words):
-            for y in range(height):
-                left = start + (y * words + word) * width
-                arrange_row(bits[left : left + width], target[place : place + width + 2], d, far)
-                place += width + 2
-            if far:
-                target[place : place + area] = target[place - area : place]
-                place += area
-
-
-@compile_loop
-def count_image(one: Bits, two: Bits, first: bool, counts: Numbers) -> None:
-    """Compute τ of an image from one word of bits; add it unless it is the first."""
-    for i in range(len(counts)):  # without the casts, numba would count 64 bits
-        v = np.uint32(one[i] & two[i])
-        v = np.uint32(v - np.uint32(np.uint32(v >> _1) & _ONES))
-        v = np.uint32(np.uint32(v & _TWOS) + np.uint32(np.uint32(v >> _2) & _TWOS))
-        v = np.uint32(np.uint32(v + np.uint32(v >> _4)) & _FOURS)
-        count = np.int32(np.uint32(np.uint32(v * _SUM) >> _24))
-        counts[i] = count if first else counts[i] + count
-
-
-@compile_loop
-def add_lines(image: Numbers, pitch: int, sums: Numbers) -> None:
-    """Compute sums[1 + i], the sum over three rows around position i."""
-    size = len(sums) - 2
-    one, two, three = image[:size], image[pitch : pitch + size], image[2 * pitch : 2 * pitch + size]
-    target = sums[1 : 1 + size]
-    for i in range(size):
+@compile_row
+def add_lines(one: Numbers, two: Numbers, three: Numbers, target: Numbers) -> None:
+    """Add three rows."""
+    for i in range(len(target)):
         target[i] = one[i] + two[i] + three[i]
 
 
-@compile_loop
-def cut_lines(image: Numbers, pitch: int, row: int, sums: Numbers) -> None:
-    """Let no sum of `add_lines` contain rows on both sides of the upper edge of `row`."""
-    above, below = row * pitch, (row + 1) * pitch  # a row of zeros is above row 0
-    for i in range(pitch):
-        sums[above - pitch + 1 + i] = image[above - pitch + i] + image[above + i]
-        sums[above + 1 + i] = image[below + i] + image[below + pitch + i]
+@compile_row
+def multiply_line(
+    one: Bits, two: Bits, counts: Numbers, sums: Numbers, lanes: int, add: bool, target: Numbers
+) -> None:
+    """Compute target = τ ⊙ windows, or add it, for a row of positions.
 
-
-@compile_loop
-def multiply_image(counts: Numbers, sums: Numbers, add: bool, target: Numbers) -> None:
-    """Compute target = τ ⊙ windows, or add it."""
-    size = len(counts)
-    one, two, three = sums[:size], sums[1 : 1 + size], sums[2 : 2 + size]
+    Args:
+        one: Last words of bits of s.
+        two: Likewise of s'.
+        counts: What the other words contribute to τ.
+        sums: Sums over y, with one more position on both sides.
+        lanes: Numbers per position.
+        add: Whether to add to the target.
+        target: The result.
+    """
+    size = len(target)
+    a, b, c = sums[:size], sums[lanes : lanes + size], sums[2 * lanes : 2 * lanes + size]
     if add:
         for i in range(size):
-            target[i] += counts[i] * (one[i] + two[i] + three[i])
+            tau = np.int32(counts[i] + count_ones(one[i] & two[i]))
+            target[i] += tau * (a[i] + b[i] + c[i])
     else:
         for i in range(size):
-            target[i] = counts[i] * (one[i] + two[i] + three[i])
+            tau = np.int32(counts[i] + count_ones(one[i] & two[i]))
+            target[i] = tau * (a[i] + b[i] + c[i])
 
 
-@compile_loop
-def add_image(counts: Numbers, sums: Numbers, totals: Real) -> None:
-    """Add τ ⊙ windows to `totals`, entry by entry."""
-    size = len(counts)
-    one, two, three = sums[:size], sums[1 : 1 + size], sums[2 : 2 + size]
+@compile_row
+def weigh_line(weights: Real, line: Numbers, totals: Real) -> None:
+    """Add weights ⊙ K to `totals`."""
+    for i in range(len(totals)):
+        totals[i] += weights[i] * np.float64(line[i])
+
+
+@compile_row
+def weigh_windows(weights: Real, sums: Numbers, lanes: int, totals: Real) -> None:
+    """Add weights ⊙ windows to `totals`, with sums over y as for `multiply_line`."""
+    size = len(totals)
+    a, b, c = sums[:size], sums[lanes : lanes + size], sums[2 * lanes : 2 * lanes + size]
     for i in range(size):
-        totals[i] += np.float64(counts[i]) * np.float64(one[i] + two[i] + three[i])
+        totals[i] += weights[i] * (np.float64(a[i]) + np.float64(b[i]) + np.float64(c[i]))
 
 
-@compile_loop
-def multiply_inputs(one: Numbers, two: Numbers, first: bool, image: Numbers) -> None:
-    """Write the products of one channel of the inputs; add them unless it is the first."""
-    for i in range(len(image)):
-        image[i] = one[i] * two[i] if first else image[i] + one[i] * two[i]
+@compile_row
+def multiply_inputs(one: Numbers, two: Numbers, near: int, far: int, products: Real) -> None:
+    """Compute ⟨x(s, ·, p), x(s', ·, p')⟩ for a row of positions.
+
+    Args:
+        one: Inputs of s, `(C, numbers)`.
+        two: Inputs of s', likewise.
+        near: Place of the first p.
+        far: Place of the first p'.
+        products: The result.
+    """
+    size = len(products)
+    if len(one) == 3:  # colours in one pass
+        a, b, c = one[0, near : near + size], one[1, near : near + size], one[2, near : near + size]
+        d, e, f = two[0, far : far + size], two[1, far : far + size], two[2, far : far + size]
+        for i in range(size):
+            red, green = np.float64(a[i]) * np.float64(d[i]), np.float64(b[i]) * np.float64(e[i])
+            products[i] = red + green + np.float64(c[i]) * np.float64(f[i])
+        return
+    products[:] = 0.0
+    for channel in range(len(one)):
+        a, b = one[channel, near : near + size], two[channel, far : far + size]
+        for i in range(size):
+            products[i] += np.float64(a[i]) * np.float64(b[i])
 
 
-@compile_loop
-def image_sums(
-    row: int,
-    left: int,
-    gate_bits: Bits,
-    sensitivity_bits: Bits,
-    inputs: Numbers,
+@compile_row
+def lane_sums(
+    near_gates: Bits,
+    far_gates: Bits,
+    near_sensitivities: Bits,
+    far_sensitivities: Bits,
+    near_inputs: Numbers,
+    far_inputs: Numbers,
     level: Whole,
     layers: Whole,
-    kernel: Real,
-    derivative: Real,
+    lines: Numbers,
+    counts: Numbers,
+    reals: Real,
 ) -> None:
     """Compute what `path_sums` does for layers of kernel 3, stride 1 and padding 1, all pooled.
 
     Args:
-        row: As for `path_sums`.
-        left: Likewise.
-        gate_bits: Likewise.
-        sensitivity_bits: Likewise; `(n, 0)` if there are none.
-        inputs: Likewise.
+        near_gates: Bits of the examples s, `(words, lanes)`, words in the order of `path_sums`.
+        far_gates: Bits of the examples s', likewise.
+        near_sensitivities: Bits of the sensitivities of s; no words if there are none.
+        far_sensitivities: Likewise of s'.
+        near_inputs: Value inputs of s, `(C, H·W·lanes)`; no channels for Λ.
+        far_inputs: Likewise of s'.
         level: Height and width of all maps.
         layers: As for `path_sums`.
-        kernel: Likewise.
-        derivative: Likewise.
+        lines: Memory for rows, `(6·L + 3, (W + 2)·lanes)`, zero.
+        counts: Memory for counts, `(3, W·lanes)`, zero.
+        reals: `(6, W·lanes)`, zero. Rows 0 and 1 are results by x: K and its derivative.
     """
-    height, width, count = level[0], level[1], len(layers)
-    pitch, channels, dual = width + 2, inputs.shape[1], sensitivity_bits.shape[1] > 0
-    area, words = height * pitch, layers[:, 2].sum()
-    # Gates and sensitivities of s, and of s', whose rows are there twice.
-    near_bits = np.zeros((2, words * area), np.uint32)
-    far_bits = np.zeros((2, 2 * words * area), np.uint32)
-    near_inputs = np.zeros((channels, area), inputs.dtype)
-    far_inputs = np.zeros((channels, 2 * area), inputs.dtype)
-    # K and its derivative, each with a row of zeros on both sides; a layer replaces them.
-    images = np.zeros((2, area + 2 * pitch), inputs.dtype)
-    image, slope = images[0, pitch : pitch + area], images[1, pitch : pitch + area]
-    inside = np.zeros(area + 2 * pitch, inputs.dtype)  # K below the first layer, without inputs
-    sums = np.zeros((3, area + 2), inputs.dtype)
-    grams = np.zeros((2, area), inputs.dtype)
-    totals = np.zeros((2, area))
-    gram, slope_gram = grams[0], grams[1]
-    kernel[:] = 0.0
-    derivative[:] = 0.0
-    for d in range(width):
-        arrange_bits(gate_bits[row], layers, level, d, False, near_bits[0])
-        arrange_bits(sensitivity_bits[row], layers, level, d, False, near_bits[1])
-        for channel in range(channels):
-            for y in range(height):
-                target = near_inputs[channel, y * pitch : (y + 1) * pitch]
-                arrange_row(inputs[row, channel, y], target, d, False)
-        for y in range(1, height + 1):
-            inside[y * pitch : (y + 1) * pitch] = 1
-            inside[y * pitch + width - d] = 0
-            inside[y * pitch + width + 1] = 0
-        for index in range(len(kernel)):
-            column = left + index
-            arrange_bits(gate_bits[column], layers, level, d, True, far_bits[0])
-            arrange_bits(sensitivity_bits[column], layers, level, d, True, far_bits[1])
-            for channel in range(channels):
-                for y in range(height):
-                    target = far_inputs[channel, y * pitch : (y + 1) * pitch]
-                    arrange_row(inputs[column, channel, y], target, d, True)
-                far_inputs[channel, area:] = far_inputs[channel, :area]
-            totals[:] = 0.0
-            add_lines(inside, pitch, sums[2])
-            for e in range(height):
-                shift, seam = e * pitch, height - e
-                for channel in range(channels):
-                    multiply_inputs(
-                        near_inputs[channel],
-                        far_inputs[channel, shift : shift + area],
-                        channel == 0,
-                        image,
-                    )
-                place = 0
-                for depth in range(count):
-                    for word in range(layers[depth, 2]):
-                        near, far = place, 2 * place + shift
-                        count_image(
-                            near_bits[0, near : near + area],
-                            far_bits[0, far : far + area],
-                            word == 0,
-                            gram,
-                        )
-                        if dual:
-                            count_image(
-                                near_bits[1, near : near + area],
-                                far_bits[1, far : far + area],
-                                word == 0,
-                                slope_gram,
-                            )
-                        place += area
-                    window = sums[0]
-                    if depth == 0 and channels == 0:
-                        window = sums[2]
-                        if e > 1:  # undo the cut of the step before
-                            add_lines(
-                                inside[seam * pitch : (seam + 4) * pitch],
-                                pitch,
-                                window[seam * pitch : (seam + 2) * pitch + 2],
-                            )
-                        if e:
-                            cut_lines(inside, pitch, seam, window)
-                    else:
-                        add_lines(images[0], pitch, window)
-                        if e:
-                            cut_lines(images[0], pitch, seam, window)
-                    last, lower = depth == count - 1, depth > 0
-                    if dual and lower:
-                        add_lines(images[1], pitch, sums[1])
-                        if e:
-                            cut_lines(images[1], pitch, seam, sums[1])
-                    if last:
-                        add_image(gram, window, totals[0])
-                        if dual:
-                            add_image(slope_gram, window, totals[1])
-                        if dual and lower:
-                            add_image(gram, sums[1], totals[1])
+    height, width, count, lanes = level[0], level[1], len(layers), near_gates.shape[1]
+    gates, others = near_gates.reshape(-1), far_gates.reshape(-1)
+    slopes, other_slopes = near_sensitivities.reshape(-1), far_sensitivities.reshape(-1)
+    dual, weighted = len(slopes) > 0, len(near_inputs) > 0
+    derivative, zeros = 3 * count, 6 * count  # after three rows of K of each layer; after all
+    stages = count + weighted
+    for d in range(1 - width, width):
+        columns, x = width - abs(d), max(0, -d)
+        size, end = columns * lanes, (columns + 2) * lanes
+        lines[zeros + 1 :, lanes + size : end] = 0
+        for inside in range(1, 4):  # offsets of a window for which p and p' are in the map
+            reals[2 + inside, :size] = inside * min(3, columns)
+            if columns > 1:
+                reals[2 + inside, :lanes] = inside * 2
+                reals[2 + inside, size - lanes : size] = inside * 2
+        for e in range(1 - height, height):
+            rows, y = height - abs(e), max(0, -e)
+            for turn in range(rows + stages - 1):
+                for depth in range(stages):
+                    row = turn - depth
+                    if row < 0 or row >= rows:
                         continue
-                    multiply_image(gram, window, False, image)
-                    if dual:
-                        # dK = D Dᵀ ⊙ windows of K + τ ⊙ windows of dK
-                        multiply_image(slope_gram, window, False, slope)
-                        if lower:
-                            multiply_image(gram, sums[1], True, slope)
-            kernel[index] += totals[0].sum()
-            derivative[index] += totals[1].sum()
+                    window, slope_window = lines[zeros + 1, :end], lines[zeros + 2, :end]
+                    if depth:
+                        below = 3 * (depth - 1)
+                        before = zeros if row == 0 else below + (row + 2) % 3
+                        after = zeros if row == rows - 1 else below + (row + 1) % 3
+                        add_lines(
+                            lines[before, :size],
+                            lines[below + row % 3, :size],
+                            lines[after, :size],
+                            window[lanes : lanes + size],
+                        )
+                    if depth > 0 and dual:
+                        add_lines(
+                            lines[min(zeros, derivative + before), :size],
+                            lines[derivative + below + row % 3, :size],
+                            lines[min(zeros, derivative + after), :size],
+                            slope_window[lanes : lanes + size],
+                        )
+                    if depth == count:
+                        near = ((y + row) * width + x) * lanes
+                        far = near + (e * width + d) * lanes
+                        products = reals[2, :size]
+                        multiply_inputs(near_inputs, far_inputs, near, far, products)
+                        weigh_windows(products, window, lanes, reals[0, :size])
+                        if dual:
+                            weigh_windows(products, slope_window, lanes, reals[1, :size])
+                        continue
+                    words, start = layers[count - 1 - depth, 2], layers[count - 1 - depth, 3] + x
+                    near = (start + (y + row) * words * width) * lanes
+                    far = (start + (y + row + e) * words * width + d) * lanes
+                    line = lines[3 * depth + row % 3, :size]
+                    slope = lines[derivative + 3 * depth + row % 3, :size]
+                    for word in range(words):
+                        one, two = gates[near : near + size], others[far : far + size]
+                        if depth == 0:
+                            count_line(one, two, word == 0, line)
+                        elif word < words - 1:
+                            count_line(one, two, word == 0, counts[0, :size])
+                        if dual:
+                            a, b = slopes[near : near + size], other_slopes[far : far + size]
+                            if depth == 0:
+                                count_line(a, b, word == 0, slope)
+                            elif word < words - 1:
+                                count_line(a, b, word == 0, counts[1, :size])
+                        near += width * lanes
+                        far += width * lanes
+                    if depth:
+                        tau = counts[0 if words > 1 else 2, :size]
+                        multiply_line(one, two, tau, window, lanes, False, line)
+                        if dual:
+                            # dK = D Dᵀ ⊙ windows of K + τ ⊙ windows of dK
+                            other = counts[1 if words > 1 else 2, :size]
+                            multiply_line(a, b, other, window, lanes, False, slope)
+                            multiply_line(one, two, tau, slope_window, lanes, True, slope)
+                    if depth == stages - 1:
+                        weights = reals[5 - (row == 0) - (row == rows - 1), :size]
+                        weigh_line(weights, line, reals[0, :size])
+                        if dual:
+                            weigh_line(weights, slope, reals[1, :size])
 
 
 # The convolutional limit: Σ and T, with the arc cosine as a polynomial, which vectorises.

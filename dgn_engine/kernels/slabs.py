@@ -13,11 +13,12 @@ row of `SlabRoute.levels`. The module starts with the effect of one layer and on
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import add
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -172,18 +173,17 @@ class SlabRoute:
         n, m = block.shape
         return float((positions**2).sum()) * n * ((n + 1) / 2 if block.is_symmetric else m)
 
-    def run_stretches(self, pairs: Callable[[int, slice], None], block: KernelBlock) -> None:
-        """Process a block in slices on torch's threads; of a symmetric one the upper half.
 
-        Args:
-            pairs: Called with a row and a slice of columns, as indices of examples.
-            block: The block.
-        """
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            for _ in pool.map(
-                lambda stretch: pairs(*stretch), list(block.row_stretches(PAIRS_AT_ONCE))
-            ):
-                pass
+def run_threads(work: Callable[..., None], calls: Iterable[tuple[Any, ...]]) -> None:
+    """Call a function with each of several lists of arguments, on torch's threads.
+
+    Args:
+        work: The function, which releases the GIL.
+        calls: The arguments.
+    """
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        for _ in pool.map(lambda arguments: work(*arguments), list(calls)):
+            pass
 
 
 @functools.cache
