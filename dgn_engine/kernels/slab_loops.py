@@ -1,22 +1,26 @@
 """The loops over pairs of positions that numba compiles (see `slabs` for the layout).
 
 Numba is imported here and nowhere else, so this module is imported only when there is enough work.
-What it compiles is kept on disk like Python's bytecode, and all of it is in this one file because
-numba notices changes only in the file of the function it compiles. The loops of path kernels take
-arrays of int32 (path counts that fit), float32 or float64.
+What it compiles is kept on disk, and all of it is in this one file because numba notices changes
+only in the file of the function it compiles. The loops of path kernels take arrays of int32 (path
+counts that fit), float32 or float64.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 import numpy.typing as npt
 from numba import types
-from numba.core.caching import FunctionCache
+from numba.core import caching, config
 from numba.extending import intrinsic, overload
 
 Numbers = npt.NDArray[Any]
@@ -29,23 +33,65 @@ _STEPS = 5
 _1_PI = 1.0 / np.pi
 
 
-_Files: Any = FunctionCache  # numba has no types
+_Folder: Any = caching.UserWideCacheLocator  # numba has no types
+_Files: Any = caching.CompileResultCacheImpl
+_Cache: Any = caching.FunctionCache
 
 
-class _CompiledFiles(_Files):  # type: ignore[misc]
+class _UserFolder(_Folder):  # type: ignore[misc]
+    """The folder of compiled loops: `NUMBA_CACHE_DIR`, or in the user's cache folder.
+
+    Never beside the source, which may be read-only, nor in the current folder or in one that
+    belongs to somebody else: what is in it is executed.
+    """
+
+    def __init__(self, loop: Callable[..., Any], source: str) -> None:
+        super().__init__(loop, source)
+        home = os.environ.get("DGN_HOME")  # as in `user_folders`
+        folder = config.CACHE_DIR or (home and Path(home).absolute() / "cache" / "numba")
+        if folder:
+            self._cache_path = str(Path(folder) / self.get_suitable_cache_subpath(source))
+
+    def ensure_cache_path(self) -> None:
+        folder = Path(self._cache_path)
+        if not folder.is_absolute():
+            raise PermissionError(f"{folder} is relative")
+        super().ensure_cache_path()
+        if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to somebody else")
+
+
+class _UserFiles(_Files):  # type: ignore[misc]
+    """Files of compiled loops in `_UserFolder`."""
+
+    _locator_classes = (_UserFolder,)
+
+
+@cache
+def announce_compilation() -> None:
+    """Print, once per process, that loops are compiled."""
+    sentence = "Compiling the loops of exact kernels: some seconds, once on this computer."
+    print(sentence, file=sys.stderr, flush=True)
+
+
+class _CompiledFiles(_Cache):  # type: ignore[misc]
     """What numba compiled, on disk; a damaged file, or a full disk, is as if there were none.
 
     Numba's own raises errors of pickle in a reading then, each time until the files are deleted.
     """
 
+    _impl_class = _UserFiles
+
     def __init__(self, loop: Callable[..., Any]) -> None:
         super().__init__(loop)
 
     def load_overload(self, *signature: Any) -> Any:
-        try:
-            return super().load_overload(*signature)
-        except Exception:
-            return None
+        compiled = None
+        with suppress(Exception):
+            compiled = super().load_overload(*signature)
+        if compiled is None:
+            announce_compilation()
+        return compiled
 
     def save_overload(self, *compiled: Any) -> None:
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -308,3 +310,51 @@ def test_a_mid_size_network_in_single_precision(take: Take) -> None:
     take("plain")
     exact = k.neural_path_kernel(architecture, gates, x.double())
     torch.testing.assert_close(found, exact, rtol=0.0, atol=1e-6 * float(exact.max()))
+
+
+def kept_in(folder: Path) -> int:
+    """How many compiled loops a folder has after one was compiled."""
+    from dgn_engine.kernels.slab_loops import compile_loop
+
+    assert compile_loop(double)(3) == 6
+    return len(list(folder.rglob("*.nbi")))
+
+
+def test_compiled_loops_are_kept_in_the_users_folder_and_not_beside_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numba.config.CACHE_DIR", "")
+    monkeypatch.delenv("DGN_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    beside = len(list(Path(__file__).parent.rglob("*.nbi")))
+    kept = kept_in(tmp_path)
+    assert kept == (1 if sys.platform == "linux" else kept)
+    monkeypatch.setenv("DGN_HOME", str(tmp_path / "home"))
+    assert kept_in(tmp_path / "home" / "cache" / "numba") == 1
+    assert len(list(Path(__file__).parent.rglob("*.nbi"))) == beside
+
+
+def test_compiled_loops_are_not_taken_from_the_current_or_a_strangers_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("numba.config.CACHE_DIR", "here")
+    assert kept_in(tmp_path) == 0
+    if hasattr(os, "getuid"):
+        monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "theirs"))
+        monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+        assert kept_in(tmp_path) == 0
+
+
+def test_compiling_is_announced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dgn_engine.kernels import slab_loops
+
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    slab_loops.announce_compilation.cache_clear()
+    assert slab_loops.compile_loop(double)(3) == slab_loops.compile_loop(double)(3.0) == 6
+    assert capsys.readouterr().err.count("\n") == 1
+    slab_loops.announce_compilation.cache_clear()
+    assert slab_loops.compile_loop(double)(4) == 8
+    assert capsys.readouterr().err == ""
