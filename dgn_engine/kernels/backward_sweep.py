@@ -64,7 +64,7 @@ class BackwardDeltas:
 
 
 AtGate = Callable[[int, Tensor], None]
-"""Callback with a gate layer l and E ⊙ q_l = ∂(logit)/∂G_l."""
+"""Callback with a gate layer l and E_l = ∂(logit)/∂z_l."""
 
 
 def output_delta(classes: int, logits: slice, summed: bool, like: Tensor) -> Tensor:
@@ -95,8 +95,7 @@ def value_sweep(
     Args:
         run: The forward pass.
         top: Deltas of the logits, `(1, c, C)`, as from `output_delta`.
-        at_gate: Called with each gate layer l and E_l ⊙ q_l before the deltas of its layer are
-          yielded.
+        at_gate: Called with each gate layer l and E_l before the deltas of its layer are yielded.
 
     Returns:
         Deltas from the output layer down to the first weight layer.
@@ -107,7 +106,7 @@ def value_sweep(
         assert E is not None
         # z = q ⊙ G:  ∂/∂G = E ⊙ q,  ∂/∂q = E ⊙ G
         if at_gate is not None:
-            at_gate(gate, E * run.trace.pre[gate].unsqueeze(1))
+            at_gate(gate, E)
         return E * run.trace.gates[gate].unsqueeze(1)
 
     return _sweep_deltas(run, top, backpropagate_gate)
@@ -131,8 +130,10 @@ def feature_sweep(run: ForwardPass, sources: Sequence[Tensor | None]) -> Iterato
 
     def backpropagate_gate(gate: int, E: Tensor | None) -> Tensor | None:
         """Add the source of a gate layer to the delta from above."""
-        carried = None if E is None else E * run.slopes[gate].unsqueeze(1)
-        return _add_optional(carried, sources[gate])
+        source, slope = sources[gate], run.slopes[gate].unsqueeze(1)
+        if E is None or source is None:
+            return source if E is None else E * slope
+        return torch.addcmul(source, E, slope)
 
     return _sweep_deltas(run, None, backpropagate_gate)
 

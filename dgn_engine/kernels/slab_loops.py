@@ -20,7 +20,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 from numba import types
-from numba.core import caching, config
+from numba.core import caching
 from numba.extending import intrinsic, overload
 
 Numbers = npt.NDArray[Any]
@@ -33,7 +33,8 @@ _STEPS = 5
 _1_PI = 1.0 / np.pi
 
 
-_Folder: Any = caching.UserWideCacheLocator  # numba has no types
+_settings: Any = numba.config  # numba has no types for these
+_Folder: Any = caching.UserWideCacheLocator
 _Files: Any = caching.CompileResultCacheImpl
 _Cache: Any = caching.FunctionCache
 
@@ -48,7 +49,7 @@ class _UserFolder(_Folder):  # type: ignore[misc]
     def __init__(self, loop: Callable[..., Any], source: str) -> None:
         super().__init__(loop, source)
         home = os.environ.get("DGN_HOME")  # as in `user_folders`
-        folder = config.CACHE_DIR or (home and Path(home).absolute() / "cache" / "numba")
+        folder = _settings.CACHE_DIR or (home and Path(home).absolute() / "cache" / "numba")
         if folder:
             self._cache_path = str(Path(folder) / self.get_suitable_cache_subpath(source))
 
@@ -118,10 +119,10 @@ def compile_row(loop: Loop) -> Loop:
     """Compile a function that only works on views of its arguments: nothing counts references.
 
     Args:
-        loop: The function, short, which allocates nothing.
+        loop: The function, which allocates nothing and calls only functions that do not either.
 
     Returns:
-        The compiled function, inserted where it is called.
+        The compiled function, inserted where it is called; it releases the GIL.
     """
     return _compile(loop, _nrt=False, forceinline=True)
 

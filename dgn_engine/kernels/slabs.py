@@ -191,11 +191,12 @@ def compiled_loops() -> ModuleType | None:
     """Import the loops that numba compiles, which takes half a second and 60 MB.
 
     Returns:
-        `slab_loops`, or `None` without numba, which refuses a NumPy that is too new.
+        `slab_loops`, or `None` without numba, which refuses a NumPy that is too new, or with one
+        that has other options.
     """
     try:
         from dgn_engine.kernels import slab_loops
-    except ImportError:
+    except (ImportError, AttributeError, KeyError):
         return None
     return slab_loops
 

@@ -72,7 +72,8 @@ class ExampleBlock:
     Attributes:
         value: Pass of the value network.
         feature: Pass of the feature network, if it makes the gates and is trained.
-        slope: χ'(q) of each gate, if gates are soft and count.
+        pull: q^v ⊙ χ'(q) of each gate, if gates are soft and count: what takes ∂ŷ/∂z to the
+          feature layer that makes the gate.
         wires: For each gate, the feature layer that makes it and its route.
         value_counts: Whether Θ^v is trained.
         trained_slopes: For each of the network's own gates, the number of trained slopes (PReLU).
@@ -80,7 +81,7 @@ class ExampleBlock:
 
     value: ForwardPass
     feature: ForwardPass | None
-    slope: tuple[Tensor, ...] | None
+    pull: tuple[Tensor, ...] | None
     wires: tuple[tuple[int, Route], ...]
     value_counts: bool = True
     trained_slopes: tuple[int, ...] = ()
@@ -137,7 +138,10 @@ def prepare_examples(
         slopes = tuple(g + q * s for g, q, s in zip(gates, pre, slope, strict=True))
         value = _forward_pass(network.value, trace.value, slopes, folded)
         return ExampleBlock(
-            value, None, slope, tuple((layer, STRAIGHT) for layer in range(len(gates)))
+            value,
+            None,
+            _pull(trace, slope),
+            tuple((layer, STRAIGHT) for layer in range(len(gates))),
         )
     value = _forward_pass(network.value, trace.value, gates, folded)
     wires = tuple(zip(network.wiring, network.routes, strict=True))
@@ -147,7 +151,12 @@ def prepare_examples(
         return ExampleBlock(value, None, None, wires)
     # For a ReLU or linear feature network, its gate 1{q > 0} or 1 is also the slope χ'.
     feature = _forward_pass(network.feature, trace.feature, trace.feature.gates, folded)
-    return ExampleBlock(value, feature, slope, wires, "value" in trains)
+    return ExampleBlock(value, feature, _pull(trace, slope), wires, "value" in trains)
+
+
+def _pull(trace: NetworkTrace, slope: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return q^v ⊙ χ'(q) of each gate."""
+    return tuple(q * s for q, s in zip(trace.value.pre, slope, strict=True))
 
 
 def _trained_slopes(stack: Stack) -> tuple[int, ...]:
@@ -171,13 +180,13 @@ def _layer_factors(block: ExampleBlock, top: Tensor) -> Iterator[LayerFactors | 
     """Yield every trained weight layer with its deltas, in an order fixed by the network."""
     run, layers = block.value, block.value.architecture.weight_layers
     sources: list[Tensor | None] = [None] * len(block.wires)
-    into = None if block.slope is None else _collect_gate_sources(sources, block.slope, block.wires)
+    into = None if block.pull is None else _collect_gate_sources(sources, block.pull, block.wires)
     slopes: list[Tensor] = []
     if any(block.trained_slopes):
         into = _collect_slope_gradients(slopes, block)
     # If the network makes its own gates, both sweeps run in lockstep: a source is filled just
     # before the feature sweep reads it.
-    makes_own_gates = block.slope is not None and block.feature is None
+    makes_own_gates = block.pull is not None and block.feature is None
     feature_deltas = feature_sweep(run, sources) if makes_own_gates else None
     for step in value_sweep(run, top, into):
         index = step.place
@@ -197,14 +206,14 @@ def _layer_factors(block: ExampleBlock, top: Tensor) -> Iterator[LayerFactors | 
 
 
 def _collect_gate_sources(
-    sources: list[Tensor | None], slope: tuple[Tensor, ...], wires: tuple[tuple[int, Route], ...]
+    sources: list[Tensor | None], pull: tuple[Tensor, ...], wires: tuple[tuple[int, Route], ...]
 ) -> AtGate:
     """Return a callback that adds ∂ŷ/∂G ⊙ χ'(q), routed back, to its feature layer's source."""
 
-    def at_gate(gate: int, gradient: Tensor) -> None:
-        # dL/dG through the routing: ΔG → Δq = Rᵀ(ΔG ⊙ χ'(q))
+    def at_gate(gate: int, E: Tensor) -> None:
+        # z = q^v ⊙ G, and dL/dG through the routing: Δq = Rᵀ(E ⊙ q^v ⊙ χ'(q))
         target, route = wires[gate]
-        source = route.transpose(gradient * slope[gate].unsqueeze(1), axis=2)
+        source = route.transpose(E * pull[gate].unsqueeze(1), axis=2)
         total = sources[target]
         sources[target] = source if total is None else total + source
 
@@ -214,11 +223,11 @@ def _collect_gate_sources(
 def _collect_slope_gradients(slopes: list[Tensor], block: ExampleBlock) -> AtGate:
     """Return a callback that collects the gradients of slopes that train: z = aq for q ≤ 0."""
 
-    def at_gate(gate: int, gradient: Tensor) -> None:
+    def at_gate(gate: int, E: Tensor) -> None:
         count = block.trained_slopes[gate]
         if count:
             # ∂ŷ/∂a = Σ_p ∂ŷ/∂z · q 1{q ≤ 0}
-            below = gradient * (block.value.trace.pre[gate] <= 0).unsqueeze(1)
+            below = E * block.value.trace.pre[gate].clamp(max=0.0).unsqueeze(1)
             by_channel = below.reshape(*below.shape[:3], -1).sum(3)
             slopes.append(by_channel if count > 1 else by_channel.sum(2, keepdim=True))
 

@@ -212,6 +212,7 @@ def test_packaging_is_a_folder_and_not_a_package() -> None:
 # Who may write on a terminal by other means than `dgn_engine.text.printable`, and why.
 PRINTS = {
     "dgn_engine/text/printable.py": "it is the way out",
+    "dgn_engine/kernels/slab_loops.py": "kernels import no text of ours; one sentence of its own",
     "dgn_engine/confinement/trial.py": "a child answers its parent by one line of JSON",
     "app/dgn_viewer/system_libraries.py": "it is run before anything is installed; its own words",
 }
