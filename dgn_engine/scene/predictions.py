@@ -58,11 +58,18 @@ def predictions_of(view: View) -> tuple[Prediction, ...]:
 
     Empty if they are unknown at this step, or were read before the last change of the network.
     """
-    reading = view.readings.get(PREDICTIONS)
-    if reading is None or reading.absent or PREDICTIONS in view.outdated:
+    reading = _valid_reading(view)
+    if reading is None:
         return ()
     places = example_rows(view, reading.arrays["labels"])
     return tuple(_make_prediction(view, reading, row, place) for row, place in enumerate(places))
+
+
+def _valid_reading(view: View) -> Reading | None:
+    reading = view.readings.get(PREDICTIONS)
+    if reading is None or reading.absent or PREDICTIONS in view.outdated:
+        return None
+    return reading
 
 
 def prediction_lines(view: View, place: int, step: int | None = None) -> tuple[str, ...]:
@@ -85,11 +92,15 @@ def confident_mistakes(view: View) -> tuple[Prediction, ...]:
 
 
 def _find_line(view: View, place: int, step: int | None) -> tuple[str, ...]:
-    for prediction in predictions_of(view):
-        if prediction.place == place:
-            is_other = step is not None and step != prediction.step
-            return (prediction.in_words + f" · step {prediction.step:,}" * is_other,)
-    return ()
+    reading = _valid_reading(view)
+    if reading is None:
+        return ()
+    rows = example_rows(view, reading.arrays["labels"])
+    if place not in rows:
+        return ()
+    prediction = _make_prediction(view, reading, rows.index(place), place)
+    is_other = step is not None and step != prediction.step
+    return (prediction.in_words + f" · step {prediction.step:,}" * is_other,)
 
 
 def _make_prediction(view: View, reading: Reading, row: int, place: int) -> Prediction:

@@ -20,7 +20,7 @@ from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.plots.spoken_charts import SpokenCharts
 
 FRAME_MS = 33
-TRAINING_MS = 80  # while a network trains at full speed, which each call interrupts
+TRAINING_MS = 100  # while a network trains at full speed, which each call interrupts
 
 
 class PacedCall(QObject):

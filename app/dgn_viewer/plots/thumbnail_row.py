@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
@@ -15,6 +15,7 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
+    QPixmap,
     QResizeEvent,
     QWheelEvent,
 )
@@ -113,11 +114,7 @@ class OverviewPainter:
         type_.paint(painter, QPointF(box.left(), box.top() - 4.0), title, colour)
         if chart.matrix is not None and chart.matrix.values.size:
             painter.drawImage(box, self._overview_image(chart.key, chart.matrix))
-            rows, columns = chart.matrix.values.shape
-            area = PlotArea(box, (-0.5, columns - 0.5), (-0.5, rows - 0.5), down=True)
-            paint_dead(painter, chart, self.style, area)
-            for outline in selection_outlines(chart, area, self.lit):
-                paint_outline(painter, chart=chart, style=self.style, plot_area=area, box=outline)
+            paint_dead(painter, chart, self.style, _plot_area(chart.matrix, box))
         if chart.chosen:
             painter.setPen(QPen(self.style.colour("accent"), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -125,6 +122,14 @@ class OverviewPainter:
             if focused:
                 painter.setPen(QPen(self.style.colour("text"), 1, Qt.PenStyle.DotLine))
                 painter.drawRect(box.adjusted(1, 1, -1, -1))
+
+    def paint_selection(self, painter: QPainter, chart: Chart, box: QRectF) -> None:
+        """Outline the selection in an overview."""
+        if chart.matrix is None or not chart.matrix.values.size:
+            return
+        area = _plot_area(chart.matrix, box)
+        for outline in selection_outlines(chart, area, self.lit):
+            paint_outline(painter, chart=chart, style=self.style, plot_area=area, box=outline)
 
     def _overview_image(self, key: str, matrix: Matrix) -> QImage:
         cached = self._known.get(key)
@@ -138,6 +143,11 @@ class OverviewPainter:
         return image
 
 
+def _plot_area(matrix: Matrix, box: QRectF) -> PlotArea:
+    rows, columns = matrix.values.shape
+    return PlotArea(box, (-0.5, columns - 0.5), (-0.5, rows - 0.5), down=True)
+
+
 class ThumbnailRow(QWidget):
     """A row of overviews, scrolled by wheel or drag; a click or the arrow keys select one."""
 
@@ -149,6 +159,9 @@ class ThumbnailRow(QWidget):
         self._charts: tuple[Chart, ...] = ()
         self._painter = OverviewPainter(style)
         self._opacity = 1.0
+        # The row without outlines, which follow the mouse; None if it has changed.
+        self._picture: QPixmap | None = None
+        self._pictured: tuple[object, ...] = ()  # what else it depends on
         self._chosen = ""  # key of the selected chart
         self.places = RowPlaces(self)
         self._held: tuple[float, float] | None = None  # (mouse x, scroll position) at the press
@@ -178,7 +191,7 @@ class ThumbnailRow(QWidget):
         if len(charts) == len(self._charts) and all(map(operator.is_, charts, self._charts)):
             return
         before = self._chosen
-        self._charts = tuple(charts)
+        self._charts, self._picture = tuple(charts), None
         self._painter.keep_only({chart.key for chart in charts})
         self.places.count = len(charts)
         titles = ", ".join(
@@ -204,6 +217,7 @@ class ThumbnailRow(QWidget):
         self._painter.style = style
         self.places.title_height = _TITLE * style.theme.scale
         self._painter.keep_only(set())
+        self._picture = None
         self.update()
 
     def outline_selection(self, selection: Selection) -> None:
@@ -271,17 +285,43 @@ class ThumbnailRow(QWidget):
             super().keyPressEvent(event)
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        pictured = (
+            self.size() * self.devicePixelRatioF(),
+            self._opacity,
+            self.places.shift,
+            self.hasFocus(),
+        )
+        if self._picture is None or pictured != self._pictured:
+            self._picture, self._pictured = self._paint_overviews(), pictured
         painter = QPainter(self)
-        painter.fillRect(self.rect(), self._painter.style.colour("panel"))
+        painter.drawPixmap(0, 0, self._picture)
         painter.setOpacity(self._opacity)
-        for index, chart in enumerate(self._charts):
-            box = self.places.picture_box(index)
-            if box.right() >= -2 and box.left() <= self.width() + 2:
-                self._painter.paint_overview(painter, chart, box, self.hasFocus())
-        self.places.paint_indicator(painter, self._painter.style)
+        for chart, box in self._visible_overviews():
+            self._painter.paint_selection(painter, chart, box)
         painter.end()
 
     # Private
+
+    def _paint_overviews(self) -> QPixmap:
+        """Return a picture of the row without outlines."""
+        ratio = self.devicePixelRatioF()
+        picture = QPixmap(self.size() * ratio)
+        picture.setDevicePixelRatio(ratio)
+        painter = QPainter(picture)
+        painter.setFont(self.font())
+        painter.fillRect(self.rect(), self._painter.style.colour("panel"))
+        painter.setOpacity(self._opacity)
+        for chart, box in self._visible_overviews():
+            self._painter.paint_overview(painter, chart, box, self.hasFocus())
+        self.places.paint_indicator(painter, self._painter.style)
+        painter.end()
+        return picture
+
+    def _visible_overviews(self) -> Iterator[tuple[Chart, QRectF]]:
+        for index, chart in enumerate(self._charts):
+            box = self.places.picture_box(index)
+            if box.right() >= -2 and box.left() <= self.width() + 2:
+                yield chart, box
 
     def _point_at(self, index: int | None) -> None:
         """Highlight the layer of a picture in all panels; None clears the highlight."""
