@@ -45,7 +45,8 @@ class SetWatchShare(Command):
 class ReportWindow(Command):
     """Report the processor seconds of the window's thread since the last report, and its process.
 
-    They are charged to the budget of watching.
+    They are charged to the budget of watching. `relay`: seconds of the thread that passes messages
+    on if the engine has its own process.
     """
 
     title = "report the window's time"
@@ -53,6 +54,7 @@ class ReportWindow(Command):
     drawing: float
     other: float
     process: int
+    relay: float = 0.0
 
 
 @dataclass(frozen=True)

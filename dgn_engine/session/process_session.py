@@ -14,7 +14,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from typing import NoReturn
@@ -36,6 +36,7 @@ from dgn_engine.protocol.messages import (
     Stopped,
     Working,
 )
+from dgn_engine.protocol.watching import ReportWindow
 from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.session.restart import EngineRestart, poisons_cuda
 from dgn_engine.session.thread_session import ThreadSession
@@ -45,7 +46,7 @@ from dgn_engine.storage.program_log import crashes_logged
 LOADING = 90.0  # seconds of silence allowed while torch is loaded, which blocks the interpreter
 SILENT = 10.0  # seconds allowed afterwards; a live process sends something every second
 _NAP = 1.0  # seconds between two checks; if more passed, this process was suspended
-POLL = 0.03  # seconds between two checks for events; commands are received at once
+POLL = 0.03  # seconds between two checks whether a command has been obeyed
 BEAT = 1.0  # seconds between two heartbeats of a child
 HANG_UP = 1.0  # seconds that a child has to read what is being written to it
 POISONED = 86  # exit code of a child in which CUDA is broken
@@ -422,11 +423,22 @@ def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
 
 
 def _carry_messages(pipe: Connection, session: ThreadSession) -> NoReturn:
-    """Relay messages until the session has stopped; raises `EOFError`, `OSError`."""
-    ready, may_send, reported, beat = False, True, 0, time.monotonic()
+    """Relay messages until the session has stopped; raises `EOFError`, `OSError`.
+
+    Each turn takes the interpreter from training: there is one only when something has arrived on
+    either side, and for a heartbeat.
+    """
+    ready, may_send, passed, reported, beat = False, True, 0, 0, time.monotonic()
     waiting, frames = None, FrameReduction()
+    news, bell = SPAWN.Pipe(duplex=False)
+    session.set_wakeup(lambda: bell.send_bytes(b"."))  # once until the frame is taken
+    busy = time.thread_time()
     while True:
-        if pipe.poll(POLL):
+        until_beat = max(beat + BEAT - time.monotonic(), 0.0)
+        arrived = wait((pipe, news), until_beat if session.obeyed == passed else POLL)
+        if news in arrived:
+            news.recv_bytes()
+        if pipe in arrived:
             message: Command | str = pipe.recv()
             if isinstance(message, str):
                 may_send = True
@@ -434,8 +446,13 @@ def _carry_messages(pipe: Connection, session: ThreadSession) -> NoReturn:
                 pipe.send((Stopped(),))  # nothing was started; do not wait for torch
                 _exit_process(pipe)
             else:
+                if isinstance(message, ReportWindow):
+                    busy, before = time.thread_time(), busy
+                    message = replace(message, relay=busy - before)
                 session.send(message)
+                passed += 1
         obeyed = session.obeyed  # before their events are drained
+        waiting = session.take_latest_frame() or waiting  # … so that events after it wake us again
         events = tuple(session.drain_events())
         if events:  # in one message: a small network emits hundreds of scores a second
             poisoned = [index for index, event in enumerate(events) if poisons_cuda(event)]
@@ -447,7 +464,6 @@ def _carry_messages(pipe: Connection, session: ThreadSession) -> NoReturn:
         if obeyed > reported or time.monotonic() - beat > BEAT:
             pipe.send(obeyed - reported)
             reported, beat = obeyed, time.monotonic()
-        waiting = session.take_latest_frame() or waiting
         if may_send and waiting is not None:
             pipe.send(frames.reduce_frame(waiting))
             may_send, waiting = False, None

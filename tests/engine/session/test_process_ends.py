@@ -45,6 +45,7 @@ from dgn_engine.protocol.training import (
 from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session import process_session
 from dgn_engine.session.process_session import (
+    BEAT,
     MOST,
     TAKEN,
     FrameCompletion,
@@ -73,10 +74,12 @@ class Child:
         self.sent: list[Any] = []
         self.closed = self.session_closed = self.started = self.one_heap = False
         self.polled: list[float] = []
+        self.wake_ups: list[object] = []
         self.signals: list[object] = []
         monkeypatch.setattr(process_session, "ThreadSession", self.session)
         monkeypatch.setattr(child_entry, "end_after_parent", lambda: None)
         monkeypatch.setattr(process_session, "use_one_heap", self.share_heap)
+        monkeypatch.setattr(process_session, "wait", self.wait)
         monkeypatch.setattr(os, "_exit", self.exit)
         monkeypatch.setattr(signal, "signal", lambda *given: self.signals.append(given))
 
@@ -87,6 +90,7 @@ class Child:
             send=self.obey,
             drain_events=self.drain,
             take_latest_frame=self.latest,
+            set_wakeup=self.wake_ups.append,
             close=self.close_session,
             obeyed=0,
         )
@@ -106,11 +110,11 @@ class Child:
     def close_session(self) -> None:
         self.session_closed = True
 
-    def drain(self) -> list[Event]:
-        return self.rounds[0][0] if self.rounds else []
-
     def latest(self) -> Frame | None:
-        return self.rounds.pop(0)[1] if self.rounds else None
+        return self.rounds[0][1] if self.rounds else None
+
+    def drain(self) -> list[Event]:
+        return self.rounds.pop(0)[0] if self.rounds else []
 
     def exit(self, code: int) -> None:
         self.code = code
@@ -118,14 +122,14 @@ class Child:
 
     # the pipe
 
-    def poll(self, seconds: float) -> bool:
+    def wait(self, sources: tuple[object, object], seconds: float) -> list[object]:
         self.polled.append(seconds)
         if not self.rounds and not self.told:
             raise EOFError  # the parent is gone
         if self.told and self.told[0] is None:  # nothing comes this time
             self.told.pop(0)
-            return False
-        return bool(self.told)
+            return []
+        return [self] if self.told else []
 
     def recv(self) -> Any:
         return self.told.pop(0)
@@ -153,7 +157,8 @@ class Child:
         assert self.started
         ignored = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
         assert self.signals == [(one, signal.SIG_IGN) for one in ignored]
-        assert all(0 < seconds <= 0.05 for seconds in self.polled)  # commands are obeyed at once
+        assert len(self.wake_ups) == 1, "the engine does not wake it"
+        assert all(0 <= seconds <= BEAT for seconds in self.polled)
 
 
 @pytest.fixture
@@ -204,8 +209,9 @@ def test_a_shutdown_of_a_ready_engine_waits_for_it(child: Child) -> None:
 def test_a_process_that_has_nothing_to_say_says_every_second_that_it_lives(
     child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = iter([0.0, *(0.4 * turn for turn in range(1, 40))])
-    monkeypatch.setattr(process_session, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    now = iter([0.0, *(0.4 * turn for turn in range(1, 60))])
+    clocks = SimpleNamespace(monotonic=lambda: next(now), thread_time=lambda: 0.0)
+    monkeypatch.setattr(process_session, "time", clocks)
     child.told = [None] * 12
     child.serve()
     assert child.sent.count(0) == len(child.sent) >= 2
