@@ -91,6 +91,7 @@ class InWindow:
             mouse.timeout.connect(meanwhile)
             mouse.start(MOUSE_MS)
         self.wait(seconds)
+        self._wait_until(lambda: len(self._seen) > 1)  # frames come when there is time for them
         mouse.stop()
         window = (time.thread_time() - busy) / (time.perf_counter() - began)
         (start, before, first), (end, after, last) = self._seen[0], self._seen[-1]

@@ -35,7 +35,7 @@ from dgn_viewer.settings import Settings, default_path
 from dgn_viewer.style import appearance
 from dgn_viewer.window import Window
 
-INTERVAL = 1000  # milliseconds between two garbage collections
+INTERVAL = 2000  # milliseconds between two garbage collections
 PATIENCE = 5.0  # seconds for the engine to finish its last step on close
 FIRST_PAINT = 0.3  # seconds to wait for the window to appear before the engine starts
 NAME = "dgn-viewer"

@@ -16,7 +16,7 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Command, Event, Stopped
 from dgn_engine.protocol.runs import SAMPLES
 
-TICK_MS = 500  # milliseconds between two deliveries of unsignalled samples
+TICK_MS = 2500  # milliseconds without a frame after which unsignalled samples are delivered
 
 
 def _ignore_news() -> None:
@@ -59,10 +59,10 @@ class Pump(QObject):
     def __init__(
         self, engine: EngineClient, parent: QObject | None = None, every: int = TICK_MS
     ) -> None:
-        """`every`: milliseconds between two deliveries of unsignalled samples."""
+        """`every`: milliseconds without a frame after which unsignalled samples are delivered."""
         super().__init__(parent)
         self._engine = engine
-        self._timer = QTimer(self, timerType=Qt.TimerType.PreciseTimer, interval=every)
+        self._timer = QTimer(self, interval=every)
         self._timer.timeout.connect(self.tick)
         # Queued: emitted in the engine's thread.
         self._news.connect(self.tick, Qt.ConnectionType.QueuedConnection)
@@ -105,6 +105,8 @@ class Pump(QObject):
             self.event_arrived.emit(event)
         self._emit_samples(samples)
         if frame is not None:
+            if self._timer.isActive():
+                self._timer.start()  # again: the next frame brings the samples before it
             self.frame_arrived.emit(frame)
 
     def _emit_samples(self, samples: list[Event]) -> None:

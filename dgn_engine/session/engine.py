@@ -31,7 +31,7 @@ from dgn_engine.session.training_loop import TrainingLoop
 from dgn_engine.session.undo import UndoHistory
 from dgn_engine.training.run import Run
 
-LOOK_EVERY = 0.005  # seconds between two checks of what is due, if steps are quicker
+LOOK_EVERY = 0.03  # seconds between two checks of what is due, if steps are quicker
 # Requests of a visible page: they do not change the cost of later steps and readings.
 _ASIDE = (
     branches.ListCheckpoints,
@@ -188,30 +188,37 @@ class Engine:
     def handle_command(self, command: messages.Command) -> None:
         """Carry out one command between two steps; events are the answer."""
         self._look_at = 0.0
-        if self.run is not None and isinstance(command, _ASIDE):
-            self.run.budget.overhead.interrupt_quiet()
-        elif self.run is not None and not isinstance(command, watching.ReportWindow):
-            self.run.budget.overhead.discard_measurements()
+        run = self.run
+        if run is not None and isinstance(command, _ASIDE):
+            run.budget.overhead.interrupt_quiet()
+        elif run is not None and not isinstance(command, watching.ReportWindow):
+            run.budget.overhead.discard_measurements()
+        began = None if run is None else run.budget.mark()
         self._report_errors(command.in_words(), lambda: self._dispatch_command(command))
+        if run is not None and began is not None and not command.changes_run:
+            run.budget.charge_since("commands", began)
         shown = self.state.shown_network
         if shown is not None and shown.probe_schedule.dropped:
             shown.probe_schedule.dropped = False
             self._publish_shown()  # before the next step, which may take long
 
-    def advance(self) -> None:
-        """Take one step if the run is running, then do what is due.
+    def advance(self, is_idle: Callable[[], bool] = lambda: False) -> None:
+        """Take steps if the run is running, then do what is due.
 
-        After quick steps, what is due is not checked each time: that would cost 2 % of the smallest
-        ones.
+        Quick steps follow each other until the next check of what is due, or until `is_idle`,
+        called after each of them, returns False because a command has arrived.
         """
         run = self.run
         try:
             if run is not None and self.running:
-                self._loop.take_step(run)
-                quiet = run.budget.overhead.is_quiet()
-                if self.running and (quiet or time.monotonic() < self._look_at):
+                overhead = run.budget.overhead
+                self._loop.take_steps(run, overhead.quiet_until or self._look_at, is_idle)
+                if self.running and (overhead.is_quiet() or time.monotonic() < self._look_at):
                     return
+            began = None if run is None else run.budget.mark()
             self._read_due()
+            if run is not None and began is not None:
+                run.budget.charge_since("checks", began)
         except Exception as error:
             self._fail_run("Training stopped on an internal error", error)
         self._look_at = time.monotonic() + self._look_every

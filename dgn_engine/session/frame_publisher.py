@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import time
 from collections import deque
@@ -15,6 +14,9 @@ from dgn_engine.session.comparison import Comparison
 from dgn_engine.training.run import Run
 
 PUBLISH_EVERY = 0.8  # seconds, for position and rate; new readings are published at once
+# Each frame wakes the window, which costs some steps:
+AT_FULL_SPEED = 2.0  # seconds if nothing limits the speed, and
+QUICK = 0.02  # … a step takes less than this
 
 
 class FramePublisher:
@@ -54,6 +56,8 @@ class FramePublisher:
 
     def _is_too_early(self, run: Run) -> bool:
         every = run.budget.background_interval(PUBLISH_EVERY)
+        if not run.control.pace and 0.0 < self.rate.newest_step_seconds < QUICK:
+            every = max(every, AT_FULL_SPEED)
         return time.monotonic() - self._published < every
 
     def _publish_frame(self, run: Run, running: bool) -> Frame:
@@ -83,33 +87,40 @@ class StepRate:
     """Measures the rate of steps, and times them to the run's pace."""
 
     def __init__(self) -> None:
-        self._times: deque[float] = deque()
-        self._lengths: deque[float] = deque()
+        # Steps that followed each other directly: when they ended, how many, seconds of each.
+        self._taken: deque[tuple[float, int, float]] = deque()
         self._began = time.monotonic()
         self._next = self._began
 
-    def record_step(self, pace: float, seconds: float) -> None:
-        """Record a step that took `seconds`; `pace`: at most so many steps per second, 0 for no
-        limit."""
+    def record_steps(self, count: int, pace: float, seconds: float) -> None:
+        """Record steps that took `seconds` together; `pace`: at most so many steps per second, 0
+        for no limit."""
         now = time.monotonic()
-        self._times.append(now)
-        self._lengths.append(seconds)
-        while len(self._times) > 1 and self._times[1] < now - WINDOW:
-            self._times.popleft()  # keep the last one before the window
-            self._lengths.popleft()
+        self._taken.append((now, count, seconds / count))
+        while len(self._taken) > 1 and self._taken[1][0] < now - WINDOW:
+            self._taken.popleft()  # keep the last ones before the window
         # Steps missed during a pause are not made up for.
         self._next = max(self._next + 1.0 / pace, now) if pace > 0.0 else now
 
     def per_second(self) -> float:
         """Return the step rate over the last `WINDOW` seconds, timed from the step before them."""
         now = time.monotonic()
-        earlier = tuple(itertools.takewhile(lambda t: t < now - WINDOW, self._times))
-        before = earlier[-1] if earlier else self._began
-        return (len(self._times) - len(earlier)) / max(now - before, 1e-3)
+        before, steps = self._began, 0
+        for ended, count, _ in self._taken:
+            if ended < now - WINDOW:
+                before = ended
+            else:
+                steps += count
+        return steps / max(now - before, 1e-3)
 
     def seconds_a_step(self) -> float | None:
         """Return the median time of a step alone; None before the first."""
-        return statistics.median(self._lengths) if self._lengths else None
+        return statistics.median(each for _, _, each in self._taken) if self._taken else None
+
+    @property
+    def newest_step_seconds(self) -> float:
+        """The time of the newest step; 0 before the first."""
+        return self._taken[-1][2] if self._taken else 0.0
 
     def seconds_to_wait(self) -> float:
         return max(0.0, self._next - time.monotonic())

@@ -92,7 +92,7 @@ class ThreadSession:
                     command = self._next_command(0.0)
                 if (engine.next_step_in() or 0.0) > 0.0:
                     continue
-            engine.advance()
+            engine.advance(is_idle=commands.empty)
 
     def _next_command(self, wait: float) -> Command | None:
         try:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-
-import torch
+from collections.abc import Callable
 
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import DataSizes, known_sizes
@@ -20,7 +19,7 @@ from dgn_engine.session.session_state import SessionState
 from dgn_engine.text.written_numbers import format_number
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory, memory_needed
-from dgn_engine.training.readings.watch_budget import DRAWING, SHARE
+from dgn_engine.training.readings.watch_budget import DRAWING, SHARE, SHARED
 from dgn_engine.training.run import Run
 from dgn_engine.training.step_cost import seconds_a_step
 
@@ -62,13 +61,16 @@ class TrainingLoop:
         run.wait_for_scores()
         self._state.emit(Paused(run.step_count))
 
-    def take_step(self, run: Run) -> None:
-        """Take one step, or a part of a test pass."""
+    def take_steps(self, run: Run, until: float, is_idle: Callable[[], bool]) -> None:
+        """Take one step, or a part of a test pass, and further steps while `is_idle` before
+        `until`."""
         if not run.step_count:
             self._publish_and_record(run, running=False)  # before the first step
-        began = time.perf_counter()
-        if run.advance():
-            self._publisher.rate.record_step(run.control.pace, time.perf_counter() - began)
+        pace, began = run.control.pace, time.perf_counter()
+        most = None if self._stop_at is None else self._stop_at - run.step_count
+        steps = run.advance_until(until, is_idle, 1 if pace else most)
+        if steps:
+            self._publisher.rate.record_steps(steps, pace, time.perf_counter() - began)
         if run.diverged:
             self._state.running = False
         elif run.is_finished:
@@ -170,13 +172,14 @@ class TrainingLoop:
             self._state.run.budget.share = share
 
     def charge_window(self, command: ReportWindow) -> None:
-        """Charge the window's time; in another process it delays training only if they share a
-        core."""
+        """Charge the window's time; one in another process never holds the interpreter lock."""
         run, apart = self._state.run, command.process != os.getpid()
-        if run is None or (apart and (os.cpu_count() or 1) > torch.get_num_threads()):
+        if run is None:
             return
-        run.budget.charge(DRAWING, command.drawing, own=False)
-        run.budget.charge("window", command.other, own=False)
+        delay, name = (1.0, "window's process") if apart else (SHARED, "window")
+        run.budget.charge(DRAWING, command.drawing, own=False, delay=delay)
+        run.budget.charge(name, command.other, own=False, delay=delay)
+        run.budget.charge("relay", command.relay, own=False)
 
 
 def estimate_run(

@@ -87,6 +87,7 @@ class EvaluationSchedule:
         self._repeated: frozenset[int] | None = None
         self._test_due = self._first_test() if live else 0.0
         self._due_at_once = True  # at that time, whatever the budget
+        self._checked = 0.0  # the next time at which to see whether a test is due
 
     @property
     def has_pending_test(self) -> bool:
@@ -116,7 +117,7 @@ class EvaluationSchedule:
         epoch_ends = step % self._trainer.steps_per_epoch == 0
         repeated = self._repeated
         tests = self._trainer.regime.generalises and repeated is None
-        test_due = self._live and tests and time.monotonic() >= self._next_test_time()
+        test_due = self._live and tests and self._is_test_due()
         waits = epoch_ends or test_due
         early = self._live and step < self._every and step & (step - 1) == 0  # a power of two
         due = step % self._every == 0 or (early if repeated is None else step in repeated)
@@ -183,7 +184,20 @@ class EvaluationSchedule:
             self._budget.record_reading(TEST, TEST, self._cost)
         else:
             self._budget.forget_costs((TEST,))
-        self._test_due, self._due_at_once = time.monotonic() + TEST_SHORTEST, False
+        self._checked = self._test_due = time.monotonic() + TEST_SHORTEST
+        self._due_at_once = False
+
+    def _is_test_due(self) -> bool:
+        """Return whether a test in between is due.
+
+        Its time changes with the budget, but following it after every step would slow small ones.
+        """
+        now = time.monotonic()
+        if now < self._checked:
+            return False
+        due = self._next_test_time()
+        self._checked = min(due, now + TEST_SHORTEST)
+        return now >= due
 
     def _next_test_time(self) -> float:
         """Return when a test in between is due, given the cost of the last one.
@@ -205,7 +219,7 @@ class EvaluationSchedule:
         if self._pass is not None:
             self._emit(self._pass[1])
             self._pass = None
-            self._test_due, self._due_at_once = 0.0, True
+            self._checked, self._test_due, self._due_at_once = 0.0, 0.0, True
 
     def is_flat(self, accuracy: float) -> bool:
         """Return whether train accuracy has stopped rising; call once per epoch of the last stage.

@@ -53,7 +53,7 @@ COPY_SHARE = 0.4  # of the watch budget, for copying weights
 FRAME_EVERY = 1.0  # seconds; more if writing takes long,
 FRAME_LATEST = 5.0  # up to this
 FRAME_SHARE = 0.2  # of the watch budget, for the recorder's thread
-NOTES_EVERY = 0.5  # seconds after which waiting scores are passed on for writing
+NOTES_EVERY = 2.0  # seconds after which waiting scores are passed on for writing
 PATIENCE = 30.0  # seconds a required frame waits for the disk
 # Changes after which the next frame is recorded, and events that their writer logs itself.
 _CHANGES = (RegimeSwapped, WeightsTaken, Rewired, SettingChanged, ProbeSetChanged)

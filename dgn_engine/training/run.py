@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections.abc import Callable, Collection
@@ -327,6 +328,36 @@ class Run:
         self._train_step()
         overhead.steps += 1
         return True
+
+    def advance_until(
+        self, until: float, is_idle: Callable[[], bool], most: int | None = None
+    ) -> int:
+        """Take steps until something else is to be done, or advance a pending test pass.
+
+        Args:
+            until: Time of the monotonic clock after which no further step is started.
+            is_idle: Called after each step; no further step is started unless it returns True.
+            most: Number of steps at most; None for no limit.
+
+        Returns:
+            Number of steps, at least one; 0 if a test pass was advanced instead.
+        """
+        if not self.advance():
+            return 0
+        trainer, evaluation, clock = self.trainer, self.evaluation, time.monotonic
+        first = trainer.step_count - 1
+        last = math.inf if most is None else first + most
+        try:
+            while (
+                trainer.step_count < last
+                and is_idle()
+                and clock() < until
+                and not (evaluation.has_pending_test or self.diverged or self.is_finished)
+            ):
+                self._train_step()
+        finally:
+            self.budget.overhead.steps += trainer.step_count - first - 1
+        return trainer.step_count - first
 
     def step(self) -> None:
         """Take a training step, and the test pass after it if one is due."""

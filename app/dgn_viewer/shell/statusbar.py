@@ -37,10 +37,10 @@ _SHORT = ("regime", "speed")  # left fields, if a notice is shown in a narrow ba
 _WIDE = 1400  # pixels
 _EDGE = 8  # pixels between a button and the edge of the window
 _EVERY_MS = 400  # numbers that change faster are unreadable
-_LOOK_MS = 1000  # time after the last frame until progress is checked again
+_LOOK_MS = 2500  # time after the last frame until progress is checked again
 # Without a step for this many seconds, and for twice the time of a step, the rate is replaced by
 # 'no steps for …'; the limit is higher if a busy engine sends frames less often.
-_STANDS = 2.0
+_STANDS = 4.0
 
 
 class ChangingLabel(QWidget):

@@ -218,6 +218,17 @@ class OverheadMeter:
         self._end_quiet(self._quiet)
         return False
 
+    @property
+    def quiet_until(self) -> float:
+        """Return until when steps may follow each other without a call of `is_quiet`.
+
+        Returns:
+            Seconds of the clock; 0 if no quiet stretch is going on or about to begin.
+        """
+        if self._guard is not None:
+            return self._guard.wall + GUARD
+        return 0.0 if self._quiet is None else self._quiet.wall + QUIET
+
     def exclude_work(self, work: Callable[[], None]) -> None:
         """Do work that belongs to the run but to no step, such as the test pass of an epoch.
 

@@ -135,8 +135,9 @@ class WatchBudget:
         self.clock = clock
         self.busy = busy
         self._open: dict[str, float] = {}  # charged since the last account
-        self._own = 0.0  # part of it by the training thread
-        self._account: tuple[float, float] | None = None  # wall and busy at the last account
+        self._own = 0.0  # charged so far that the training thread spent
+        # Wall seconds, busy seconds and `_own` at the last account.
+        self._account: tuple[float, float, float] | None = None
         self._between = 0.0  # seconds between the last two accounts
         self._rates: dict[str, _Rate] = {}  # by expense
         self._allowed, self._idle, self._trained = _Rate(), _Rate(), _Rate()
@@ -166,19 +167,38 @@ class WatchBudget:
         self._share = share
         self._plan_rounds()
 
-    def charge(self, expense: str, seconds: float, own: bool = True) -> None:
+    def charge(self, expense: str, seconds: float, own: bool = True, delay: float = SHARED) -> None:
         """Charge processor seconds.
 
         Args:
             expense: Name of the expense, such as 'recording'.
             seconds: Processor seconds.
             own: Whether the training thread spent them.
+            delay: Seconds that training loses for each of them, if not.
         """
-        lost = seconds if own else SHARED * seconds
+        lost = seconds if own else delay * seconds
         self.overhead.charged += lost
         self._open[expense] = self._open.get(expense, 0.0) + self._scale * lost
         if own:
             self._own += seconds
+
+    def mark(self) -> tuple[float, float]:
+        """Return a mark of this moment, for `charge_since`.
+
+        Returns:
+            Seconds the training thread has worked, and those charged of them.
+        """
+        return self.busy(), self._own
+
+    def charge_since(self, expense: str, mark: tuple[float, float]) -> None:
+        """Charge what the training thread has spent since a mark, unless it is charged already.
+
+        Args:
+            expense: Name of the expense.
+            mark: From `mark`.
+        """
+        busy, own = mark
+        self.charge(expense, max(self.busy() - busy - (self._own - own), 0.0))
 
     def add_debt(self, expense: str, seconds: float) -> None:
         """Charge time that the training thread spent before the first account.
@@ -283,14 +303,14 @@ class WatchBudget:
         if running and self._account is not None and now - self._account[0] < SETTLE:
             return
         busy, spent, own = self.busy(), self._open, self._own
-        before, self._account = self._account, (now, busy) if running else None
+        before, self._account = self._account, (now, busy, own) if running else None
         readings, self._readings = self._readings, 0
-        self._open, self._own = {}, 0.0
+        self._open = {}
         if before is None or not running:
             return
         wall = seconds_awake(now - before[0], busy - before[1], self._between)
         self._between = now - before[0]
-        trained = max(busy - before[1] - own, 0.0)
+        trained = max(busy - before[1] - (own - before[2]), 0.0)
         idle = max(wall - (busy - before[1]), 0.0) if paced else 0.0
         share = min(self._share, _HIGHEST)
         # Watching may take w with w / (trained + w) = share.

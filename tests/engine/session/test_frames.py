@@ -75,6 +75,7 @@ class MadeUpRun:
         self.trainer = SimpleNamespace(epoch=1.5, regime=regime, network=network)
         self.probe_schedule = Schedule()
         self.budget = WatchBudget()
+        self.control = SimpleNamespace(pace=0.0)
         self.probed = SimpleNamespace(
             probe_set=SimpleNamespace(digest="abc"),
             probe_context=lambda gates: ("context with", gates),
@@ -108,6 +109,20 @@ def test_the_position_goes_out_as_often_as_it_can_be_read(clock: Clock, bench: B
         clock.now += after
         assert bench.step() is None  # it holds nothing new
         assert len(bench.frames) == frames
+
+
+def test_at_full_speed_the_position_goes_out_less_often(clock: Clock, bench: Bench) -> None:
+    for seconds, pace, every in ((0.001, 0.0, 2.0), (0.001, 100.0, 0.8), (0.1, 0.0, 0.8)):
+        bench.publisher.rate.record_steps(1, 0.0, seconds)
+        bench.run.control.pace = pace
+        bench.frames.clear()
+        bench.step(running=False)
+        clock.now += every - 0.1
+        bench.step()
+        assert len(bench.frames) == 1
+        clock.now += 0.2
+        bench.step()
+        assert len(bench.frames) == 2
 
 
 def test_new_readings_go_out_at_once_and_are_told(clock: Clock, bench: Bench) -> None:
@@ -168,7 +183,7 @@ def test_a_frame_says_where_the_run_is_and_how_long_it_will_take(
     bench.publisher.rate = StepRate()
     for _ in range(8):
         clock.now += 0.25
-        bench.publisher.rate.record_step(0.0, 0.0)
+        bench.publisher.rate.record_steps(1, 0.0, 0.0)
     frame = bench.publisher.make_frame(bench.run, True)
     assert frame == Frame(
         3,
@@ -197,25 +212,35 @@ def test_the_rate_is_that_of_the_last_two_seconds(clock: Clock) -> None:
     rate = StepRate()
     assert rate.per_second() == 0.0
     clock.now += 0.5
-    rate.record_step(0.0, 0.0)
+    rate.record_steps(1, 0.0, 0.0)
     assert rate.per_second() == 2.0  # one step in half a second
     for _ in range(12):  # to 3.5 s, four steps a second
         clock.now += 0.25
-        rate.record_step(0.0, 0.0)
+        rate.record_steps(1, 0.0, 0.0)
     assert rate.per_second() == 9 / 2.25  # since the step before the window
     clock.now += 1.0
     assert rate.per_second() == 5 / 2.25
     clock.now += 5.0
     assert rate.per_second() == 0.0
-    rate.record_step(0.0, 0.0)
-    assert len(rate._times) == 2  # what is older than the last step before the window is not kept
+    rate.record_steps(1, 0.0, 0.0)
+    assert len(rate._taken) == 2  # what is older than the last step before the window is not kept
+
+
+def test_steps_in_a_row_count_one_by_one(clock: Clock) -> None:
+    rate = StepRate()
+    for count, seconds in ((50, 0.25), (1, 0.125), (80, 0.5)):
+        clock.now += seconds
+        rate.record_steps(count, 0.0, seconds)
+    assert rate.per_second() == 131 / 0.875
+    assert rate.seconds_a_step() == 0.5 / 80
+    assert rate.newest_step_seconds == 0.5 / 80
 
 
 def test_steps_that_take_longer_than_the_window_are_not_made_quicker(clock: Clock) -> None:
     rate = StepRate()
     for _ in range(3):
         clock.now += 5.0
-        rate.record_step(0.0, 0.0)
+        rate.record_steps(1, 0.0, 0.0)
         assert rate.per_second() == 0.2
     clock.now += 4.0
     assert rate.per_second() == 0.0
@@ -223,26 +248,26 @@ def test_steps_that_take_longer_than_the_window_are_not_made_quicker(clock: Cloc
 
 def test_a_step_at_once_is_a_thousand_a_second_at_most(clock: Clock) -> None:
     rate = StepRate()
-    rate.record_step(0.0, 0.0)
+    rate.record_steps(1, 0.0, 0.0)
     assert rate.per_second() == 1000.0
 
 
 def test_the_next_step_waits_for_the_pace_and_a_pause_is_not_caught_up_with(clock: Clock) -> None:
     rate = StepRate()
     assert rate.seconds_to_wait() == 0.0
-    rate.record_step(4.0, 0.0)
+    rate.record_steps(1, 4.0, 0.0)
     assert rate.seconds_to_wait() == 0.25
     clock.now += 0.125
     assert rate.seconds_to_wait() == 0.125
-    rate.record_step(4.0, 0.0)  # early: the one after it comes in its own time
+    rate.record_steps(1, 4.0, 0.0)  # early: the one after it comes in its own time
     assert rate.seconds_to_wait() == 0.375
     clock.now += 10.0
     assert rate.seconds_to_wait() == 0.0
-    rate.record_step(4.0, 0.0)
+    rate.record_steps(1, 4.0, 0.0)
     assert rate.seconds_to_wait() == 0.0
-    rate.record_step(4.0, 0.0)
+    rate.record_steps(1, 4.0, 0.0)
     assert rate.seconds_to_wait() == 0.25
-    rate.record_step(0.0, 0.0)  # as fast as it goes
+    rate.record_steps(1, 0.0, 0.0)  # as fast as it goes
     assert rate.seconds_to_wait() == 0.0
-    rate.record_step(0.5, 0.0)
+    rate.record_steps(1, 0.5, 0.0)
     assert rate.seconds_to_wait() == 2.0

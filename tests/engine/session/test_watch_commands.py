@@ -10,11 +10,10 @@ import torch
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.training import Measured, Running, SetBeta, SetPace, StartRun
 from dgn_engine.protocol.watching import ReportWindow, SetWatchShare, Watch
-from dgn_engine.session import training_loop
 from dgn_engine.session.engine import Engine
 from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.training.readings.overhead_meter import PACED, TOO_FEW, Overhead, OverheadMeter
-from dgn_engine.training.readings.watch_budget import DRAWING
+from dgn_engine.training.readings.watch_budget import DRAWING, SHARED
 from tests.engine.session.conftest import PROBES, Desk, small_config, train_alone
 
 FRAME = Frame(1, 2, 0.0, 0.0, None)
@@ -27,9 +26,9 @@ class Charges:
         self.noted: dict[str, float] = {}
         monkeypatch.setattr(desk.run.budget, "charge", self.charge)
 
-    def charge(self, expense: str, seconds: float, own: bool = True) -> None:
-        if not own:
-            self.noted[expense] = self.noted.get(expense, 0.0) + seconds
+    def charge(self, expense: str, seconds: float, own: bool = True, delay: float = SHARED) -> None:
+        if not own and seconds:
+            self.noted[expense] = self.noted.get(expense, 0.0) + delay * seconds
 
 
 def test_a_watched_and_recorded_run_has_the_weights_of_a_headless_one_bit_for_bit(
@@ -60,7 +59,7 @@ def test_a_frozen_window_does_not_slow_training() -> None:
         while steps < 100:
             engine.advance()
             assert engine.run is not None
-            assert engine.run.step_count - steps <= 1
+            assert engine.run.step_count - steps <= 1  # without a caller who says it is idle
             steps = engine.run.step_count
     finally:
         engine.close()
@@ -70,24 +69,23 @@ def test_a_frozen_window_does_not_slow_training() -> None:
 
 
 @pytest.mark.parametrize(
-    ("another", "cores", "charged"),
+    ("another", "name", "delay"),
     [
-        (0, 8, True),  # it shares the interpreter with the thread that trains
-        (1, 8, False),
-        (1, 1, True),  # … the only core
+        (0, "window", SHARED),  # it shares the interpreter with the thread that trains
+        (1, "window's process", 1.0),
     ],
 )
-def test_a_window_is_charged_where_it_delays_training(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, another: int, cores: int, charged: bool
+def test_a_window_is_charged_and_more_where_it_holds_the_interpreter(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, another: int, name: str, delay: float
 ) -> None:
-    monkeypatch.setattr(training_loop.os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(training_loop.torch, "get_num_threads", lambda: 1)
     process = os.getpid() + another
     desk.handle(ReportWindow(1.0, 1.0, process))  # there is no run yet
     desk.handle(StartRun(small_config(), paused=True))
     charges = Charges(desk, monkeypatch)
     desk.handle(ReportWindow(0.25, 0.5, process))
-    assert charges.noted == ({DRAWING: 0.25, "window": 0.5} if charged else {})
+    assert charges.noted == {DRAWING: delay * 0.25, name: delay * 0.5}
+    desk.handle(ReportWindow(0.0, 0.0, process, relay=2.0))
+    assert charges.noted["relay"] == 2.0 * SHARED
 
 
 def test_a_share_holds_for_the_runs_that_follow(desk: Desk) -> None:
