@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QPointF, QRectF, Qt, QTimer
@@ -20,7 +21,10 @@ from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.plots.spoken_charts import SpokenCharts
 
 FRAME_MS = 33
-TRAINING_MS = 100  # while a network trains at full speed, which each call interrupts
+# While a network trains at full speed, which each call interrupts:
+TRAINING_MS = 100  # at least
+SHARE = 0.03  # of the thread's time between two calls, unless that is longer than
+LONGEST_MS = 250
 
 
 class PacedCall(QObject):
@@ -33,12 +37,15 @@ class PacedCall(QObject):
         super().__init__(parent)
         self._call = call
         self._wanted = False
-        self._timer = QTimer(self, singleShot=True, interval=every)
+        self._every, self._share = every, 1.0
+        self._busy = time.thread_time()  # of this thread, at the last call
+        self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._on_timeout)
 
-    def set_interval(self, every: int) -> None:
-        """Set the minimum time between two calls, in milliseconds."""
-        self._timer.setInterval(every)
+    def set_pace(self, every: int, share: float = 1.0) -> None:
+        """Set the minimum time between two calls in milliseconds, and the share of a processor
+        that the thread may take from one to the next."""
+        self._every, self._share = every, share
 
     def request_call(self) -> None:
         """Make the call now, or when the interval has elapsed."""
@@ -58,8 +65,11 @@ class PacedCall(QObject):
 
     def _on_timeout(self) -> None:
         if self._wanted:
+            busy, self._busy = self._busy, time.thread_time()
             self.call_now()
-            self._timer.start()
+            # What the last call led to, such as painting, is over by now.
+            spent = 1000 * (self._busy - busy) / self._share if self._share < 1.0 else 0.0
+            self._timer.start(max(self._every, min(round(spent), LONGEST_MS)))
 
 
 class ScenePointer(QObject):
@@ -86,7 +96,10 @@ class ScenePointer(QObject):
 
     def slow_down(self, training: bool) -> None:
         """Update the readout less often while a network trains at full speed."""
-        self._paced.set_interval(TRAINING_MS if training else FRAME_MS)
+        if training:
+            self._paced.set_pace(TRAINING_MS, SHARE)
+        else:
+            self._paced.set_pace(FRAME_MS)
 
     def set_style(self, style: ChartStyle) -> None:
         self._readout.style = style
