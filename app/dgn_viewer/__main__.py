@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import builtins
 import dataclasses
 import gc
 import logging
@@ -187,8 +188,20 @@ def without_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
+def load_qt() -> None:
+    """Import PySide6, and take its hook out of `import` again.
+
+    For the sake of `from __feature__ import …`, which we do not use, the hook looks for 'PySide6'
+    in the source of each module imported later, torch's included, and `linecache` keeps all lines.
+    """
+    import PySide6.QtCore  # noqa: F401
+
+    builtins.__import__ = getattr(builtins, "__orig_import__", builtins.__import__)
+
+
 def _open_viewer(given: argparse.Namespace) -> int:
     with delay_interrupts() as asked, without_garbage_collection():
+        load_qt()
         from dgn_viewer.application import Options, build_viewer, run_to_end
         from dgn_viewer.screenshot import ScreenshotOptions, take_screenshot
         from dgn_viewer.shell.start_ways import first_run

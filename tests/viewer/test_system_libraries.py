@@ -66,6 +66,15 @@ def test_importing_the_viewer_loads_no_qt_and_no_torch() -> None:
     assert _python("-c", code).stdout.strip() == "[]"
 
 
+def test_the_program_keeps_no_source_of_what_it_imports() -> None:
+    code = (
+        "from dgn_viewer.__main__ import load_qt; load_qt();"
+        "import dgn_viewer.application, linecache;"
+        "print([name for name in linecache.cache if 'dgn_' in name])"
+    )
+    assert _python("-c", code).stdout.strip() == "[]"
+
+
 def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     root = Path(__file__).resolve().parents[2]
     paths = ":".join(str(root / part) for part in (".", "app", "resources"))
