@@ -183,7 +183,8 @@ class Engine:
         return self.state.running
 
     def emit_ready(self) -> None:
-        self.state.emit(messages.EngineReady(local_catalogue(self._data_root), torch.__version__))
+        version = str(torch.__version__)  # to read torch's own type, the viewer would load torch
+        self.state.emit(messages.EngineReady(local_catalogue(self._data_root), version))
 
     def handle_command(self, command: messages.Command) -> None:
         """Carry out one command between two steps; events are the answer."""

@@ -64,6 +64,29 @@ def test_the_window_is_put_together_before_torch_and_matplotlib_are_loaded() -> 
     assert loaded.isdisjoint({*HEAVY, "matplotlib", "scipy"})
 
 
+def test_a_window_whose_engine_is_another_process_never_loads_torch() -> None:
+    statement = (
+        "import time\n"
+        "from dgn_engine.config import RunConfig\n"
+        "from dgn_engine.protocol.training import Advance, Paused, StartRun\n"
+        "from dgn_engine.protocol.watching import ProbeRequest, Watch\n"
+        "from dgn_engine.session.process_session import ProcessSession\n"
+        "session, events, frame = ProcessSession(), [], None\n"
+        "session.start()\n"
+        "watch = Watch((ProbeRequest('gates'), ProbeRequest('npk')))\n"
+        "for command in (watch, StartRun(RunConfig(), paused=True), Advance(5)):\n"
+        "    session.send(command)\n"
+        "until = time.monotonic() + 150\n"
+        "while not (frame and any(isinstance(event, Paused) for event in events)):\n"
+        "    assert time.monotonic() < until, events\n"
+        "    time.sleep(0.05)\n"
+        "    events += session.drain_events()\n"
+        "    frame = session.take_latest_frame() or frame\n"
+        "session.close()\n"
+    )
+    assert roots_after(statement).isdisjoint({*HEAVY, *QT})
+
+
 def test_recorded_runs_are_listed_without_torch() -> None:
     statement = "import dgn_engine.storage.runs.run_reader, dgn_engine.storage.runs.index"
     assert roots_after(statement).isdisjoint({*HEAVY, *QT})
