@@ -81,7 +81,7 @@ def source_state(path: Path, tick: Callable[[], None]) -> SourceState:
     try:
         if not path.exists():
             raise UserError(f"There is no folder or archive of images at {path}.")
-        entries = _image_entries(path) if path.is_dir() else [("", path.stat())]
+        entries = _image_entries(path) if path.is_dir() else iter([("", path.stat())])
         for name, status in entries:
             times = (status.st_mtime_ns, status.st_ctime_ns)
             encoded = name.encode("utf-8", "surrogateescape")
@@ -117,9 +117,9 @@ def _printable_label(name: str) -> str:
     return name if name.isprintable() else plain_text(name, 2 * limits.NAME)
 
 
-def _image_entries(top: Path) -> list[tuple[str, os.stat_result]]:
-    """Return the images below a folder, in the order of their folders; no link is followed."""
-    found: list[tuple[str, os.stat_result]] = []
+def _image_entries(top: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the images below a folder, in the order of their folders; no link is followed."""
+    found = 0
     waiting = [""]
     while waiting:
         below = waiting.pop()
@@ -134,11 +134,11 @@ def _image_entries(top: Path) -> list[tuple[str, os.stat_result]]:
                 elif records.is_image(name):
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
-                        found.append((name, status))
-        if len(found) > limits.FILES:
+                        found += 1
+                        yield name, status
+        if found > limits.FILES:
             raise UserError(f"{top} has more than {limits.FILES:,} files.")
         waiting.extend(reversed(folders))
-    return found
 
 
 def _of_archive(path: Path, start: StartChild) -> Iterator[ImageFile]:
