@@ -186,8 +186,8 @@ class ProcessReadings(ReadingExecutor):
         return self._process is not None
 
     def end_unless_used(self) -> None:
-        """End the process if it has no jobs; the next job starts another."""
-        if not self._jobs:
+        """End the process if no answer is awaited; the next job starts another."""
+        if all(job.stopped is not None for job in self._jobs.values()):
             self.close()
 
     def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:

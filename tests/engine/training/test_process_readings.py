@@ -245,6 +245,20 @@ def test_a_process_that_has_nothing_to_do_is_ended_where_nobody_will_need_it(
     assert isinstance(bench.child.orders[0], BeginJobs)
 
 
+def test_a_process_whose_jobs_were_all_cancelled_is_ended_where_nobody_will_need_it(
+    bench: Bench,
+) -> None:
+    for _ in range(2):
+        bench.begin()
+    jobs = [ordered.job for ordered in bench.worker._jobs.values()]
+    bench.worker.cancel(jobs[0])
+    bench.worker.end_unless_used()
+    assert not bench.child.killed
+    bench.worker.cancel(jobs[1])
+    bench.worker.end_unless_used()
+    assert bench.child.killed
+
+
 def test_a_worker_that_is_closed_has_no_process(bench: Bench) -> None:
     bench.begin()
     bench.worker.close()
