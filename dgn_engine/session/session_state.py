@@ -59,6 +59,7 @@ class SessionState:
             self.recording.on_event(event)
         elif self.unwritten is not None:
             self.unwritten.on_event(event)
+        self.unused.on_event(event)
         self.emit_unrecorded(event)
 
     @property

@@ -11,6 +11,9 @@ import ctypes
 import time
 from collections.abc import Callable
 
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Finished, Paused
+
 M_ARENA_MAX = -8  # from glibc's malloc.h
 AGAIN = 5.0  # seconds until panels, recorder and reading process have released it too
 
@@ -40,7 +43,8 @@ def release_free_memory() -> None:
 
 
 class UnusedMemory:
-    """Decides when to return memory: once a network is released, and again a little later."""
+    """Decides when to return memory: once a network is released, and again a little later; or some
+    time after a run has stopped."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -50,6 +54,13 @@ class UnusedMemory:
         """Schedule the release: a network was just dropped."""
         now = self._clock()
         self._due = [now, now + AGAIN]
+
+    def on_event(self, event: Event) -> None:
+        """Schedule the release of a step's activations if the run stopped, but not at once: it may
+        continue soon."""
+        if isinstance(event, Paused | Finished):
+            now = self._clock()
+            self._due = [*(due for due in self._due if due <= now), now + AGAIN]
 
     def release_due(self) -> None:
         """Return memory if that is due; called between two steps."""

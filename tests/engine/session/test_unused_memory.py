@@ -8,9 +8,12 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+import torch
 
+from dgn_engine.config import RunConfig
 from dgn_engine.protocol.training import StartRun, SwapRegime
 from dgn_engine.protocol.watching import Watch
 from dgn_engine.session import unused_memory
@@ -83,6 +86,55 @@ def test_a_run_that_was_replaced_is_freed_without_the_collector(
     del run
     desk.handle(StartRun(small_config(seed=3)))
     assert [name for name, one in held.items() if one() is not None] == []
+
+
+def test_no_tensor_of_a_run_that_was_replaced_is_left(
+    recording_desk: Desk, no_collector: None
+) -> None:
+    desk = recording_desk
+    desk.handle(Watch(PROBES), StartRun(small_config(seed=1)))
+    desk.advance(3)
+    desk.handle(StartRun(small_config(seed=2)))
+    desk.advance(3)
+    known = {id(tensor) for tensor in tensors_alive()}
+    desk.handle(StartRun(_other_data(seed=1)))
+    desk.train(3)
+    held = [weakref.ref(tensor) for tensor in tensors_alive() if id(tensor) not in known]
+    assert held
+    desk.handle(StartRun(small_config(seed=2)))
+    desk.advance(3)
+    assert [tensor.shape for one in held if (tensor := one()) is not None] == []
+
+
+def _other_data(seed: int) -> RunConfig:
+    config = small_config(seed=seed)
+    return replace(config, data=replace(config.data, train_limit=150))
+
+
+def tensors_alive() -> list[torch.Tensor]:
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+
+
+def test_memory_is_given_back_a_while_after_a_run_was_paused(
+    recording_desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    now = 100.0
+    monkeypatch.setattr(unused_memory, "release_free_memory", lambda: given.append(1))
+    desk = recording_desk
+    desk.engine.state.unused = unused_memory.UnusedMemory(lambda: now)
+    desk.handle(StartRun(small_config()))
+    desk.advance(1)
+    now += unused_memory.AGAIN
+    desk.advance(1)
+    before = len(given)
+    for _ in range(2):
+        desk.train(2)
+        desk.advance(3)
+        assert len(given) == before
+    now += unused_memory.AGAIN
+    desk.advance(3)
+    assert len(given) == before + 1
 
 
 def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_later(
