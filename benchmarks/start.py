@@ -43,11 +43,12 @@ TOO_LONG = 120.0  # seconds
 
 def time_viewer_start(began: float) -> dict[str, float]:
     """Start the viewer in the child as its command does, and return the time of each moment."""
-    from PySide6.QtCore import QEvent, QObject, QTimer
-
-    from dgn_viewer.__main__ import without_garbage_collection
+    from dgn_viewer.__main__ import load_qt, without_garbage_collection
 
     with without_garbage_collection():
+        load_qt()
+        from PySide6.QtCore import QEvent, QObject, QTimer
+
         from dgn_viewer.application import Options, build_viewer
         from dgn_viewer.shell.start_ways import first_run
 
