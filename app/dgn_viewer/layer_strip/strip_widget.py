@@ -16,7 +16,7 @@ from dgn_engine.views.strip_state import StripState, Turn, strip_state
 from dgn_viewer.layer_strip.canvas import StripCanvas
 from dgn_viewer.layer_strip.geometry import HEIGHT
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
-from dgn_viewer.style.stylesheet import wrapping_tip
+from dgn_viewer.style.stylesheet import set_sheet, wrapping_tip
 from dgn_viewer.timeline.looking_back import background_colour
 from dgn_viewer.widgets.layouts import FixedBar, PlainLabel, make_column, make_row, push_button
 
@@ -95,9 +95,10 @@ class LayersStrip(QFrame):
     def _update_background(self) -> None:
         past, theme = self._state.past, self._theme
         self.setAccessibleName("Layer strip" if past is None else f"Layer strip at step {past:,}")
-        self.setStyleSheet(
+        set_sheet(
+            self,
             f"#layers_strip {{ background: {background_colour(theme, past)}; border: none; "
-            f"border-bottom: 1px solid {theme.line}; }}"
+            f"border-bottom: 1px solid {theme.line}; }}",
         )
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

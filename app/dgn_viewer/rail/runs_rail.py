@@ -26,7 +26,7 @@ from dgn_engine.storage.runs.run_search import FIELDS, SearchField
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_viewer.rail.run_table import SORTS, RunTable, describe_run, run_title, trouble_in_words
 from dgn_viewer.rail.runs_view import NotesField, RunsView
-from dgn_viewer.style.stylesheet import plain_tip, themed_icon
+from dgn_viewer.style.stylesheet import plain_tip, set_sheet, themed_icon
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import (
     PlainLabel,
@@ -240,10 +240,11 @@ class RunsRail(QFrame):
         self.runs.set_theme(theme)
         self.more.setIcon(themed_icon("more", theme))
         lines = f"border: none; border-top: 1px solid {theme.line}; border-radius: 0px;"
-        self.setStyleSheet(
+        set_sheet(
+            self,
             f"#runs_rail {{ background: {theme.panel}; }}"
             f"#runs_rail QTableView {{ {lines} border-bottom: 1px solid {theme.line}; }}"
-            f"#runs_rail QTableView:focus {{ border-top: 1px solid {theme.accent}; }}"
+            f"#runs_rail QTableView:focus {{ border-top: 1px solid {theme.accent}; }}",
         )
 
     def ask_to_delete_permanently(self, folders: tuple[str, ...]) -> None:

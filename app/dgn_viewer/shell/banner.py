@@ -25,7 +25,7 @@ from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.views.event_notices import ShownNotice
 from dgn_viewer.notices import Notices
 from dgn_viewer.shell.notice_line import AnswerRow, make_answer_buttons
-from dgn_viewer.style.stylesheet import mix_colours
+from dgn_viewer.style.stylesheet import mix_colours, set_sheet
 from dgn_viewer.timeline.compared_cursor import ComparedCursor
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -143,9 +143,10 @@ class TintedRow(FixedBar):
 
     def set_theme(self, theme: Theme) -> None:
         tint = mix_colours(theme.window, theme.accent, self.SHARE)
-        self.setStyleSheet(
+        set_sheet(
+            self,
             f"QToolBar {{ padding: 0; border: none; background: {tint}; }}"
-            f"#banner {{ background: {tint}; }} #banner QLabel {{ color: {theme.text}; }}"
+            f"#banner {{ background: {tint}; }} #banner QLabel {{ color: {theme.text}; }}",
         )
 
 
@@ -202,9 +203,10 @@ class Banner(TintedRow):
     def set_theme(self, theme: Theme) -> None:
         super().set_theme(theme)
         for (badge, _), tone in zip(self._sides, (theme.text, theme.compared), strict=True):
-            badge.setStyleSheet(
+            set_sheet(
+                badge,
                 f"color: {theme.panel}; background: {tone}; border-radius: 4px; "
-                "padding: 1px 6px; font-weight: bold;"
+                "padding: 1px 6px; font-weight: bold;",
             )
 
 

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QCheckBox, QWidget
 
 from dgn_engine.scene.run_text import name_in_words, shorten_middle
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_viewer.style.stylesheet import mix_colours, plain_tip
+from dgn_viewer.style.stylesheet import mix_colours, plain_tip, set_sheet
 from dgn_viewer.timeline.compared_cursor import ComparedCursor
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
@@ -66,12 +66,14 @@ class ComparedBar(FixedBar):
     def set_theme(self, theme: Theme) -> None:
         self.slider.set_theme(theme)
         tint = mix_colours(theme.window, theme.compared, 0.10)
-        self.setStyleSheet(
+        set_sheet(
+            self,
             f"QToolBar {{ padding: 0; border: none; border-top: 1px solid {theme.line}; "
             f"background: {tint}; }} #time_of_b_line {{ background: {tint}; }} "
-            f"#time_of_b_line QLabel {{ color: {theme.text}; }}"
+            f"#time_of_b_line QLabel {{ color: {theme.text}; }}",
         )
-        self._badge.setStyleSheet(
+        set_sheet(
+            self._badge,
             f"color: {theme.panel}; background: {theme.compared}; border-radius: 4px; "
-            "padding: 0px 6px; font-weight: bold;"
+            "padding: 0px 6px; font-weight: bold;",
         )

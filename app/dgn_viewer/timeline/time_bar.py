@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu, QToolBar, QToolButton, QWidget
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.history import History
 from dgn_viewer.event_filter import EventFilter
-from dgn_viewer.style.stylesheet import plain_tip
+from dgn_viewer.style.stylesheet import plain_tip, set_sheet
 from dgn_viewer.timeline.looking_back import background_colour
 from dgn_viewer.timeline.probe_examples_dial import ProbeExamplesDial
 from dgn_viewer.timeline.step_cursor import SPEEDS, StepCursor
@@ -159,12 +159,13 @@ class TimeBar(FixedBar):
             return
         self._tinted, theme = back, self._theme
         tint = background_colour(theme, self._cursor.step)
-        self.setStyleSheet(
+        set_sheet(
+            self,
             f"QToolBar {{ padding: 0; border: none; border-top: 1px solid {theme.line}; "
             f"background: {tint}; }} #time_line {{ background: {tint}; }} "
             "#time_line QToolButton { padding: 1px 3px; } "
             '#time_line QToolButton[popupMode="1"] { padding-right: 16px; } '
-            f"#time_line QLabel {{ color: {theme.text if back else theme.muted}; }}"
+            f"#time_line QLabel {{ color: {theme.text if back else theme.muted}; }}",
         )
 
     def _make_speed_menu(self) -> QMenu:

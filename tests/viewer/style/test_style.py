@@ -77,6 +77,27 @@ def test_an_icon_is_rendered_for_dense_screens(qapp) -> None:
     assert pixmap.size() == QSize(32, 32)
 
 
+def test_a_sheet_that_a_widget_has_is_not_set_again(qtbot) -> None:
+    sheets = []
+
+    class Counted(QLabel):
+        def setStyleSheet(self, sheet: str) -> None:
+            sheets.append(sheet)
+            super().setStyleSheet(sheet)
+
+    label = Counted()
+    qtbot.addWidget(label)
+    for sheet in ("color: red;", "color: red;", "color: blue;"):
+        stylesheet.set_sheet(label, sheet)
+    assert sheets == ["color: red;", "color: blue;"]
+
+
+def test_an_icon_is_rendered_for_the_screens_at_hand(qapp) -> None:
+    ratios = {1.0, 2.0, *(screen.devicePixelRatio() for screen in qapp.screens())}
+    sizes = stylesheet.themed_icon("run", LIGHT, 20).availableSizes()
+    assert {size.width() for size in sizes} == {round(20 * ratio) for ratio in ratios}
+
+
 @pytest.mark.parametrize("checked", [False, True])
 def test_the_text_of_a_check_box_has_as_much_room_with_the_focus(qtbot, checked: bool) -> None:
     box = QCheckBox("with A")
