@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from dgn_engine.config.setting import (
     short_repr,
 )
 from dgn_engine.errors import UserError, Where, did_you_mean
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.model.choices import Initialisation, ValueInput
 from dgn_engine.plugins import OptionValue
 from dgn_engine.text.toml import TomlError, format_toml, parse_toml

@@ -13,10 +13,11 @@ import math
 import reprlib
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeVar
 
 from dgn_engine.errors import UserError, Where, did_you_mean
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.plugins import OptionValue, PluginOption
 
 MOST = 1 << 53  # integers up to here are exact in every file format

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from dgn_engine.config import RunConfig
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.training import Change, LayerInfo, Measured, RunStarted, probe_digest_at

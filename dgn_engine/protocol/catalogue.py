@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dgn_engine.config.setting import Setting
+from dgn_engine.frozen_data import dataclass
 
 
 @dataclass(frozen=True)

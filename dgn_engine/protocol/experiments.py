@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from dgn_engine.frozen_data import dataclass
 
 Verdict = Literal["held", "not held", "not decided", "not decided at this scale"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Literal
 
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.plugins import OptionValue
 
 BatchNormPlace = Literal["", "before", "after"]

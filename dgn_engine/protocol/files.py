@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from dgn_engine.config import DataConfig
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.file_reading import FileReading, FittingReading, OpenQuestion, Unsaid
 from dgn_engine.protocol.messages import Command, Event, UndoPolicy, Working
 from dgn_engine.text.written_numbers import format_percent

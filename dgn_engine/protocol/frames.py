@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.text.written_numbers import format_number
 
 Array = NDArray[Any]

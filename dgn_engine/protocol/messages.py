@@ -8,11 +8,11 @@ lost. The engine has the last word: widgets change when an event arrives.
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import ClassVar
 
 from dgn_engine.errors import UserError
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.text.written_numbers import format_duration, format_percent
 

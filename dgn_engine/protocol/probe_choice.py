@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import zlib
-from dataclasses import dataclass
 
 import numpy as np
 
 from dgn_engine.errors import UserError
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.frames import Array
 
 MOST_DRAWN = 8  # the user's own examples

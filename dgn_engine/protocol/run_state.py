@@ -7,11 +7,12 @@ and what is shown instead of one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Literal
 
 from dgn_engine.config import RunConfig
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.branches import (
     BranchBegan,
     BranchStatus,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from dgn_engine.config import RunConfig
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.training import Measured, RunStarted
 from dgn_engine.protocol.watching import ProbeScalars

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dgn_engine.config import RunConfig
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol.messages import Command, Event, UndoPolicy
 from dgn_engine.protocol.watching import ProbeSet, ProbeSetChanged

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.messages import Command, Event, UndoPolicy
 

@@ -6,13 +6,14 @@ To add a setting, add one row. A row that does not apply to a chart is left out 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from dgn_engine.errors import UserError
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.scene.axes import Range
 from dgn_engine.scene.chart_settings import PLAIN, ChartSettings, has_positive, is_over_steps
 from dgn_engine.scene.elements import Chart, Ramp, Scene

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.scene.elements import Chart
 
 GAP = 8.0

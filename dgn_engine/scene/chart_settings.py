@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.scene.axes import LOG, Range, chart_range, spanning_axis
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Scene
 from dgn_engine.scene.matrix_colours import ColourChoice, apply_colours

@@ -7,12 +7,12 @@ leaves out a number that does not belong to A or B, and says why.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dgn_engine.config import SETTINGS, RunConfig
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.scene.panel_spec import Series, View, run_key
 from dgn_engine.text import written_numbers

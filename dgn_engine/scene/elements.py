@@ -7,13 +7,14 @@ and the data export writes it as CSV or NPZ, so that all of them show the same n
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.watching import ProbeExamples
 
 Array = NDArray[Any]

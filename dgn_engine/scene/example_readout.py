@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.watching import ProbeExamples
 from dgn_engine.scene.axes import example_rows

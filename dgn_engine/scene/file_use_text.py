@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.files import FileListed, FileUseCheck, Purpose
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.scene.elements import Mark
 
 GAP = 4.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.scene.axes import Range
 from dgn_engine.scene.elements import Array, Chart, Matrix, Ramp
 from dgn_engine.text.written_numbers import format_number

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.scene.elements import Chart, Scene, largest_magnitude, with_matrix
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
 
 from dgn_engine.config import RunConfig
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.plugins import discover_plugins
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.frames import Array, Reading

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_rows
 from dgn_engine.scene.compared import compared_view, pair_labels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dgn_engine.frozen_data import dataclass
 
 # A unit belongs to a layer, and is highlighted only where its layer is known.
 PART_OF = {"unit": "layer"}

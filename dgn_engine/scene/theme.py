@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from importlib.resources import files
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.scene.elements import Role
 
 PALE = 0.16  # opacity of a filled area

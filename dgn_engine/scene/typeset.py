@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from html import escape
 from itertools import chain, zip_longest
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.text.printable import printable
 
 _GROUP = r"\{((?:[^{}\\]|\\[^{}]|\\[{}])*)\}"  # without groups inside

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.protocol.watching import ProbeRequest

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.runs import ListedFacts
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.protocol.trend import is_trend
