@@ -7,7 +7,6 @@ from pathlib import Path
 
 from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
-from dgn_engine.storage.session_file.untrusted_run import plain_frame
 
 
 @dataclass(frozen=True)
@@ -26,5 +25,8 @@ class FrameSource:
         """
         if self.held is not None:
             return self.held
-        folder = Path(self.folder)
-        return RecordedSteps(folder, clean=plain_frame) if self.foreign else RecordedSteps(folder)
+        if not self.foreign:
+            return RecordedSteps(Path(self.folder))
+        from dgn_engine.storage.session_file.untrusted_run import plain_frame
+
+        return RecordedSteps(Path(self.folder), clean=plain_frame)

@@ -383,12 +383,24 @@ def at_first_paint(folder: Path) -> dict[str, Any]:
     return said
 
 
-def test_the_window_is_painted_whole_before_torch_and_pyqtgraph_are_imported(
+# Libraries and parts of the engine that a window needs only later, if at all.
+_LATE = {
+    *("torch", "torchvision", "sklearn", "scipy", "numba", "matplotlib", "pyqtgraph", "rich"),
+    *("PIL", "dask", "sqlite3", "http", "asyncio", "multiprocessing", "unittest"),
+}
+_LATE_PARTS = (
+    *("kernels", "training", "data", "attachment", "notebook", "session.engine"),
+    *("figures.save_figure", "storage.session_file.untrusted_run", "storage.runs.run_reader"),
+)
+
+
+def test_the_window_is_painted_whole_before_what_only_a_run_needs_is_imported(
     tmp_path: Path,
 ) -> None:
     said = at_first_paint(tmp_path)
-    late = {"torch", "torchvision", "sklearn", "scipy", "matplotlib", "pyqtgraph", "rich"}
-    assert {module.partition(".")[0] for module in said["modules"]}.isdisjoint(late)
+    assert {module.partition(".")[0] for module in said["modules"]}.isdisjoint(_LATE)
+    parts = tuple(f"dgn_engine.{part}" for part in _LATE_PARTS)
+    assert [module for module in said["modules"] if module.startswith(parts)] == []
     assert said["begun after"]
     assert {"File", "View", "Help"} <= {menu.replace("&", "") for menu in said["menus"]}
     assert "Training" in said["titles"]
