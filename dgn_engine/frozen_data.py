@@ -4,7 +4,8 @@
 class; for the messages, the configuration and the scenes that was a tenth of the time until the
 window appears. Here only `__init__` is compiled. The other methods are functions over the fields.
 
-Type checkers see `dataclasses`. A class derived from one of these takes its decorator from here.
+Type checkers see `dataclasses`. A class derived from one of these takes its decorator from here
+too: `dataclasses` refuses it ('cannot inherit frozen dataclass from a non-frozen one').
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@ the request.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dgn_engine.config import MOST_SEED, Augmentation, Device
 from dgn_engine.errors import UserError
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.experiments import Findings
 from dgn_engine.sweep.unit import Unit
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.views.frame_source import FrameSource
 from dgn_engine.views.past_view import PastViews

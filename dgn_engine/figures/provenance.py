@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_readings import (
     describe_divergence,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from dgn_engine.frozen_data import dataclass
 
 
 def mean_and_half_width(values: tuple[float, ...]) -> tuple[float, float]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.storage.plain_data import from_plain, to_plain
 
 UNITS = "units"  # subfolder of a sweep's folder with one folder per unit

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.frames import NOT_RECORDED, Frame, Reading
 from dgn_engine.protocol.run_state import RunChanges, RunState
 from dgn_engine.protocol.runs import TRAINING

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.run_state import RunState
 
 SEPARATOR = None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
 
 from dgn_engine.errors import UserError
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.runs import ShowRun
 from dgn_engine.storage.remote.served_address import WrongTokenError, address_of
 from dgn_engine.storage.runs.folder_layout import runs_root

@@ -9,12 +9,13 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import RESULTS
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.experiments import Claim, Figure, Printed
 from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.plain_data import from_plain, to_plain

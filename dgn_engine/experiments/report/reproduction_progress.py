@@ -6,12 +6,12 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.result_layout import PROGRESS
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import inner_folder

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.file_reading import NOTHING_SAID, FileReading
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.text.printable import plain_text
