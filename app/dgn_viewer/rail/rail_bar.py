@@ -100,6 +100,7 @@ class RailBar(FixedBar):
         window: QMainWindow,
     ) -> None:
         super().__init__("bar.runs", "Runs", window)
+        self.setStyleSheet("QToolBar { padding: 0px; border: none; spacing: 0px; }")
         self._window, self._settings, self._send = window, settings, send
         self._state = RunState()
         self._is_open = False
@@ -114,7 +115,6 @@ class RailBar(FixedBar):
         self._body.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         make_row(self.strip, (self.rail, 1), self._handle, into=self._body, spacing=0)
         self.addWidget(self._body)
-        self.setStyleSheet("QToolBar { padding: 0px; border: none; spacing: 0px; }")
         self._refresh = QTimer(self, singleShot=True)
         self._refresh.timeout.connect(self._list_again)
         self.strip.clicked.connect(self.open)
@@ -268,9 +268,9 @@ class RailBar(FixedBar):
             width = max(LEAST, min(chosen or USUAL, self._max_width()))
         if self._body.minimumWidth() != width or self._body.maximumWidth() != width:
             self._body.setFixedWidth(width)
-            # The least width of the window, which others ask for at once, follows now.
+            # The least width of a shown window, which others ask for at once, follows now.
             for layout in (self.layout(), self._window.layout()):
-                if layout is not None:
+                if layout is not None and self._window.isVisible():
                     layout.activate()
             self.arranged.emit()
 

@@ -11,7 +11,15 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QObject, QSize, Qt
-from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QTabBar, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QDockWidget,
+    QMainWindow,
+    QTabBar,
+    QToolBar,
+    QToolButton,
+    QWidget,
+)
 
 from dgn_engine.scene.kept_charts import charts_as_json, charts_from_json
 from dgn_viewer.docks.layout_history import LayoutHistory
@@ -63,20 +71,21 @@ def _contains_widget(part: QWidget, widget: QWidget | None) -> bool:
     return widget is not None and (part is widget or part.isAncestorOf(widget))
 
 
-def name_platform_parts(window: QWidget) -> None:
+def name_platform_parts(window: QMainWindow) -> None:
     """Name widgets that Qt creates: tab bars of docks, and buttons for hidden toolbar items.
 
     Tabs get their full text as tooltip.
     """
-    for bar in window.findChildren(QTabBar):
+    own = Qt.FindChildOption.FindDirectChildrenOnly
+    for bar in window.findChildren(QTabBar, options=own):
         if not bar.accessibleName():
             bar.setAccessibleName("Tabbed panels")
-        if isinstance(bar.parentWidget(), QMainWindow):
-            for index in range(bar.count()):  # narrow tabs elide their text
-                bar.setTabToolTip(index, plain_tip(bar.tabText(index)))
-    for button in window.findChildren(QToolButton):
-        if button.objectName().startswith("qt_") and not button.accessibleName():
-            button.setAccessibleName("More")
+        for index in range(bar.count()):  # narrow tabs elide their text
+            bar.setTabToolTip(index, plain_tip(bar.tabText(index)))
+    for holder in (*window.findChildren(QToolBar, options=own), window.menuBar()):
+        for button in holder.findChildren(QToolButton, options=own):
+            if button.objectName().startswith("qt_") and not button.accessibleName():
+                button.setAccessibleName("More")
 
 
 class SideColumns(QObject):
