@@ -144,7 +144,7 @@ class Window(QMainWindow):
         self.time.make_bars(*map(action, ("time.play", "time.live", "time.compare")))
         self.run_views = RunViews(context, self.time, inspector, strip, status, action)
         self.guides = Guides(context, docks, self.run_views, columns, self.experiments, self.time)
-        registry.add_menus(help_menu(self.guides, self.pages, self.action_views.sheet))
+        registry.add_menus(help_menu(self.guides, self.pages, self.action_views))
         self.action_views.fill_menu_bar(self.menuBar())
         self.run_views.add_bars(self, self.playground_bar, self.notice_views.question)
         self.addToolBar(Qt.ToolBarArea.LeftToolBarArea, self.runs)
@@ -167,7 +167,7 @@ class Window(QMainWindow):
     ) -> None:
         """Register the menus; the palette lists their rows in this order."""
         context, pages, cursor = self.context, self.pages, self.time.cursor
-        docks, palette = self.docks, self.action_views.palette
+        docks = self.docks
         self.registry.keys.sync_with_settings(context.settings)
         self.registry.add_menus(
             run_menu(context, self.run_control, pages, self.engine_wanted.emit, self.playground),
@@ -185,7 +185,7 @@ class Window(QMainWindow):
                 pages,
                 self.files,
                 self.notices,
-                palette,
+                self.action_views,
                 self.presentation,
             ),
         )
@@ -304,6 +304,7 @@ class Window(QMainWindow):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        self.docks.make_visible_panels()
         self.layouts.on_show()
         self.start_card.cover_panels()
         if not self.start_card.isVisible():

@@ -204,7 +204,12 @@ def example_axis(labels: Array, names: Sequence[str], label: str = "example, by 
 
 def example_labels(labels: Array, names: Sequence[str]) -> tuple[str, ...]:
     """Return 'example 12, class 3' for each example, for the cursor."""
-    return tuple(f"example {i}, class {names[int(c)]}" for i, c in enumerate(labels.tolist()))
+    return _label_examples(tuple(labels.tolist()), tuple(names))
+
+
+@lru_cache(maxsize=8)  # every matrix of a probe set has the same
+def _label_examples(labels: tuple[int, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"example {i}, class {names[int(c)]}" for i, c in enumerate(labels))
 
 
 def example_pairs(

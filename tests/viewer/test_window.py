@@ -348,7 +348,7 @@ class Painted(QObject):
             self.said = {
                 "modules": sorted(sys.modules),
                 "titles": [host.spec.title for host in hosts],
-                "words": [host.message.displayed_text()[0] for host in hosts],
+                "words": [host.parts.message.displayed_text()[0] for host in hosts],
                 "menus": [action.text() for action in viewer.window.menuBar().actions()],
             }
         return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from PySide6.QtWidgets import QMenuBar, QWidget
 
 from dgn_viewer.actions.menus import Menus
@@ -15,10 +17,17 @@ class ActionViews:
     """Menu bar, palette and shortcut sheet of one registry."""
 
     def __init__(self, actions: Actions, window: QWidget, theme: WindowTheme) -> None:
-        self._actions = actions
+        self._actions, self._window = actions, window
         theme.changed.connect(actions.set_icons)
-        self.palette = Palette(actions, window)
-        self.sheet = ShortcutSheet(actions, window)
+
+    @cached_property
+    def palette(self) -> Palette:
+        """The command palette, made when it is first opened."""
+        return Palette(self._actions, self._window)
+
+    @cached_property
+    def sheet(self) -> ShortcutSheet:
+        return ShortcutSheet(self._actions, self._window)
 
     def fill_menu_bar(self, bar: QMenuBar) -> None:
         """Build the menu bar; call this once all menus are registered."""

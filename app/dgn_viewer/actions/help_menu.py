@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dgn_viewer.actions.action_rows import SEPARATOR, ActionRow, Menu, is_ready, shows_run_and_ready
-from dgn_viewer.actions.shortcuts import ShortcutSheet
+from dgn_viewer.actions.action_views import ActionViews
 from dgn_viewer.shell.guides import Guides
 from dgn_viewer.shell.inspector_pages import InspectorPages
 
 
-def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Menu:
+def help_menu(guides: Guides, pages: InspectorPages, views: ActionViews) -> Menu:
     """Return the Help menu."""
     return Menu(
         "Help",
@@ -16,7 +16,7 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
             ActionRow(
                 id="help.guide",
                 title="User guide",
-                callback=guides.help.open,
+                callback=lambda: guides.help.open(),
                 keys=("Shift+F1",),
                 tip="Open the user guide, with contents and search, in its own window",
             ),
@@ -45,7 +45,7 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
             ActionRow(
                 id="help.shortcuts",
                 title="Keyboard shortcuts",
-                callback=sheet.open,
+                callback=lambda: views.sheet.open(),
                 keys=("?",),
                 tip="List all shortcuts",
             ),
@@ -53,13 +53,13 @@ def help_menu(guides: Guides, pages: InspectorPages, sheet: ShortcutSheet) -> Me
             ActionRow(
                 id="help.log",
                 title="Show log",
-                callback=guides.log.open,
+                callback=lambda: guides.log.open(),
                 tip="Startups, notices and errors",
             ),
             ActionRow(
                 id="help.console",
                 title="Python console",
-                callback=guides.open_console,
+                callback=lambda: guides.console.open(),
                 tip="Compute with frozen copies of what the panels show",
             ),
             ActionRow(

@@ -17,7 +17,7 @@ from dgn_viewer.actions.action_rows import (
     shows_run,
     shows_run_and_ready,
 )
-from dgn_viewer.actions.palette import Palette
+from dgn_viewer.actions.action_views import ActionViews
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.notices import Notices
 from dgn_viewer.shell.event_walk import EventWalk
@@ -43,7 +43,7 @@ def view_menu(
     pages: InspectorPages,
     files: FileDialogs,
     notices: Notices,
-    palette: Palette,
+    views: ActionViews,
     presentation: Presentation,
 ) -> Menu:
     """Return the View menu. `events`, `parts`: keyboard navigation of events and of panels."""
@@ -79,7 +79,7 @@ def view_menu(
             ActionRow(
                 id="view.palette",
                 title="Command palette…",
-                callback=palette.open,
+                callback=lambda: views.palette.open(),
                 keys=("Ctrl+Shift+P",),
                 icon="search",
                 tip="Find any action by name",

@@ -6,7 +6,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QSize, Qt, Signal
@@ -74,9 +74,6 @@ class PanelHeader:
     def make_layout(self) -> QHBoxLayout:
         parts = (*self._combos.values(), self.about, self.export)
         return make_row((self.facts, 1), *parts, spacing=4)
-
-    def has_option(self, option_id: str) -> bool:
-        return option_id in self._combos
 
     def fill_combos(self) -> None:
         """Update the values offered by each option, except in a list that is open."""
@@ -176,8 +173,52 @@ class PictureAge(QObject):
             self.became_stale.emit(age.long_text)
 
 
+class PanelParts:
+    """The widgets of a panel, laid out in it; most of a window's panels are never shown."""
+
+    def __init__(self, panel: PanelDock, theme: Theme) -> None:
+        self._panel, self._theme = panel, theme
+        spec = panel.spec
+        self._go_on, cancel = GoOnReading(spec.probes), CancelReading(spec.probes)
+        self.header = PanelHeader(panel.drawn, theme, panel.set_choice)
+        self.header.about.clicked.connect(lambda: panel.about_requested.emit(panel.panel_id))
+        self.header.export.clicked.connect(lambda: panel.export_requested.emit(panel.panel_id))
+        self.pages = QStackedWidget()
+        self.footer = TextLine(theme)
+        self.progress = RefinementBar(spec)
+        self.progress.cancelled.connect(lambda: panel.command_wanted.emit(cancel))
+        self.progress.resumed.connect(lambda: panel.command_wanted.emit(self._go_on))
+        below = make_row((self.footer, 1), self.progress)
+        parts = (self.header.make_layout(), (self.pages, 1), below)
+        make_column(*parts, into=panel, margins=(8, 2, 8, 2), spacing=0)
+        for part in (self.header.facts, self.pages, self.footer):
+            part.show()  # now: a layout would show them in the next turn
+        panel.setAutoFillBackground(True)
+        self.set_theme(theme)
+        self.header.fit_width(panel.width())
+
+    @cached_property
+    def message(self) -> PanelMessage:
+        """The message in place of charts, made when there is one."""
+        message = PanelMessage()
+        message.accepted.connect(lambda: self._panel.command_wanted.emit(self._go_on))
+        self.pages.addWidget(message)
+        return message
+
+    def set_theme(self, theme: Theme) -> None:
+        for part in (self.header, self.footer, self.progress):
+            part.set_theme(theme)
+        palette = self._panel.palette()
+        palette.setColor(self._panel.backgroundRole(), theme.panel)
+        self._panel.setPalette(palette)
+
+
 class PanelDock(QWidget):
-    """A panel that draws the views it is given and contains its own drawing errors."""
+    """A panel that draws the views it is given and contains its own drawing errors.
+
+    Its widgets are made when it is first drawn, which is when it is first shown. Its choices, the
+    settings of its charts, and the theme are kept from the start.
+    """
 
     choices_changed = Signal()
     about_requested = Signal(str)
@@ -219,12 +260,10 @@ class PanelDock(QWidget):
             lambda age: self.setAccessibleDescription("" if age is None else age.long_text)
         )
         self._theme = theme
-        self._header = PanelHeader(self.drawn, theme, self.set_choice)
+        self._made: PanelParts | None = None
         ask_about = partial(self.about_requested.emit, panel_id)
         ask_export = partial(self.export_requested.emit, panel_id)
         ask_animation = partial(self.animation_requested.emit, panel_id)
-        self._header.about.clicked.connect(lambda: ask_about())
-        self._header.export.clicked.connect(lambda: ask_export())
         self.charts = ChartControls(
             self,
             self._make_scene_view,
@@ -233,23 +272,22 @@ class PanelDock(QWidget):
             ask_animation,
             lambda scene: make_provenance(self.drawn.view, spec, scene),
         )
-        self.charts.changed.connect(lambda: self.show_view(self.drawn.view, self._every))
-        go_on, cancel = GoOnReading(spec.probes), CancelReading(spec.probes)
-        self.message = PanelMessage()
-        self.message.accepted.connect(lambda: self.command_wanted.emit(go_on))
-        self._pages = QStackedWidget()
-        self._pages.addWidget(self.message)
-        self._footer = TextLine(theme)
-        self._progress = RefinementBar(spec)
-        self._progress.cancelled.connect(lambda: self.command_wanted.emit(cancel))
-        self._progress.resumed.connect(lambda: self.command_wanted.emit(go_on))
-        below = make_row((self._footer, 1), self._progress)
-        parts = (self._header.make_layout(), (self._pages, 1), below)
-        make_column(*parts, into=self, margins=(8, 2, 8, 2), spacing=0)
-        self.set_theme(theme)
-        self.show_view(View())
+        self.charts.changed.connect(self._redraw)
 
     # Public
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the panel has been shown, and so has its widgets."""
+        return self._made is not None
+
+    @property
+    def parts(self) -> PanelParts:
+        """The widgets of the panel, made on first access."""
+        if self._made is None:
+            self.show_view(self.drawn.view, self._every)
+        assert self._made is not None
+        return self._made
 
     def show_view(self, view: View, every: float = 0.0) -> None:
         """Draw a view with this panel's choices.
@@ -259,6 +297,9 @@ class PanelDock(QWidget):
             every: Seconds between two drawings.
         """
         self._every = every
+        if self._made is None:
+            self._made = PanelParts(self, self._theme)
+        parts = self._made
         before = self.drawn.view
         if view.run is not before.run and self.charts.existing_view is not None:
             # a zoom makes no sense for another run's steps
@@ -271,7 +312,7 @@ class PanelDock(QWidget):
         if view.cursor is None:
             self.age.set_run_step(view.step)
         try:
-            self._header.fill_combos()
+            parts.header.fill_combos()
             content = self._draw_content()
         except Exception as error:  # last line of defence: one panel must not stop the window
             self._show_failure(error)
@@ -286,19 +327,19 @@ class PanelDock(QWidget):
         self._state = self._state_of(content)
         match content:
             case Scene():
-                self._header.facts.set_facts(content.facts)
+                parts.header.facts.set_facts(content.facts)
                 self.charts.view.pointer.slow_down(every > _TRAINS)
                 self._show_age(content)
-                self._pages.setCurrentWidget(self.charts.view)
+                parts.pages.setCurrentWidget(self.charts.view)
             case Empty():
-                self._header.facts.set_facts(())
-                self._footer.set_text("")
+                parts.header.facts.set_facts(())
+                parts.footer.set_text("")
                 self.age.report_age(None)
                 texts = compose_message(self._state, self.spec, view, content)
-                self.message.show_message(*texts[:2], offer=texts[2])
-                self._pages.setCurrentWidget(self.message)
-        self._progress.show_view(view, isinstance(content, Scene))
-        self._header.export.setEnabled(isinstance(content, Scene))
+                parts.message.show_message(*texts[:2], offer=texts[2])
+                parts.pages.setCurrentWidget(parts.message)
+        parts.progress.show_view(view, isinstance(content, Scene))
+        parts.header.export.setEnabled(isinstance(content, Scene))
 
     def update_staleness(self, step: int) -> None:
         """Update the age after the run has reached a step; dim charts that lag far behind."""
@@ -317,10 +358,10 @@ class PanelDock(QWidget):
         if option_id == CHART:
             if self.charts.existing_view is not None:
                 self.charts.existing_view.charts.choose_chart(value)
-        elif not self._header.has_option(option_id):
+        elif option_id not in {option.id for option in self.spec.options}:
             raise ValueError(f"panel {self.panel_id!r} has no option {option_id!r}")
         if self.drawn.choose_value(option_id, value):
-            self.show_view(self.drawn.view, self._every)
+            self._redraw()
             self.choices_changed.emit()
 
     def shown_content(self) -> Shown | None:
@@ -332,22 +373,18 @@ class PanelDock(QWidget):
 
     def footer_text(self) -> str:
         """Return all that is known of the charts, as on hover."""
-        return self._footer.text()
+        return self.parts.footer.text()
 
     def caption_text(self) -> str:
         """Return the part of the footer that is in sight."""
-        return self._footer.drawn_text()
+        return self.parts.footer.drawn_text()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
-        for part in (self._header, self._footer, self._progress):
-            part.set_theme(theme)
+        if self._made is not None:
+            self._made.set_theme(theme)
         if self.charts.existing_view is not None:
             self.charts.existing_view.set_theme(theme)
-        self.setAutoFillBackground(True)
-        palette = self.palette()
-        palette.setColor(self.backgroundRole(), theme.panel)
-        self.setPalette(palette)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Open the menu for the menu key; right clicks are handled by the charts."""
@@ -378,10 +415,12 @@ class PanelDock(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._header.fit_width(self.width())
+        if self._made is not None:
+            self._made.header.fit_width(self.width())
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(self._header.width_of(ElidedBox.minimumSizeHint), LEAST_HEIGHT)
+        width = 0 if self._made is None else self._made.header.width_of(ElidedBox.minimumSizeHint)
+        return QSize(width, LEAST_HEIGHT)
 
     # Private
 
@@ -405,6 +444,13 @@ class PanelDock(QWidget):
         self._made_of = made_of
         return content
 
+    def _redraw(self) -> None:
+        """Draw the same view with changed choices or settings, unless nothing was drawn yet."""
+        if self._made is not None:
+            self.show_view(self.drawn.view, self._every)
+        else:  # what is measured depends on the choices
+            self.drawn.view = self.drawn.with_choices(self.drawn.view, self._linked.pinned)
+
     def _make_scene_view(self) -> SceneView:
         from dgn_viewer.plots.scene_view import SceneView
 
@@ -415,7 +461,7 @@ class PanelDock(QWidget):
         scene.links.explain = self._explain_examples
         self._linked.link_view(scene)
         self._steps.link_view(scene)
-        self._pages.addWidget(scene)
+        self.parts.pages.addWidget(scene)
         return scene
 
     def _explain_examples(self, chart: Chart, x: float, y: float) -> ExampleReadout | None:
@@ -442,12 +488,14 @@ class PanelDock(QWidget):
         state = self._state
         view = self.drawn.view
         caption = compose_caption(self.spec, view, shown)
-        self._footer.set_text(compose_footer(state, self.spec, view, shown, self._every), caption)
+        self.parts.footer.set_text(
+            compose_footer(state, self.spec, view, shown, self._every), caption
+        )
         diverged = (
             self.drawn.view.diverged is not None and state != "past" and bool(self.spec.probes)
         )
         self.charts.view.set_dimmed(diverged or state == "stale")
-        self._header.facts.set_dimmed(diverged or state == "stale")
+        self.parts.header.facts.set_dimmed(diverged or state == "stale")
         self.age.report_age(self._current_age() if state == "stale" else None)
 
     def _current_age(self) -> Age | None:
@@ -459,7 +507,7 @@ class PanelDock(QWidget):
         self.drawn.follow_pin()
         view = self.drawn.view
         if self.drawn.with_choices(view, self._linked.pinned).choices != view.choices:
-            self.show_view(view, self._every)
+            self._redraw()
             self.choices_changed.emit()
 
     def _mark_steps(self) -> None:
@@ -477,12 +525,12 @@ class PanelDock(QWidget):
             f"{self.spec.title} could not be drawn at step {self.drawn.view.step:,} "
             f"({type(error).__name__}). The next frame will retry."
         )
-        self._header.facts.set_facts(())
+        self.parts.header.facts.set_facts(())
         self.age.report_age(None)
-        self.message.show_message("This panel failed", sentence, details)
-        self._pages.setCurrentWidget(self.message)
-        self._header.export.setEnabled(False)
-        self._footer.set_text("")
+        self.parts.message.show_message("This panel failed", sentence, details)
+        self.parts.pages.setCurrentWidget(self.parts.message)
+        self.parts.header.export.setEnabled(False)
+        self.parts.footer.set_text("")
         if details != self._last_fault:
             self._last_fault = details
             _log.error("panel %s failed", self.panel_id, exc_info=error)

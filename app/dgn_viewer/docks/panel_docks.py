@@ -546,10 +546,15 @@ class PanelDocks(QObject):
         self._front = name
         self._mark_front()
 
+    def make_visible_panels(self) -> None:
+        """Create the widgets of the visible panels, except their charts."""
+        for name in self.visible_panels():
+            _ = self.hosts[name].parts
+
     def make_scene_views(self) -> None:
-        """Create the chart view of every panel; importing pyqtgraph for it is slow."""
-        for host in self.hosts.values():
-            _ = host.charts.view
+        """Create the charts of the visible panels; importing pyqtgraph for it is slow."""
+        for name in self.visible_panels():
+            _ = self.hosts[name].charts.view
 
     def go_to_step(self, step: int) -> bool:
         """Show a step on all visible time axes; return False if there are none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
@@ -241,15 +242,15 @@ class ResultsDock(PanelFrame):
     """Dock of the experiments, left of `neighbour`; hidden until opened."""
 
     opening = Signal()  # about to be shown
+    made = Signal(object)  # its panel, when it is first needed
 
     def __init__(self, window: QMainWindow, neighbour: QDockWidget, theme: Theme) -> None:
         super().__init__("Experiments", window)
-        self.panel = ResultsPanel(theme)
+        self._theme = theme
         self.setObjectName("dock.results")
         self.setAllowedAreas(
             Qt.DockWidgetArea.LeftDockWidgetArea | Qt.DockWidgetArea.RightDockWidgetArea
         )
-        self.setWidget(self.panel)
         self._title = DockTitle(self, fills=False)
         self.setTitleBarWidget(self._title)
         window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self)
@@ -258,7 +259,16 @@ class ResultsDock(PanelFrame):
         self._limit_width(False)
         self.hide()
 
+    @cached_property
+    def panel(self) -> ResultsPanel:
+        """The list and the results, made when they are first shown."""
+        panel = ResultsPanel(self._theme)
+        self.setWidget(panel)
+        self.made.emit(panel)
+        return panel
+
     def open(self) -> None:
+        self.panel.show()
         if self.isHidden():
             self.opening.emit()
             self.show()
@@ -270,7 +280,9 @@ class ResultsDock(PanelFrame):
 
     def set_theme(self, theme: Theme) -> None:
         super().set_theme(theme)
-        self.panel.set_theme(theme)
+        self._theme = theme
+        if "panel" in vars(self):
+            self.panel.set_theme(theme)
         self._title.set_theme(theme)
 
 

@@ -31,6 +31,14 @@ from dgn_viewer.plots.thumbnail_row import GAP, ThumbnailRow
 _HARDLY_MORE = 1.15
 
 
+def _is_unchanged(old: Chart, new: Chart) -> bool:
+    """Return whether two charts are equal; their data first, which a new reading changes."""
+    same_data = deep_equal(old.matrix, new.matrix) and deep_equal(old.curves, new.curves)
+    return same_data and deep_equal(
+        replace(old, matrix=None, curves=()), replace(new, matrix=None, curves=())
+    )
+
+
 class ArrangedCharts(QObject):
     """The chart items of a view by key, so that an item outlives the scenes it appears in.
 
@@ -77,7 +85,7 @@ class ArrangedCharts(QObject):
         # Keep the old object of an unchanged chart: from here on, identity means equality.
         known = {chart.key: chart for chart in self.charts}
         charts = tuple(
-            known[chart.key] if deep_equal(known.get(chart.key), chart) else chart
+            old if (old := known.get(chart.key)) and _is_unchanged(old, chart) else chart
             for chart in scene
         )
         if len(charts) == len(self.charts) and all(map(operator.is_, charts, self.charts)):

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -63,11 +63,11 @@ class ChartStyle:
     theme: Theme
     family: str = ""
 
-    @property
+    @cached_property
     def title(self) -> TextStyle:
         return TextStyle(self.family, 12 * self.theme.scale, True, self.theme.numbers)
 
-    @property
+    @cached_property
     def label(self) -> TextStyle:
         return TextStyle(self.family, 11 * self.theme.scale, numbers=self.theme.numbers)
 
@@ -76,15 +76,21 @@ class ChartStyle:
         """The height of the lane of events."""
         return LANE * self.theme.scale
 
-    @property
+    @cached_property
     def tab(self) -> TextStyle:
         return TextStyle(self.family, 12 * self.theme.scale)
 
     def colour(self, token: str, alpha: float = 1.0) -> QColor:
         """Return a colour of the theme by its token ('line', 'muted', …)."""
-        colour = QColor(getattr(self.theme, token))
-        colour.setAlphaF(alpha)
-        return colour
+        known = self._colours.get((token, alpha))
+        if known is None:
+            known = self._colours[token, alpha] = QColor(getattr(self.theme, token))
+            known.setAlphaF(alpha)
+        return known
+
+    @cached_property
+    def _colours(self) -> dict[tuple[str, float], QColor]:
+        return {}
 
 
 @dataclass(frozen=True)

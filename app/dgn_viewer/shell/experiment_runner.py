@@ -27,7 +27,7 @@ from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
 from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_viewer.experiments.dgn_process import DgnProcess
-from dgn_viewer.experiments.results_panel import ResultsDock
+from dgn_viewer.experiments.results_panel import ResultsDock, ResultsPanel
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.shell.file_dialogs import CHECKPOINTS, ask_file
@@ -74,7 +74,7 @@ class ExperimentRunner(QObject):
         super().__init__(context.window)
         self._context = context
         self.results = results
-        self._panel = panel = results.panel
+        results.made.connect(self._connect_panel)
         self._inspector = inspector
         self.data_root = ""  # folder of the data sets; empty: default folders
         self._folder = Path()
@@ -83,10 +83,16 @@ class ExperimentRunner(QObject):
         self._name = ""  # the experiment that was started last, by its id
         self._measured: Path | None = None  # checkpoint whose gates are being measured
         self._process = DgnProcess(self)
-        self._process.progressed.connect(panel.show_progress)
-        self._process.progressed.connect(panel.list.show_progress)
         self._process.ended.connect(self._on_ended)
         self.changed.connect(self._update_page)
+
+    @property
+    def _panel(self) -> ResultsPanel:
+        return self.results.panel
+
+    def _connect_panel(self, panel: ResultsPanel) -> None:
+        self._process.progressed.connect(panel.show_progress)
+        self._process.progressed.connect(panel.list.show_progress)
         panel.stop_wanted.connect(self.stop)
         panel.go_on_wanted.connect(self._continue_experiment)
         panel.watch_wanted.connect(self.watch_next_run)

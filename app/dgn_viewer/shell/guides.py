@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.shell.claims_tour import ClaimActs
 from dgn_viewer.shell.console_window import ConsoleWindow
@@ -30,17 +32,28 @@ class Guides:
     ) -> None:
         self._context, self._experiments = context, experiments
         self._due = False
-        self.help = HelpWindow(context.window, context.theme.now)
-        self.log = LogWindow(context.window)
-        self._console: ConsoleWindow | None = None
         leave_page = columns.inspector.close_page
         self.acts = TourActs(context, docks, views.strip, views.toolbar.regime, leave_page)
         self.tour = Tour(
             context.window, self.acts.build_steps(), context.theme.now, time.return_to_live
         )
         self.claims = ClaimActs(context, docks, views.strip, self._open_experiment, columns.page)
-        for part in (self.help, self.tour):
-            context.theme.changed.connect(part.set_theme)
+        context.theme.changed.connect(self.tour.set_theme)
+
+    @cached_property
+    def help(self) -> HelpWindow:
+        """The user guide, made when it is first opened."""
+        window = HelpWindow(self._context.window, self._context.theme.now)
+        self._context.theme.follow(window)
+        return window
+
+    @cached_property
+    def log(self) -> LogWindow:
+        return LogWindow(self._context.window)
+
+    @cached_property
+    def console(self) -> ConsoleWindow:
+        return ConsoleWindow(self._context.window, self._context.view)
 
     def start_claims(self) -> None:
         """Start the tour of the papers; the other tour does not replace it with the first frame."""
@@ -57,17 +70,9 @@ class Guides:
             self._context.settings.tour_seen = True
             self.tour.start()
 
-    def open_console(self) -> None:
-        """Open the Python console, which does not exist before."""
-        if self._console is None:
-            self._console = ConsoleWindow(self._context.window, self._context.view)
-        self._console.open()
-
     def close(self) -> None:
-        if self._console is not None:
-            self._console.close()
-        self.help.close()
-        self.log.close()
+        for name in {"help", "log", "console"} & vars(self).keys():
+            getattr(self, name).close()
         self.tour.skip_tour()
 
     def _open_experiment(self, name: str) -> None:

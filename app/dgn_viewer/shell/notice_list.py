@@ -122,7 +122,6 @@ class NoticeList(QFrame):
         make_column(
             header, self._empty, (self._area, 1), into=self, margins=(8, 6, 6, 6), spacing=4
         )
-        notices.list_wanted.connect(self.open_at)
         notices.changed.connect(self._refresh_rows)
         EventFilter(self, {QEvent.Type.Resize: lambda _event: self._on_resize()}, window)
         self.hide()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from PySide6.QtWidgets import QWidget
 
 from dgn_viewer.notices import Notices
@@ -18,10 +20,18 @@ class NoticeViews:
     def __init__(
         self, notices: Notices, status: StatusBar, window: QWidget, theme: WindowTheme
     ) -> None:
+        self._notices, self._status, self._window, self._theme = notices, status, window, theme
         self.line = line = NoticeLine(notices)
-        self.list = NoticeList(notices, window, status)
         self.question = QuestionRow(notices, window)
         status.add_notice_widget(line, lambda: line.entry is not None)
         notices.changed.connect(status.share_room)
-        for part in (self.question, self.line, self.list):
+        notices.list_wanted.connect(lambda entry: self.list.open_at(entry))
+        for part in (self.question, self.line):
             theme.changed.connect(part.set_theme)
+
+    @cached_property
+    def list(self) -> NoticeList:
+        """The list, made when it is first opened."""
+        made = NoticeList(self._notices, self._window, self._status)
+        self._theme.follow(made)
+        return made

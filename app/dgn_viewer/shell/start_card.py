@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt, QTimer
 from PySide6.QtGui import QFontDatabase, QGuiApplication, QKeyEvent, QResizeEvent
@@ -44,7 +44,6 @@ from dgn_viewer.widgets.layouts import (
     make_row,
     make_scroll_area,
     plain_label,
-    push_button,
 )
 
 _WIDTH = 720  # pixels, if the panels leave so much
@@ -106,6 +105,69 @@ class StartTile(QPushButton):
             super().keyPressEvent(event)
 
 
+class StartPages(QFrame):
+    """The pages of the card: a tile for each way to start, and the lines for one's own loop."""
+
+    def __init__(self, press_key: Callable[[QKeyEvent], bool]) -> None:
+        """`press_key` handles a key for the card and returns whether it did."""
+        super().__init__()
+        self.setObjectName("start_card")
+        self.tiles = {
+            way.id: StartTile(index, way, press_key) for index, way in enumerate(WAYS, start=1)
+        }
+        self.settings = QPushButton("All settings…")
+        self.copy = QPushButton("Copy")
+        self.copy.setProperty("role", "primary")
+        self.back = QPushButton("Back")
+        self.keys = plain_label(role="small")
+        self._pages = QStackedWidget()
+        for page in (self._make_ways_page(), self._make_loop_page()):
+            self._pages.addWidget(page)
+        make_column(self._pages, into=self, margins=(20, 16, 20, 16))
+
+    @property
+    def is_on_ways(self) -> bool:
+        return self._pages.currentIndex() == 0
+
+    def show_ways(self) -> None:
+        self._pages.setCurrentIndex(0)
+
+    def show_loop(self) -> None:
+        self._pages.setCurrentIndex(1)
+
+    def _make_ways_page(self) -> QWidget:
+        page = QWidget()
+        grid = QGridLayout()
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setSpacing(8)
+        for index, tile in enumerate(self.tiles.values()):
+            grid.addWidget(tile, *divmod(index, _COLUMNS))
+        for column in range(_COLUMNS):
+            grid.setColumnStretch(column, 1)
+        foot = make_row((self.keys, 1), self.settings, PlainLabel("7", role="small"), spacing=8)
+        make_column(PlainLabel("Start with", role="title"), grid, foot, into=page, spacing=12)
+        return page
+
+    def _make_loop_page(self) -> QWidget:
+        page = QWidget()
+        lines = QPlainTextEdit(WATCH_LINES.rstrip())
+        lines.setReadOnly(True)
+        lines.setAccessibleName("Lines to copy")
+        lines.setTabChangesFocus(True)
+        lines.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        lines.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        height = lines.fontMetrics().lineSpacing() * (WATCH_LINES.count("\n") + 2)
+        lines.setFixedHeight(height)
+        about = plain_label(
+            "x, y are examples to read the network on. The script then records itself in "
+            "runs/mine; drop that folder here to follow it live."
+        )
+        buttons = make_row(self.back, 1, self.copy, spacing=8)
+        title = PlainLabel("My own training loop", role="title")
+        make_column(title, lines, about, 1, buttons, into=page, spacing=12)
+        return page
+
+
 class StartCard(QFrame):
     """Card in the middle of the panels, which it covers.
 
@@ -139,19 +201,6 @@ class StartCard(QFrame):
         self._chosen = ""  # the way that waits for the engine
         self._runs: RunsListed | None = None
         self._no_list = False  # the runs folder cannot be listed
-        self.tiles = {
-            way.id: StartTile(index, way, self.press_key) for index, way in enumerate(WAYS, start=1)
-        }
-        for name, tile in self.tiles.items():
-            tile.clicked.connect(partial(self.choose, name))
-        self.settings = push_button("All settings…", self._show_settings)
-        self.copy = push_button("Copy", self._copy_lines, "primary")
-        self.back = push_button("Back", self._show_ways)
-        self._card = QFrame()
-        self._card.setObjectName("start_card")
-        self._keys = plain_label(role="small")
-        self._pages = QStackedWidget()
-        self._lay_out()
         files.images_chosen.connect(self._wait_for_images)
         self._fitting = QTimer(self, singleShot=True, interval=0)
         self._fitting.timeout.connect(self.fit_to_panels)
@@ -159,10 +208,26 @@ class StartCard(QFrame):
         EventFilter(self, dict.fromkeys(changes, lambda _event: self._schedule_fit()), window)
         self.hide()
 
+    @cached_property
+    def pages(self) -> StartPages:
+        """What the card shows, made when it is first opened."""
+        pages = StartPages(self.press_key)
+        for name, tile in pages.tiles.items():
+            tile.clicked.connect(partial(self.choose, name))
+        pages.settings.clicked.connect(self._show_settings)
+        pages.copy.clicked.connect(self._copy_lines)
+        pages.back.clicked.connect(self._show_ways)
+        inner = QWidget()
+        make_column(1, make_row(1, pages, 1), 2, into=inner, margins=(8, 8, 8, 8))
+        area = make_scroll_area(inner)  # for a low window
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        make_column(area, into=self)
+        return pages
+
     def open(self) -> None:
         """Show the card; the runs are listed anew, for the last one."""
         self._chosen = ""
-        self.copy.setText("Copy")
+        self.pages.copy.setText("Copy")
         self._show_ways()
         if self._context.run_state().is_ready:
             self._context.send(ListRuns())
@@ -186,8 +251,8 @@ class StartCard(QFrame):
                 self._leave_plane()
                 self._files.open_any()
             case "loop":
-                self._pages.setCurrentIndex(1)
-                self.copy.setFocus(Qt.FocusReason.OtherFocusReason)
+                self.pages.show_loop()
+                self.pages.copy.setFocus(Qt.FocusReason.OtherFocusReason)
             case _:
                 self._chosen = way
                 self._start_chosen()
@@ -216,14 +281,14 @@ class StartCard(QFrame):
         """Handle a key while the card is open; return whether it has a meaning here."""
         if not self.isVisible():
             return False
-        tiles = [*self.tiles.values()]
-        key, on_ways = event.key(), self._pages.currentIndex() == 0
+        tiles = [*self.pages.tiles.values()]
+        key, on_ways = event.key(), self.pages.is_on_ways
         if key == Qt.Key.Key_Escape:
             (self.close_card if on_ways else self._show_ways)()
         elif on_ways and event.text() in {str(index + 1) for index in range(len(tiles))}:
             tiles[int(event.text()) - 1].click()
         elif on_ways and event.text() == str(len(tiles) + 1):
-            self.settings.click()
+            self.pages.settings.click()
         elif on_ways and key in _MOVES:
             self._move_focus(_MOVES[Qt.Key(key)])
         else:
@@ -248,7 +313,7 @@ class StartCard(QFrame):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._card.setFixedWidth(min(_WIDTH, max(self.width() - 32, 240)))
+        self.pages.setFixedWidth(min(_WIDTH, max(self.width() - 32, 240)))
 
     def fit_to_panels(self) -> None:
         """Cover the panels: from side to side, and from the upper to the lower bars."""
@@ -293,9 +358,11 @@ class StartCard(QFrame):
 
     def _refresh_tiles(self) -> None:
         """Show what each tile would do now, or what the chosen one waits for."""
+        if "pages" not in vars(self):
+            return
         state, chosen = self._context.run_state(), self._chosen.removesuffix(" sent")
         last, why_not = self._describe_last()
-        for name, tile in self.tiles.items():
+        for name, tile in self.pages.tiles.items():
             about = last if name == "last" else tile.way.about
             if name == chosen:
                 about = (
@@ -306,8 +373,8 @@ class StartCard(QFrame):
             tile.show_about(about)
             tile.setEnabled(not chosen and not (name == "last" and why_not))
         escape = "returns to the run" if state.run is not None else "closes this card"
-        self._keys.setText(f"Keys 1 to {len(self.tiles) + 1} choose; Esc {escape}")
-        self.settings.setEnabled(not chosen)
+        self.pages.keys.setText(f"Keys 1 to {len(self.pages.tiles) + 1} choose; Esc {escape}")
+        self.pages.settings.setEnabled(not chosen)
 
     def _describe_last(self) -> tuple[str, bool]:
         """Return the text for the last run, and whether there is none to continue."""
@@ -324,11 +391,11 @@ class StartCard(QFrame):
         return ("No run is recorded yet" if none else "No earlier run can be continued"), True
 
     def _first_tile(self) -> StartTile:
-        return next(iter(self.tiles.values()))
+        return next(iter(self.pages.tiles.values()))
 
     def _move_focus(self, step: int) -> None:
         """Move the focus to the next tile that can be chosen in this direction."""
-        tiles = [*self.tiles.values()]
+        tiles = [*self.pages.tiles.values()]
         focused = self._window.focusWidget()
         index = tiles.index(focused) if isinstance(focused, StartTile) else -step
         while 0 <= (index := index + step) < len(tiles):
@@ -337,10 +404,10 @@ class StartCard(QFrame):
                 return
 
     def _show_ways(self) -> None:
-        self._pages.setCurrentIndex(0)
+        self.pages.show_ways()
         self._refresh_tiles()
         if self.isVisible():
-            self.tiles["loop"].setFocus(Qt.FocusReason.OtherFocusReason)
+            self.pages.tiles["loop"].setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _show_settings(self) -> None:
         self.close_card()
@@ -348,46 +415,7 @@ class StartCard(QFrame):
 
     def _copy_lines(self) -> None:
         QGuiApplication.clipboard().setText(WATCH_LINES)
-        self.copy.setText("Copied")
-
-    def _lay_out(self) -> None:
-        ways = QWidget()
-        grid = QGridLayout()
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setSpacing(8)
-        for index, tile in enumerate(self.tiles.values()):
-            grid.addWidget(tile, *divmod(index, _COLUMNS))
-        for column in range(_COLUMNS):
-            grid.setColumnStretch(column, 1)
-        foot = make_row((self._keys, 1), self.settings, PlainLabel("7", role="small"), spacing=8)
-        make_column(PlainLabel("Start with", role="title"), grid, foot, into=ways, spacing=12)
-        for page in (ways, self._make_loop_page()):
-            self._pages.addWidget(page)
-        make_column(self._pages, into=self._card, margins=(20, 16, 20, 16))
-        inner = QWidget()
-        make_column(1, make_row(1, self._card, 1), 2, into=inner, margins=(8, 8, 8, 8))
-        area = make_scroll_area(inner)  # for a low window
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        make_column(area, into=self)
-
-    def _make_loop_page(self) -> QWidget:
-        page = QWidget()
-        lines = QPlainTextEdit(WATCH_LINES.rstrip())
-        lines.setReadOnly(True)
-        lines.setAccessibleName("Lines to copy")
-        lines.setTabChangesFocus(True)
-        lines.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        lines.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        height = lines.fontMetrics().lineSpacing() * (WATCH_LINES.count("\n") + 2)
-        lines.setFixedHeight(height)
-        about = plain_label(
-            "x, y are examples to read the network on. The script then records itself in "
-            "runs/mine; drop that folder here to follow it live."
-        )
-        buttons = make_row(self.back, 1, self.copy, spacing=8)
-        title = PlainLabel("My own training loop", role="title")
-        make_column(title, lines, about, 1, buttons, into=page, spacing=12)
-        return page
+        self.pages.copy.setText("Copied")
 
 
 def _panel_area(window: QMainWindow) -> QRect:

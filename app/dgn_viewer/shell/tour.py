@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QPolygonF
@@ -151,10 +152,7 @@ class Tour(QObject):
         self._return_to_live = return_to_live
         self._own = self._steps = steps
         self._place = -1
-        self.callout = Callout(window, theme)
-        self.callout.next_wanted.connect(self.go_to_next_step)
-        self.callout.act_wanted.connect(self._perform_act)
-        self.callout.skip_wanted.connect(self.skip_tour)
+        self._theme = theme
         on_event = {
             QEvent.Type.Resize: lambda _event: self.reposition_callout(),
             QEvent.Type.LayoutRequest: lambda _event: self.reposition_callout(),
@@ -162,6 +160,15 @@ class Tour(QObject):
             QEvent.Type.ChildAdded: lambda _event: self.callout.raise_(),
         }
         self._filter = EventFilter(self, on_event)
+
+    @cached_property
+    def callout(self) -> Callout:
+        """The card, made when a tour first starts."""
+        callout = Callout(self._window, self._theme)
+        callout.next_wanted.connect(self.go_to_next_step)
+        callout.act_wanted.connect(self._perform_act)
+        callout.skip_wanted.connect(self.skip_tour)
+        return callout
 
     @property
     def step_index(self) -> int:
@@ -200,7 +207,9 @@ class Tour(QObject):
             self._point_at_target()
 
     def set_theme(self, theme: Theme) -> None:
-        self.callout.set_theme(theme)
+        self._theme = theme
+        if "callout" in vars(self):
+            self.callout.set_theme(theme)
 
     def _perform_act(self) -> None:
         self.callout.act.setEnabled(False)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication, QIcon
 from PySide6.QtWidgets import QApplication
 
+from dgn_engine.scene.theme import Theme
 from dgn_viewer.settings import Settings
 from dgn_viewer.style import appearance, stylesheet
+
+
+class Themed(Protocol):
+    """A part with colours of its own."""
+
+    def set_theme(self, theme: Theme) -> None: ...
 
 
 class WindowTheme(QObject):
@@ -47,6 +56,11 @@ class WindowTheme(QObject):
         self.now = appearance.resolve_theme(self.choice, self._settings.numbers, self.scale)
         appearance.style_application(application, self.now)
         self.changed.emit(self.now)
+
+    def follow(self, part: Themed) -> None:
+        """Show a part, which may be made late, in the current theme and in each later one."""
+        part.set_theme(self.now)
+        self.changed.connect(part.set_theme)
 
     def make_icon(self, name: str) -> QIcon:
         return stylesheet.themed_icon(name, self.now)

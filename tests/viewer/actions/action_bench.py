@@ -169,10 +169,10 @@ class Desk:
                 pages,
                 files,
                 parts.notices,
-                parts.palette,
+                parts.action_views,
                 parts.presentation,
             ),
-            help_menu(parts.guides, pages, parts.sheet),
+            help_menu(parts.guides, pages, parts.action_views),
         )
         rows = [entry for _, entry in walk_menus(self.menus) if isinstance(entry, ActionRow)]
         self.docks, self.inspector, self.time = docks, whole.inspector, time

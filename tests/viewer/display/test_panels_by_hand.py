@@ -107,7 +107,7 @@ def test_space_and_enter_press_the_focused_button_and_space_else_pauses(
     qtbot.waitUntil(lambda: taken == ["space", "space", "Return", "Return"])
     host = window.docks.hosts["gate_maps"]
     with qtbot.waitSignal(host.about_requested):
-        press(host._header.about, "Return")  # not the panel, whose key it is else
+        press(host.parts.header.about, "Return")  # not the panel, whose key it is else
     assert window.run_state.is_running
     window.setFocus()
     user.key("space")

@@ -90,7 +90,7 @@ def test_a_panel_that_is_closed_gives_the_keyboard_to_the_window(
 ) -> None:
     docks.window.activateWindow()
     qtbot.waitUntil(docks.window.isActiveWindow)
-    button = docks.hosts["ntk"].findChildren(QToolButton)[0]
+    button = docks.hosts["ntk"].parts.header.about
     button.setFocus()
     assert button.hasFocus()
     docks.toggle_panel("ntk")

@@ -62,7 +62,7 @@ def test_a_panel_goes_from_waiting_to_live_to_paused(
 ) -> None:
     host = make_host(panel)
     assert host.panel_state() == "waiting"
-    assert all(host.message.displayed_text()[:2])
+    assert all(host.parts.message.displayed_text()[:2])
     host.show_view(make_view("soft"))
     assert host.panel_state() == "live"
     assert "step 1,200" in host.footer_text()
@@ -80,7 +80,7 @@ def test_an_absent_reading_is_shown_as_unavailable(
     host.show_view(replace(make_view("absent"), regime="ReLU"))
     assert host.panel_state() == "unavailable"
     heading = "Nothing to compare" if PANELS[panel].compares else "Not in ReLU"
-    assert host.message.displayed_text()[:2] == (
+    assert host.parts.message.displayed_text()[:2] == (
         heading,
         "There is no feature network in ReLU; choose DL.",
     )

@@ -47,7 +47,7 @@ def test_every_panel_says_at_which_step_the_run_diverged(
     def told() -> bool:
         hosts = [window.docks.hosts[name] for name in window.docks.visible_panels()]
         return all(
-            said in f"{host.footer_text()} {host.message.displayed_text()[0]}".lower()
+            said in f"{host.footer_text()} {host.parts.message.displayed_text()[0]}".lower()
             for host in hosts
         )
 
@@ -86,7 +86,7 @@ def test_a_panel_says_that_its_probe_batch_was_halved(
     monkeypatch.setattr(probe_schedule, "all_probes", lambda: {**known, **fakes})
     hosts = make_viewer(RUN).window.docks.hosts
     qtbot.waitUntil(lambda: " 10: out of memory" in hosts["spectrum"].footer_text())
-    qtbot.waitUntil(lambda: hosts["gate_maps"].message.displayed_text()[0] == "Out of memory")
+    qtbot.waitUntil(lambda: hosts["gate_maps"].parts.message.displayed_text()[0] == "Out of memory")
     qtbot.waitUntil(lambda: hosts["ntk"].footer_text() != "")
     assert "halved" not in hosts["ntk"].footer_text()
 

@@ -129,6 +129,7 @@ def make_panel(qtbot: QtBot) -> Callable[[], PanelDock]:
         qtbot.addWidget(panel)
         panel.resize(500, 300)
         panel.show()
+        assert panel.parts
         return panel
 
     return make
@@ -239,7 +240,7 @@ def test_a_fault_is_said_and_logged_once_until_the_panel_was_drawn_again(
             "",
         )
         assert (export.isEnabled(), facts.shown_facts()) == (False, ())
-        _, sentence, details = panel.message.displayed_text()
+        _, sentence, details = panel.parts.message.displayed_text()
         assert sentence.startswith("Panel ")
         assert " 13 (ValueError)" in sentence
         assert "by the test" in details

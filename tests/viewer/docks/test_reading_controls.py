@@ -149,13 +149,13 @@ def test_before_the_first_picture_a_panel_says_that_it_is_being_made(
 ) -> None:
     pending = Reading("npk", 3, absent="It is being made.", progress=0.0)
     panel.show_view(seeing(pending))
-    assert (panel.panel_state(), panel.message.displayed_text()[:2]) == (
+    assert (panel.panel_state(), panel.parts.message.displayed_text()[:2]) == (
         "reading",
         ("In progress", "It is being made."),
     )
     stopped = replace(pending, progress=1.0, cancelled=True)
     panel.show_view(seeing(stopped))
-    assert panel.message.displayed_text()[0] == "No result yet"
+    assert panel.parts.message.displayed_text()[0] == "No result yet"
     (go_on,) = [b for b in panel.findChildren(QPushButton) if b.isVisible()]
     with qtbot.waitSignal(panel.command_wanted) as asked:
         go_on.click()

@@ -205,7 +205,7 @@ def seen(host: PanelDock) -> tuple[bytes, str]:
     words = (
         host.footer_text()
         if host.shown_content() is not None
-        else " ".join(host.message.displayed_text())
+        else " ".join(host.parts.message.displayed_text())
     )
     return bytes(image.constBits()), words
 

@@ -209,7 +209,7 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
         qtbot.waitUntil(lambda: window.run_state.inspected_file == saved_weights.name)
         gc.collect()
         window.run_views.banners[0].buttons["file.new_run"].click()
-        window.start_card.settings.click()
+        window.start_card.pages.settings.click()
         QTest.mouseClick(window.inspector.run_page.start, LEFT)
         qtbot.waitUntil(lambda: not window.run_state.inspected_file)
         gc.collect()

@@ -64,6 +64,7 @@ class Bench:
         self.status.add_notice_widget(self.line, lambda: self.line.entry is not None)
         self.notices.changed.connect(self.status.share_room)
         self.list = NoticeList(self.notices, self.window, self.status)
+        self.notices.list_wanted.connect(self.list.open_at)
         self.question = QuestionRow(self.notices, self.window)  # type: ignore[arg-type]  # any widget
         self.window.show()
 

@@ -60,7 +60,7 @@ def is_ready(viewer: Viewer) -> bool:
     """Whether the engine is ready and has listed the runs."""
     window = viewer.window
     return (
-        window.run_state.is_ready and "Looking" not in window.start_card.tiles["last"].about.text()
+        window.run_state.is_ready and "Looking" not in window.start_card.pages.tiles["last"].about.text()
     )
 
 
@@ -70,7 +70,7 @@ def test_opening_the_window_shows_the_card_and_neither_trains_nor_records(
     viewer = open_window()
     window, card = viewer.window, viewer.window.start_card
     assert card.isVisible()
-    assert card.tiles["playground"].hasFocus()
+    assert card.pages.tiles["playground"].hasFocus()
     panels = [window.docks.hosts[name] for name in window.docks.visible_panels()]
     covered = card.geometry()
     for panel in panels:
@@ -79,9 +79,9 @@ def test_opening_the_window_shows_the_card_and_neither_trains_nor_records(
     qtbot.waitUntil(lambda: is_ready(viewer))
     assert window.run_state.shows_nothing
     assert not (tmp_path / "runs").exists() or not any((tmp_path / "runs").iterdir())
-    assert not card.tiles["last"].isEnabled()
-    assert all(tile.isEnabled() for name, tile in card.tiles.items() if name != "last")
-    qtbot.keyClick(card.tiles["playground"], Qt.Key.Key_Escape)
+    assert not card.pages.tiles["last"].isEnabled()
+    assert all(tile.isEnabled() for name, tile in card.pages.tiles.items() if name != "last")
+    qtbot.keyClick(card.pages.tiles["playground"], Qt.Key.Key_Escape)
     assert not card.isVisible()
     window.display.draw_now()
     assert all(panel.panel_state() == "waiting" for panel in panels)
@@ -99,7 +99,7 @@ def test_keys_move_the_focus_and_choose(open_window: Callable[[], Viewer], qtbot
         (Qt.Key.Key_Up, "playground"),
     ):
         qtbot.keyClick(window.focusWidget(), key)
-        assert card.tiles[expected].hasFocus(), key
+        assert card.pages.tiles[expected].hasFocus(), key
     qtbot.keyClick(window.focusWidget(), Qt.Key.Key_7)
     assert window.inspector.page is window.inspector.run_page
     assert not card.isVisible()
@@ -118,8 +118,8 @@ def test_a_choice_before_the_engine_is_ready_is_carried_out_once(
     viewer = open_window()
     window, card = viewer.window, viewer.window.start_card
     assert not window.run_state.is_ready
-    card.tiles["playground"].click()
-    assert not any(tile.isEnabled() for tile in card.tiles.values())
+    card.pages.tiles["playground"].click()
+    assert not any(tile.isEnabled() for tile in card.pages.tiles.values())
     qtbot.waitUntil(lambda: window.run_state.has_run)
     run = window.run_state.run
     assert run is not None
@@ -129,7 +129,7 @@ def test_a_choice_before_the_engine_is_ready_is_carried_out_once(
     assert run.run == 1
     assert not list((tmp_path / "runs").glob("*/run.json"))  # until it is kept
     window.registry["file.new_run"].trigger()
-    card.tiles["digits"].click()
+    card.pages.tiles["digits"].click()
     qtbot.waitUntil(lambda: not card.isVisible())
     assert window.docks.arrangement.preset == "overview"  # the panels of the plane are put away
 
@@ -142,7 +142,7 @@ def test_the_last_run_is_told_and_goes_on(
     qtbot.waitUntil(lambda: viewer.window.history.step > 40)
     assert viewer.close(60.0)
     viewer = open_window()
-    window, tile = viewer.window, viewer.window.start_card.tiles["last"]
+    window, tile = viewer.window, viewer.window.start_card.pages.tiles["last"]
     qtbot.waitUntil(lambda: "FR-II" in tile.about.text())
     assert "fc" in tile.about.text()
     tile.click()
@@ -162,7 +162,7 @@ def test_a_choice_that_is_refused_leaves_the_card_open(
     answer_dialog(window, tmp_path / "empty")
     qtbot.waitUntil(lambda: any(one.kind == "refused" for one in window.notices.recent_notices))
     assert card.isVisible()
-    assert card.tiles["digits"].isEnabled()
+    assert card.pages.tiles["digits"].isEnabled()
 
 
 def test_a_runs_folder_that_cannot_be_listed_leaves_the_other_ways(
@@ -172,7 +172,7 @@ def test_a_runs_folder_that_cannot_be_listed_leaves_the_other_ways(
     viewer = open_window()
     card = viewer.window.start_card
     qtbot.waitUntil(lambda: is_ready(viewer))
-    assert [name for name, tile in card.tiles.items() if not tile.isEnabled()] == ["last"]
+    assert [name for name, tile in card.pages.tiles.items() if not tile.isEnabled()] == ["last"]
 
 
 def test_a_last_run_that_is_deleted_meanwhile_is_offered_no_more(
@@ -182,13 +182,13 @@ def test_a_last_run_that_is_deleted_meanwhile_is_offered_no_more(
     viewer.pump.send(StartRun(small_run()))
     qtbot.waitUntil(lambda: viewer.window.history.step > 40)
     assert viewer.close(60.0)
-    tile = (viewer := open_window()).window.start_card.tiles["last"]
+    tile = (viewer := open_window()).window.start_card.pages.tiles["last"]
     qtbot.waitUntil(lambda: is_ready(viewer))
     assert tile.isEnabled()
     for run in (tmp_path / "runs").glob("*/run.json"):
         shutil.rmtree(run.parent)
     tile.click()
-    others = viewer.window.start_card.tiles["digits"]
+    others = viewer.window.start_card.pages.tiles["digits"]
     qtbot.waitUntil(lambda: others.isEnabled() and not tile.isEnabled())
 
 
@@ -250,12 +250,12 @@ def test_the_lines_of_a_training_loop_are_those_of_the_guide_and_are_copied(
         code = line.partition("...")[0].rstrip()
         assert not code or f"\n{code}\n" in guide, line
     card = open_window().window.start_card
-    card.tiles["loop"].click()
-    card.copy.click()
+    card.pages.tiles["loop"].click()
+    card.pages.copy.click()
     assert QGuiApplication.clipboard().text() == WATCH_LINES
-    qtbot.keyClick(card.copy, Qt.Key.Key_Escape)
+    qtbot.keyClick(card.pages.copy, Qt.Key.Key_Escape)
     assert card.isVisible()
-    assert card.tiles["loop"].isVisible()
+    assert card.pages.tiles["loop"].isVisible()
 
 
 @pytest.mark.parametrize("old", ["default", "none", "nonsense"])
