@@ -39,6 +39,8 @@ class ChartCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untype
 
     def __init__(self, parent: QWidget, background: str) -> None:
         super().__init__(parent, background=background)
+        self.setCentralItem(None)  # no chart is laid out in it; its layout has a hidden widget
+        self.centralLayout = None
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.painting = 0.0  # total CPU time in seconds
         self.painted = 0  # number of repaints of the charts

@@ -179,6 +179,7 @@ class Tour(QObject):
         """Start or restart the tour, optionally with other steps."""
         self.skip_tour()
         self._steps = steps or self._own
+        self.callout.raise_()  # it exists before its window is watched for new children
         self._filter.watch_objects(self._window)
         self._show_callout_step(0)
 

@@ -50,6 +50,7 @@ def make_host(qtbot: QtBot, clock: Clock) -> MakeHost:
         host.resize(700, 400)
         qtbot.addWidget(host)
         host.show()
+        assert host.parts
         qtbot.waitExposed(host)
         return host
 
