@@ -142,6 +142,7 @@ class Viewer:
         self.pump.samples_arrived.connect(self._on_samples)
         self.pump.event_arrived.connect(self._on_event)
         self.pump.frame_arrived.connect(self.window.on_frame)
+        self.window.display.scores_wanted.connect(self.pump.fetch_soon)
         self.window.engine_wanted.connect(self._restart_engine)
         self.faults.caught.connect(self._on_fault)
         self.application.commitDataRequest.connect(self.on_logout)

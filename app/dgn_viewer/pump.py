@@ -17,6 +17,7 @@ from dgn_engine.protocol.messages import Command, Event, Stopped
 from dgn_engine.protocol.runs import SAMPLES
 
 TICK_MS = 2500  # milliseconds without a frame after which unsignalled samples are delivered
+SOON_MS, SOON = 100, 4  # milliseconds between deliveries that a user waits for, and their number
 
 
 def _ignore_news() -> None:
@@ -64,6 +65,9 @@ class Pump(QObject):
         self._engine = engine
         self._timer = QTimer(self, interval=every)
         self._timer.timeout.connect(self.tick)
+        self._soon = QTimer(self, interval=SOON_MS)
+        self._soon.timeout.connect(self._tick_soon)
+        self._soon_left = 0
         # Queued: emitted in the engine's thread.
         self._news.connect(self.tick, Qt.ConnectionType.QueuedConnection)
         self.stopped = False  # the engine has sent its last event
@@ -82,10 +86,16 @@ class Pump(QObject):
         """Stop fetching, after delivering what has arrived."""
         self._engine.set_wakeup(_ignore_news)
         self._timer.stop()
+        self._soon.stop()
         self.tick()
 
     def send(self, command: Command) -> None:
         self._engine.send(command)
+
+    def fetch_soon(self) -> None:
+        """Deliver samples sooner for a moment: they are the first since a user's change."""
+        self._soon_left = SOON
+        self._soon.start()
 
     def tick(self) -> None:
         """Deliver what has arrived, events first: a frame may belong to a run they announce.
@@ -108,6 +118,12 @@ class Pump(QObject):
             if self._timer.isActive():
                 self._timer.start()  # again: the next frame brings the samples before it
             self.frame_arrived.emit(frame)
+
+    def _tick_soon(self) -> None:
+        self._soon_left -= 1
+        if self._soon_left <= 0:
+            self._soon.stop()
+        self.tick()
 
     def _emit_samples(self, samples: list[Event]) -> None:
         if samples:

@@ -12,13 +12,13 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Command, Event, Stopped
-from dgn_engine.protocol.training import Pause, Paused, Running
+from dgn_engine.protocol.training import Measured, Pause, Paused, Running
 from dgn_engine.scene.elements import Scene
 from dgn_engine.session import restart
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
-from dgn_viewer.pump import TICK_MS, Pump
+from dgn_viewer.pump import SOON, SOON_MS, TICK_MS, Pump
 from tests.viewer.rare_checkpoints import serve_with_rare_checkpoints
 
 
@@ -165,6 +165,27 @@ def test_it_takes_what_it_is_told_of_without_waiting_for_a_tick(
     another.tell()
     qtbot.wait(20)
     assert delivered == [Running(1), Running(2)]
+
+
+def test_samples_that_a_user_waits_for_come_before_the_next_tick(qtbot: QtBot) -> None:
+    engine, samples = ScriptedEngine(), list[object]()
+    pump = Pump(engine, every=3_600_000)
+    pump.samples_arrived.connect(samples.extend)
+    pump.start()
+    first, second = (Measured(step, 0.1, 1.0, 0.5) for step in (1, 2))
+    engine.events.append(first)
+    pump.fetch_soon()
+    qtbot.waitUntil(lambda: samples == [first])
+    engine.events.append(second)  # the first was of a step before the change
+    qtbot.waitUntil(lambda: samples == [first, second])
+    qtbot.waitUntil(lambda: len(engine.asked) == 2 * SOON)
+    qtbot.wait(3 * SOON_MS)
+    assert len(engine.asked) == 2 * SOON
+    pump.fetch_soon()
+    pump.stop()
+    asked = len(engine.asked)
+    qtbot.wait(3 * SOON_MS)
+    assert len(engine.asked) == asked
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QSize, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QToolButton, QWidget
 
 from dgn_engine.figures.provenance import make_provenance
@@ -177,7 +177,7 @@ class PanelParts:
     """The widgets of a panel, laid out in it; most of a window's panels are never shown."""
 
     def __init__(self, panel: PanelDock, theme: Theme) -> None:
-        self._panel, self._theme = panel, theme
+        self._panel = panel
         spec = panel.spec
         self._go_on, cancel = GoOnReading(spec.probes), CancelReading(spec.probes)
         self.header = PanelHeader(panel.drawn, theme, panel.set_choice)
@@ -193,7 +193,6 @@ class PanelParts:
         make_column(*parts, into=panel, margins=(8, 2, 8, 2), spacing=0)
         for part in (self.header.facts, self.pages, self.footer):
             part.show()  # now: a layout would show them in the next turn
-        panel.setAutoFillBackground(True)
         self.set_theme(theme)
         self.header.fit_width(panel.width())
 
@@ -208,9 +207,6 @@ class PanelParts:
     def set_theme(self, theme: Theme) -> None:
         for part in (self.header, self.footer, self.progress):
             part.set_theme(theme)
-        palette = self._panel.palette()
-        palette.setColor(self._panel.backgroundRole(), theme.panel)
-        self._panel.setPalette(palette)
 
 
 class PanelDock(QWidget):
@@ -273,6 +269,7 @@ class PanelDock(QWidget):
             lambda scene: make_provenance(self.drawn.view, spec, scene),
         )
         self.charts.changed.connect(self._redraw)
+        self.set_theme(theme)
 
     # Public
 
@@ -385,6 +382,12 @@ class PanelDock(QWidget):
             self._made.set_theme(theme)
         if self.charts.existing_view is not None:
             self.charts.existing_view.set_theme(theme)
+        self._fill_background()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Set the background again: polishing, just before, restores the palette of an old theme."""
+        super().showEvent(event)
+        self._fill_background()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Open the menu for the menu key; right clicks are handled by the charts."""
@@ -423,6 +426,12 @@ class PanelDock(QWidget):
         return QSize(width, LEAST_HEIGHT)
 
     # Private
+
+    def _fill_background(self) -> None:
+        self.setAutoFillBackground(True)
+        palette = self.palette()
+        palette.setColor(self.backgroundRole(), self._theme.panel)
+        self.setPalette(palette)
 
     def _draw_content(self) -> Shown:
         """Return the drawn content, or the current one if none of its inputs has changed."""

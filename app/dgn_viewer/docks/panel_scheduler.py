@@ -32,6 +32,7 @@ class PanelScheduler(QObject):
     """
 
     drawn = Signal(int)
+    scores_wanted = Signal()  # a curve of scores shows a user's change only with the next ones
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class PanelScheduler(QObject):
         self._back = LookBackPace()
         # Keys of the last drawings, see `_drawing_key`.
         self._drawn: dict[str, tuple[tuple[Revision, ...], Hashable]] = {}
-        self._owed: set[str] = set()  # panels whose next reading reflects a user's change
+        self._owed: set[str] = set()  # panels whose next data reflect a user's change
         self._when: dict[str, float] = {}  # time of the last drawing
         self._first: dict[str, tuple[int, float]] = {}  # run and time of the first picture
         self._painting: dict[str, float] = {}  # total painting time at the last drawing
@@ -155,8 +156,10 @@ class PanelScheduler(QObject):
         before, after = self._drawn[name][0], self._drawing_key(name)[0]
         if [revision[:2] for revision in before] != [revision[:2] for revision in after]:
             return True
-        if not self._specs[name].probes or before == after:
+        if before == after:
             return False
+        if not self._specs[name].probes:
+            return name in self._owed
         readings = self._history.readings
         refining = any(
             readings[probe].progress < 1.0
@@ -212,9 +215,13 @@ class PanelScheduler(QObject):
     def _flag_changed_panel(
         self, name: str, before: tuple[Revision, ...], now: tuple[Revision, ...]
     ) -> None:
-        """After a change that affects all panels, mark the next reading as urgent."""
+        """After a change that affects all panels, mark the next reading or score as urgent."""
         if [revision[:2] for revision in before] != [revision[:2] for revision in now]:
-            self._owed.add(name)
+            if self._specs[name].probes:
+                self._owed.add(name)
+            elif before:
+                self._owed.add(name)
+                self.scores_wanted.emit()
         else:
             self._owed.discard(name)
 

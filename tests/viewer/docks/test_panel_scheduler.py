@@ -261,6 +261,24 @@ def test_what_the_user_causes_is_drawn_at_once_and_so_is_the_reading_that_follow
     assert stage.turn(0.04) == [], "the next one is paced again"
 
 
+def test_the_first_scores_after_a_change_are_asked_for_and_drawn_at_once(stage: Stage) -> None:
+    asked: list[str] = []
+    stage.scheduler.scores_wanted.connect(lambda: asked.append("scores"))
+    stage.docks.seen = ["training"]
+    stage.scheduler.update_pace(TRAINS)
+    stage.turn()
+    stage.all_drawn()
+    assert asked == []
+    stage.history.on_event(SWAPPED)
+    assert stage.turn(0.04) == ["training"]
+    assert asked == ["scores"]
+    stage.history.on_event(Measured(4, 0.1, 1.0, 0.5))
+    assert stage.turn(0.04) == ["training"]
+    stage.history.on_event(Measured(5, 0.1, 1.0, 0.5))
+    assert stage.turn(0.04) == [], "the next ones are paced again"
+    assert asked == ["scores"]
+
+
 def test_what_painting_takes_is_reported_with_what_drawing_takes(stage: Stage) -> None:
     stage.docks.seen = ["npk"]
     host = stage.docks.hosts["npk"]

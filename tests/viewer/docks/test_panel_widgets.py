@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Axis, Chart, Fact, Scene, Shown
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, chosen_value
 from dgn_engine.scene.theme import DARK, LIGHT
@@ -164,6 +165,29 @@ def test_the_parts_of_a_panel_have_names_and_their_own_places(
     for theme in (DARK, LIGHT, DARK):
         panel.set_theme(theme)
         assert panel.palette().color(panel.backgroundRole()) == QColor(theme.panel)
+
+
+def test_a_panel_has_no_widgets_before_it_is_drawn_and_keeps_what_it_was_told(
+    qtbot: QtBot,
+) -> None:
+    panel = PanelDock("p", SPEC, LIGHT)
+    qtbot.addWidget(panel)
+    asked: list[str] = []
+    panel.choices_changed.connect(lambda: asked.append("chosen"))
+    panel.set_choice("kind", "b")
+    settings = {"c": ChartSettings(last=2)}
+    panel.charts.apply_settings(settings)
+    panel.set_theme(DARK)
+    with pytest.raises(ValueError, match="no option"):
+        panel.set_choice("size", "b")
+    assert (panel.is_made, panel.findChildren(QWidget), asked) == (False, [], ["chosen"])
+    assert panel.drawn.view.choices == {"kind": "b"}
+    panel.show_view(seeing(3))
+    combo = panel.findChild(QComboBox)
+    assert isinstance(combo, QComboBox)
+    assert (panel.is_made, combo.currentData(), panel.panel_state()) == (True, "b", "live")
+    assert panel.charts.settings == settings
+    assert panel.palette().color(panel.backgroundRole()) == QColor(DARK.panel)
 
 
 def test_buttons_have_quiet_icons_of_their_own_in_every_theme_that_follows(

@@ -60,7 +60,8 @@ def is_ready(viewer: Viewer) -> bool:
     """Whether the engine is ready and has listed the runs."""
     window = viewer.window
     return (
-        window.run_state.is_ready and "Looking" not in window.start_card.pages.tiles["last"].about.text()
+        window.run_state.is_ready
+        and "Looking" not in window.start_card.pages.tiles["last"].about.text()
     )
 
 
