@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QSize, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent, QShowEvent
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QContextMenuEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QToolButton, QWidget
 
 from dgn_engine.figures.provenance import make_provenance
@@ -235,6 +235,7 @@ class PanelDock(QWidget):
     ) -> None:
         """`linked`, `steps` and `ages` are shared by all panels of the window."""
         super().__init__(parent)
+        self._theme = theme
         self.panel_id = panel_id
         self.spec = spec
         self.setObjectName(f"panel_{panel_id}")
@@ -255,7 +256,6 @@ class PanelDock(QWidget):
         self.age.changed.connect(
             lambda age: self.setAccessibleDescription("" if age is None else age.long_text)
         )
-        self._theme = theme
         self._made: PanelParts | None = None
         ask_about = partial(self.about_requested.emit, panel_id)
         ask_export = partial(self.export_requested.emit, panel_id)
@@ -384,10 +384,14 @@ class PanelDock(QWidget):
             self.charts.existing_view.set_theme(theme)
         self._fill_background()
 
-    def showEvent(self, event: QShowEvent) -> None:
-        """Set the background again: polishing, just before, restores the palette of an old theme."""
-        super().showEvent(event)
-        self._fill_background()
+    def changeEvent(self, event: QEvent) -> None:
+        """Keep the background: the style sheet resets it in a panel that gets its widgets late."""
+        super().changeEvent(event)
+        kinds = (QEvent.Type.PaletteChange, QEvent.Type.StyleChange)
+        if event.type() in kinds and self.palette().color(self.backgroundRole()) != QColor(
+            self._theme.panel
+        ):
+            self._fill_background()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Open the menu for the menu key; right clicks are handled by the charts."""
