@@ -137,6 +137,20 @@ def test_all_is_written_in_order_and_a_mark_says_when(
     assert recorder._thread.daemon
 
 
+def test_scores_wait_for_the_next_frame_or_checkpoint_and_no_longer(
+    folder: Folder, begin: Callable[..., Recorder]
+) -> None:
+    recorder = begin()
+    recorder.write_note("Measured", {"step": 1}, soon=False)
+    recorder.add_frame(frame(1))
+    recorder.write_note("Measured", {"step": 2}, soon=False)
+    recorder.save_checkpoint(snapshot(2))
+    recorder.write_note("Measured", {"step": 3}, soon=False)
+    assert recorder.mark_written().done.wait(60)
+    one, two, three = (("Measured", step) for step in (1, 2, 3))
+    assert folder.written == [one, ("frame", 1), two, ("", 2), three]
+
+
 def test_a_checkpoint_is_being_saved_until_it_is_on_disk(
     folder: Folder, begin: Callable[..., Recorder]
 ) -> None:
