@@ -87,7 +87,7 @@ class EvaluationSchedule:
         self._repeated: frozenset[int] | None = None
         self._test_due = self._first_test() if live else 0.0
         self._due_at_once = True  # at that time, whatever the budget
-        self._checked = 0.0  # the next time at which to see whether a test is due
+        self._next_check = 0.0  # time at which to see again whether a test is due
 
     @property
     def has_pending_test(self) -> bool:
@@ -184,7 +184,7 @@ class EvaluationSchedule:
             self._budget.record_reading(TEST, TEST, self._cost)
         else:
             self._budget.forget_costs((TEST,))
-        self._checked = self._test_due = time.monotonic() + TEST_SHORTEST
+        self._next_check = self._test_due = time.monotonic() + TEST_SHORTEST
         self._due_at_once = False
 
     def _is_test_due(self) -> bool:
@@ -193,10 +193,10 @@ class EvaluationSchedule:
         Its time changes with the budget, but following it after every step would slow small ones.
         """
         now = time.monotonic()
-        if now < self._checked:
+        if now < self._next_check:
             return False
         due = self._next_test_time()
-        self._checked = min(due, now + TEST_SHORTEST)
+        self._next_check = min(due, now + TEST_SHORTEST)
         return now >= due
 
     def _next_test_time(self) -> float:
@@ -219,7 +219,7 @@ class EvaluationSchedule:
         if self._pass is not None:
             self._emit(self._pass[1])
             self._pass = None
-            self._checked, self._test_due, self._due_at_once = 0.0, 0.0, True
+            self._next_check, self._test_due, self._due_at_once = 0.0, 0.0, True
 
     def is_flat(self, accuracy: float) -> bool:
         """Return whether train accuracy has stopped rising; call once per epoch of the last stage.
