@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QContextMenuEvent, QKeyEvent, QResizeEvent
+from PySide6.QtCore import QObject, QSize, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QToolButton, QWidget
 
 from dgn_engine.figures.provenance import make_provenance
@@ -38,7 +38,7 @@ from dgn_viewer.docks.panel_message import (
 from dgn_viewer.docks.reading_controls import RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
-from dgn_viewer.style.stylesheet import plain_tip, themed_icon
+from dgn_viewer.style.stylesheet import PALETTE_ROLES, plain_tip, themed_icon
 from dgn_viewer.widgets.button_keys import press_focused_button
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.layouts import make_column, make_row
@@ -269,7 +269,10 @@ class PanelDock(QWidget):
             lambda scene: make_provenance(self.drawn.view, spec, scene),
         )
         self.charts.changed.connect(self._redraw)
-        self.set_theme(theme)
+        # A colour in its own palette would be lost: when Qt applies the style sheet again, it
+        # restores the palette that a widget had when the sheet was first applied to it.
+        self.setBackgroundRole(PALETTE_ROLES["panel"])
+        self.setAutoFillBackground(True)
 
     # Public
 
@@ -382,16 +385,6 @@ class PanelDock(QWidget):
             self._made.set_theme(theme)
         if self.charts.existing_view is not None:
             self.charts.existing_view.set_theme(theme)
-        self._fill_background()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Keep the background: the style sheet resets it in a panel that gets its widgets late."""
-        super().changeEvent(event)
-        kinds = (QEvent.Type.PaletteChange, QEvent.Type.StyleChange)
-        if event.type() in kinds and self.palette().color(self.backgroundRole()) != QColor(
-            self._theme.panel
-        ):
-            self._fill_background()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Open the menu for the menu key; right clicks are handled by the charts."""
@@ -430,12 +423,6 @@ class PanelDock(QWidget):
         return QSize(width, LEAST_HEIGHT)
 
     # Private
-
-    def _fill_background(self) -> None:
-        self.setAutoFillBackground(True)
-        palette = self.palette()
-        palette.setColor(self.backgroundRole(), self._theme.panel)
-        self.setPalette(palette)
 
     def _draw_content(self) -> Shown:
         """Return the drawn content, or the current one if none of its inputs has changed."""

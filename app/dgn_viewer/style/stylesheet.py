@@ -21,7 +21,7 @@ _ICONS = files("dgn_resources") / "icons"
 # The palette role that carries the colour of each token, so that one style sheet serves every
 # theme. Window, Base, Button and their text roles are not used: where a rule sets a colour or a
 # background, Qt overwrites these roles in the widget and its children.
-_ROLES = {
+PALETTE_ROLES = {
     "window": QPalette.ColorRole.AlternateBase,
     "panel": QPalette.ColorRole.ToolTipBase,
     "line": QPalette.ColorRole.Mid,
@@ -137,7 +137,7 @@ def theme_palette(theme: Theme) -> QPalette:
         role.Highlight: theme.accent,
         role.Link: theme.accent,
         role.Light: theme.panel,
-        **{of: _token_colour(name, theme) for name, of in _ROLES.items()},
+        **{of: _token_colour(name, theme) for name, of in PALETTE_ROLES.items()},
     }
     result = QPalette()
     for which, colour in colours.items():
@@ -156,7 +156,7 @@ def application_stylesheet(scale: float = 1.0) -> str:
     a push button with `role` 'primary' is the default action.
     """
     sheet = (files("dgn_resources") / "style.qss").read_text(encoding="utf-8")
-    for name, role in _ROLES.items():
+    for name, role in PALETTE_ROLES.items():
         role_name = re.sub(r"(?<!^)(?=[A-Z])", "-", role.name.replace("ToolTip", "Tooltip")).lower()
         sheet = sheet.replace(f"@{name}@", f"palette({role_name})")
     if scale != 1.0:

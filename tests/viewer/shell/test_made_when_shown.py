@@ -73,6 +73,21 @@ def test_panels_made_late_have_the_theme_and_choices_of_before_and_draw_the_run(
     assert docks.hosts["drift"].palette().color(host.backgroundRole()) != QColor(DARK.panel)
 
 
+def test_panels_keep_their_background_when_the_style_sheet_is_applied_again(
+    viewer: Viewer, qtbot: QtBot
+) -> None:
+    window, docks = viewer.window, viewer.window.docks
+    docks.show_panel("drift")
+    window.context.theme.select_theme("dark", keep=False)
+    host = docks.hosts["drift"]
+    for again in (lambda: window.setStyleSheet("QDial { margin: 1px; }"), host.ensurePolished):
+        host.style().polish(host)
+        again()
+        assert host.palette().color(host.backgroundRole()) == QColor(DARK.panel)
+        assert host.grab().toImage().pixelColor(1, host.height() // 2) == QColor(DARK.panel)
+    window.setStyleSheet("")
+
+
 @pytest.fixture
 def choose_late() -> Callable[[Window], dict[str, str]]:
     """Chooses an option of each hidden panel that has one, and returns the values by panel."""
