@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
@@ -274,6 +275,11 @@ class ResultsDock(PanelFrame):
             self.show()
             self.window_.resizeDocks([self], [_WIDTH], Qt.Orientation.Horizontal)
         self.come_to_front()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Make the panel for whoever shows the dock, such as the window's own context menu."""
+        _ = self.panel
+        super().showEvent(event)
 
     def _limit_width(self, floating: bool) -> None:
         self.setMaximumWidth(_UNLIMITED if floating else _MOST)

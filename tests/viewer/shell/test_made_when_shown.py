@@ -88,6 +88,13 @@ def test_panels_keep_their_background_when_the_style_sheet_is_applied_again(
     window.setStyleSheet("")
 
 
+def test_the_experiments_are_made_whoever_shows_their_dock(viewer: Viewer) -> None:
+    results = viewer.window.experiments.results
+    results.toggleViewAction().trigger()  # an entry of the menu that Qt opens on a title bar
+    assert results.panel.isVisible()
+    assert results.widget() is results.panel
+
+
 @pytest.fixture
 def choose_late() -> Callable[[Window], dict[str, str]]:
     """Chooses an option of each hidden panel that has one, and returns the values by panel."""
