@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QObject, QPointF, QRectF, Qt
+from PySide6.QtCore import QObject, QPointF, QRectF, Qt, Signal
 from PySide6.QtWidgets import QScrollBar, QWidget
 
 from dgn_engine.scene.axes import Range, chart_range
@@ -48,6 +48,8 @@ class ArrangedCharts(QObject):
         style: Their colours and fonts.
         connect: Called with each new item.
     """
+
+    arranged = Signal()  # the charts are laid out: they may have moved, or others are in sight
 
     def __init__(
         self,
@@ -172,6 +174,7 @@ class ArrangedCharts(QObject):
                 part.hide()
             for item in self.items.values():
                 item.setVisible(False)
+            self.arranged.emit()
             return
         layout, row_height = self._fit_charts(width, height)
         top = row_height + GAP if row_height else 0.0
@@ -192,6 +195,7 @@ class ArrangedCharts(QObject):
                 chart_place.box, x=chart_place.box.x - left, y=chart_place.box.y + top - up
             )
             item.set_place(ChartPlace(box, chart_place.room))
+        self.arranged.emit()
 
     # Private
 

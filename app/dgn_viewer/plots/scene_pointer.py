@@ -93,6 +93,7 @@ class ScenePointer(QObject):
         self.links = LinkPointer(self, charts.items, self._readout, charts.thumbnails, spoken)
         self.links.lighted.connect(self._show_overlay)
         charts.thumbnails.pointed.connect(self.links.pointed)
+        charts.arranged.connect(self._show_overlay)
 
     def slow_down(self, training: bool) -> None:
         """Update the readout less often while a network trains at full speed."""
@@ -109,11 +110,6 @@ class ScenePointer(QObject):
         """Adapt to the size of the view."""
         self._readout.room = QRectF(self._view.rect())
         self._overlay.resize(self._canvas.viewport().size())
-
-    def refit_readout(self) -> None:
-        """Fit a card that is shown into the view's new size."""
-        if self._readout.lines:
-            self._show_overlay()
 
     def map_to_scene(self, event: QMouseEvent) -> QPointF:
         return QPointF(self._canvas.mapToScene(event.position().toPoint()))

@@ -155,7 +155,6 @@ class SceneView(QWidget):
         super().resizeEvent(event)
         self.pointer.fit_view()
         self.charts.arrange_items()
-        self.pointer.refit_readout()
 
     def sizeHint(self) -> QSize:
         return QSize(480, 240)

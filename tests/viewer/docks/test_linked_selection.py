@@ -125,6 +125,17 @@ def test_a_click_pins_the_pair_and_a_second_one_or_escape_or_elsewhere_lets_it_g
     lit(qtbot, gates, ())  # other examples may be in these places now
 
 
+def test_outlines_move_with_the_charts_when_their_panel_is_resized(panels: Panels) -> None:
+    for name in ("overlap", "gate_maps"):
+        scene = panels[name].charts.view
+        scene.links.outline_selection(make_selection(example=(3,)))
+        scene.pointer.update_readout()
+        panels[name].resize(400, 300)
+        resized = scene.grab().toImage()
+        scene.pointer.update_readout()
+        assert resized == scene.grab().toImage()
+
+
 def test_the_keyboard_moves_the_cursor_by_entries_and_tells_a_screen_reader(
     panels: Panels, qtbot: QtBot
 ) -> None:
