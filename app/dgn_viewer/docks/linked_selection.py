@@ -26,6 +26,8 @@ class LinkedSelection(QObject):
         super().__init__(parent)
         self.lit = NOTHING
         self.pinned = NOTHING
+        self._run: object = None
+        self._pictures: object = None
         self._views: list[SceneView] = []
 
     def link_view(self, view: SceneView) -> None:
@@ -37,6 +39,12 @@ class LinkedSelection(QObject):
     def outline_examples(self, examples: tuple[int, ...]) -> None:
         """Outline these probe examples until the cursor moves to others."""
         self._on_pointed(make_selection(example=examples))
+
+    def track_run(self, run: object, pictures: object) -> None:
+        """Unpin if this is another run or there are other examples: indices mean others now."""
+        if run is not self._run or pictures is not self._pictures:
+            self._run, self._pictures = run, pictures
+            self.unpin()
 
     def unpin(self) -> bool:
         """Clear the pin; return whether anything was pinned."""

@@ -44,14 +44,22 @@ class LinkedSteps(QObject):
         self.marks: tuple[int, ...] = ()
         self.zoom = StepZoom()
         self._views: list[SceneView] = []
+        self._run: object = None
         self._first: _OfCharts = ()  # the ranges before the axes were first linked
 
     def link_view(self, view: SceneView) -> None:
         self._views.append(view)
+        view.steps.linked_range = lambda: self.zoom.steps
         view.step_wanted.connect(lambda step: self.wanted.emit(round(step)))
         view.step_marked.connect(lambda step: self.mark_step(round(step)))
         view.steps_zoomed.connect(lambda low, high: self._share_zoom((low, high)))
         view.steps_followed.connect(self.show_all_steps)
+
+    def track_run(self, run: object) -> None:
+        """Show all steps if this is another run: a zoom makes no sense for its steps."""
+        if run is not self._run:
+            self._run = run
+            self.show_all_steps()
 
     def mark_step(self, step: int) -> None:
         """Add a mark; if there are two already, start over with this one."""

@@ -301,13 +301,13 @@ class PanelDock(QWidget):
             self._made = PanelParts(self, self._theme)
         parts = self._made
         before = self.drawn.view
-        if view.run is not before.run and self.charts.existing_view is not None:
-            # a zoom makes no sense for another run's steps
-            self.charts.existing_view.steps.show_all_steps()
-            self._steps.show_all_steps()
+        if view.run is not before.run:
+            self._steps.track_run(view.run)
+            if self.charts.existing_view is not None:
+                self.charts.existing_view.steps.follow_linked_range()
         self.age.reset_for_run(view.run)
         if view.run is not before.run or view.pictures is not before.pictures:
-            self._linked.unpin()  # the same indices now mean other examples or layers
+            self._linked.track_run(view.run, view.pictures)
         self.drawn.view = view = self.drawn.with_choices(view, self._linked.pinned)
         if view.cursor is None:
             self.age.set_run_step(view.step)

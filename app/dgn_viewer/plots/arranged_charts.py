@@ -305,10 +305,23 @@ class TimeAxes:
     def __init__(self, charts: ArrangedCharts, moved: Callable[[], object]) -> None:
         self._charts, self._moved = charts, moved
         self._gone_to: tuple[float, float] | None = None  # steps of the events zoomed to
+        self.linked_range: Callable[[], Range | None] = lambda: None  # of all views, if linked
 
     def show_all_steps(self) -> None:
         """Show all steps on every time axis."""
         self.restore_ranges({})
+
+    def follow_linked_range(self) -> None:
+        """Show the linked range on every time axis, or all steps."""
+        self.show_all_steps()
+        for item in self._charts.items.values():
+            self.zoom_new_axis(item)
+
+    def zoom_new_axis(self, item: ChartItem) -> None:
+        """Show the linked range in a chart that was not there when it was chosen."""
+        steps = self.linked_range()
+        if steps is not None and item.chart.has_step_axis:
+            item.show_steps(*steps)
 
     def zoom_steps(self, low: float, high: float) -> None:
         for item in self._charts.items.values():

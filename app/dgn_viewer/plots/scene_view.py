@@ -167,6 +167,7 @@ class SceneView(QWidget):
     def _connect_item(self, item: ChartItem) -> None:
         item.clicked.connect(self._on_click)
         item.steps_zoomed.connect(self.steps_zoomed)
+        self.steps.zoom_new_axis(item)
         item.zoomed.connect(partial(self._share_zoom, item))
         item.pointer.lit = self.links.lit
 

@@ -125,6 +125,28 @@ def test_a_click_pins_the_pair_and_a_second_one_or_escape_or_elsewhere_lets_it_g
     lit(qtbot, gates, ())  # other examples may be in these places now
 
 
+def test_a_panel_that_is_opened_later_shows_the_pin_and_keeps_it(
+    qtbot: QtBot, make_view: Callable[..., View]
+) -> None:
+    linked, made = LinkedSelection(), {}
+    first, view = (with_pictures(make_view("hard")) for _ in range(2))
+    for name in ("overlap", "gate_maps", "paths"):
+        host = made[name] = PanelDock(name, all_panels()[name], LIGHT, linked=linked)
+        host.resize(700, 420)
+        qtbot.addWidget(host)
+    made["gate_maps"].show_view(first)  # hidden since the run before
+    made["overlap"].show_view(view)
+    pinned = make_selection(example=(3, 14))
+    made["overlap"].charts.view.links.pinned.emit(pinned)
+    for name in ("gate_maps", "paths"):
+        made[name].show_view(view)
+        assert linked.pinned == pinned
+        assert made[name].charts.view.links.lit == pinned
+    made["overlap"].show_view(first)
+    assert linked.pinned == NOTHING
+    linked.deleteLater()
+
+
 def test_outlines_move_with_the_charts_when_their_panel_is_resized(panels: Panels) -> None:
     for name in ("overlap", "gate_maps"):
         scene = panels[name].charts.view

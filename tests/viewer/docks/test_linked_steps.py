@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -85,6 +87,42 @@ def test_a_zoom_is_that_of_all_time_axes_only_where_they_are_linked(
     assert visible_range(second, "loss")[0] == visible_range(first, "loss")[0] == (10.0, 40.0)
     first.steps_followed.emit()
     assert second.charts.items["loss"].following
+
+
+def test_a_view_or_a_chart_that_comes_later_has_the_shared_zoom(
+    linked: tuple[LinkedSteps, SceneView, SceneView], qtbot: QtBot
+) -> None:
+    steps, first, _ = linked
+    steps.toggle_link()
+    first.steps_zoomed.emit(10.0, 40.0)
+    late = SceneView()
+    qtbot.addWidget(late)
+    steps.link_view(late)
+    late.resize(500, 300)
+    late.show_scene(SCENE)
+    assert visible_range(late, "loss")[0] == (10.0, 40.0)
+    other = replace(SCENE.charts[0], key="accuracy")
+    first.show_scene(Scene((*SCENE.charts, other)))
+    assert first.steps.shown_ranges() == {"loss": (10.0, 40.0), "accuracy": (10.0, 40.0)}
+    steps.toggle_link()
+    late.show_scene(Scene((other,)))
+    assert late.steps.shown_ranges() == {"accuracy": None}
+
+
+def test_another_run_shows_all_steps_once_and_not_again_in_a_view_drawn_later(
+    linked: tuple[LinkedSteps, SceneView, SceneView],
+) -> None:
+    steps, first, second = linked
+    steps.toggle_link()
+    first.steps_zoomed.emit(10.0, 40.0)
+    run = object()
+    steps.track_run(run)
+    assert first.charts.items["loss"].following
+    first.steps_zoomed.emit(20.0, 30.0)
+    second.steps.show_all_steps()
+    steps.track_run(run)
+    second.steps.follow_linked_range()
+    assert visible_range(first, "loss")[0] == visible_range(second, "loss")[0] == (20.0, 30.0)
 
 
 def test_the_shared_zoom_is_put_back_in_every_chart(
