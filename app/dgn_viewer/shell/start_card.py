@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property, partial
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt, QTimer
-from PySide6.QtGui import QFontDatabase, QGuiApplication, QKeyEvent, QResizeEvent
+from PySide6.QtGui import QFontDatabase, QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
@@ -311,13 +311,10 @@ class StartCard(QFrame):
         if not self.press_key(event):
             super().keyPressEvent(event)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self.pages.setFixedWidth(min(_WIDTH, max(self.width() - 32, 240)))
-
     def fit_to_panels(self) -> None:
         """Cover the panels: from side to side, and from the upper to the lower bars."""
         self.setGeometry(_panel_area(self._window))
+        self.pages.setFixedWidth(min(_WIDTH, max(self.width() - 32, 240)))
 
     def cover_panels(self) -> None:
         """Put the card on top again: docks that are arranged or first shown are raised."""

@@ -88,6 +88,14 @@ def test_panels_keep_their_background_when_the_style_sheet_is_applied_again(
     window.setStyleSheet("")
 
 
+def test_a_picture_of_the_window_makes_nothing_and_hides_nothing(viewer: Viewer) -> None:
+    window = viewer.window
+    window.grab()  # Qt sends hidden widgets their pending changes of size, with painting disabled
+    assert [part for part in LATE.values() if _is_made(window, part)] == []
+    window.registry["file.new_run"].trigger()
+    assert window.start_card.pages.updatesEnabled()
+
+
 def test_the_experiments_are_made_whoever_shows_their_dock(viewer: Viewer) -> None:
     results = viewer.window.experiments.results
     results.toggleViewAction().trigger()  # an entry of the menu that Qt opens on a title bar
