@@ -365,7 +365,10 @@ class PanelDock(QWidget):
             self.choices_changed.emit()
 
     def shown_content(self) -> Shown | None:
-        """Return what is displayed, with the user's chart settings; None after an error."""
+        """Return what is displayed, with the user's chart settings.
+
+        None after an error, or if nothing was drawn yet.
+        """
         return self._shown
 
     def panel_state(self) -> State:
