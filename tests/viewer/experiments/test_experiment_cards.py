@@ -233,6 +233,8 @@ def test_the_pointer_over_a_card_lights_it(
     shown: tuple[ExperimentList, dict[str, FoundResult]],
 ) -> None:
     card = shown[0].cards["npf-nu"]
+    # Wherever a test before has left the pointer.
+    card.setAttribute(Qt.WidgetAttribute.WA_UnderMouse, False)
     before = colours_in(card)
     card.setDown(True)
     card.event(QEvent(QEvent.Type.Enter))
