@@ -9,6 +9,7 @@ counts that fit), float32 or float64.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,19 +38,27 @@ _settings: Any = numba.config  # numba has no types for these
 _Folder: Any = caching.UserWideCacheLocator
 _Files: Any = caching.CompileResultCacheImpl
 _Cache: Any = caching.FunctionCache
+_NoCache: Any = caching.NullCache
 
 
 class _UserFolder(_Folder):  # type: ignore[misc]
     """The folder of compiled loops: `NUMBA_CACHE_DIR`, or in the user's cache folder.
 
     Never beside the source, which may be read-only, nor in the current folder or in one that
-    belongs to somebody else: what is in it is executed.
+    belongs to somebody else or that others can write to: what is in it is executed. So a setting
+    of numba that the current folder may contain is not read either.
     """
+
+    _cache_path: str
 
     def __init__(self, loop: Callable[..., Any], source: str) -> None:
         super().__init__(loop, source)
         home = os.environ.get("DGN_HOME")  # as in `user_folders`
-        folder = _settings.CACHE_DIR or (home and Path(home).absolute() / "cache" / "numba")
+        folder = os.environ.get("NUMBA_CACHE_DIR")
+        if not folder and home:
+            folder = str(Path(home).absolute() / "cache" / "numba")
+        if not folder and not Path(self._cache_path).is_absolute():  # by `XDG_CACHE_HOME`
+            folder = str(Path.home() / ".cache" / "numba")
         if folder:
             self._cache_path = str(Path(folder) / self.get_suitable_cache_subpath(source))
 
@@ -57,9 +66,12 @@ class _UserFolder(_Folder):  # type: ignore[misc]
         folder = Path(self._cache_path)
         if not folder.is_absolute():
             raise PermissionError(f"{folder} is relative")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if hasattr(os, "getuid"):
+            found = folder.lstat()  # a link is as open as a folder that all can write to
+            if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise PermissionError(f"{folder} belongs to others, or they can write to it")
         super().ensure_cache_path()
-        if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
-            raise PermissionError(f"{folder} belongs to somebody else")
 
 
 class _UserFiles(_Files):  # type: ignore[misc]
@@ -69,9 +81,14 @@ class _UserFiles(_Files):  # type: ignore[misc]
 
 
 @cache
-def announce_compilation() -> None:
-    """Print, once per process, that loops are compiled."""
-    sentence = "Compiling the loops of exact kernels: some seconds, once on this computer."
+def announce_compilation(kept: bool) -> None:
+    """Print, once per process, that loops are compiled.
+
+    Args:
+        kept: Whether the next process finds them.
+    """
+    often = "once on this computer" if kept else "each time, as no folder could keep them"
+    sentence = f"Compiling the loops of exact kernels: some seconds, {often}."
     print(sentence, file=sys.stderr, flush=True)
 
 
@@ -91,7 +108,7 @@ class _CompiledFiles(_Cache):  # type: ignore[misc]
         with suppress(Exception):
             compiled = super().load_overload(*signature)
         if compiled is None:
-            announce_compilation()
+            announce_compilation(kept=True)
         return compiled
 
     def save_overload(self, *compiled: Any) -> None:
@@ -101,6 +118,22 @@ class _CompiledFiles(_Cache):  # type: ignore[misc]
             with suppress(Exception):
                 self.flush()  # a damaged index cannot be added to
                 super().save_overload(*compiled)
+
+
+class _NoFiles(_NoCache):  # type: ignore[misc]
+    """Instead of `_CompiledFiles` where no folder can keep them."""
+
+    def load_overload(self, *signature: Any) -> None:
+        announce_compilation(kept=False)
+
+
+def may_compile() -> bool:
+    """Return whether numba compiles; as plain Python, the loops would take hours.
+
+    Returns:
+        `False` with `NUMBA_DISABLE_JIT`.
+    """
+    return not _settings.DISABLE_JIT
 
 
 def compile_loop(loop: Loop) -> Loop:
@@ -132,8 +165,11 @@ def _compile(loop: Loop, **more: bool) -> Loop:
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
     options |= more
     compiled: Loop = numba.njit(**options)(loop)
-    with suppress(RuntimeError):  # no folder where it could be kept
-        vars(compiled)["_cache"] = _CompiledFiles(loop)  # as its `enable_caching` does
+    try:
+        files: Any = _CompiledFiles(loop)
+    except RuntimeError:  # no folder where it could be kept
+        files = _NoFiles()
+    vars(compiled)["_cache"] = files  # as its `enable_caching` does
     return compiled
 
 

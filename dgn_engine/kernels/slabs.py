@@ -191,14 +191,14 @@ def compiled_loops() -> ModuleType | None:
     """Import the loops that numba compiles, which takes half a second and 60 MB.
 
     Returns:
-        `slab_loops`, or `None` without numba, which refuses a NumPy that is too new, or with one
-        that has other options.
+        `slab_loops`, or `None` without numba, which refuses a NumPy that is too new, with one that
+        has other options, or with one that must not compile (`NUMBA_DISABLE_JIT`).
     """
     try:
         from dgn_engine.kernels import slab_loops
     except (ImportError, AttributeError, KeyError):
         return None
-    return slab_loops
+    return slab_loops if slab_loops.may_compile() else None
 
 
 def slab_route(architecture: arch.Architecture) -> SlabRoute | None:

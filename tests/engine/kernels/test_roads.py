@@ -16,7 +16,7 @@ from torch import Tensor
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
-from dgn_engine.kernels import cntk, compiled_maps, gram, infinite
+from dgn_engine.kernels import cntk, compiled_maps, gram, infinite, slabs
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.model.wiring import Route
 from tests.engine.kernels.conftest import Take
@@ -254,7 +254,7 @@ def test_damaged_files_of_compiled_loops_are_replaced(
 ) -> None:
     from dgn_engine.kernels.slab_loops import compile_loop
 
-    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert compile_loop(double)(3) == 6
     files = list(tmp_path.rglob(damaged))
     assert files
@@ -274,7 +274,7 @@ def test_a_full_disk_does_not_keep_loops_from_being_compiled(
     def fill_disk(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", fill_disk)
     assert compile_loop(double)(3) == 6
 
@@ -323,7 +323,7 @@ def kept_in(folder: Path) -> int:
 def test_compiled_loops_are_kept_in_the_users_folder_and_not_beside_the_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("numba.config.CACHE_DIR", "")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.delenv("DGN_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     beside = len(list(Path(__file__).parent.rglob("*.nbi")))
@@ -331,6 +331,12 @@ def test_compiled_loops_are_kept_in_the_users_folder_and_not_beside_the_source(
     assert kept == (1 if sys.platform == "linux" else kept)
     monkeypatch.setenv("DGN_HOME", str(tmp_path / "home"))
     assert kept_in(tmp_path / "home" / "cache" / "numba") == 1
+    monkeypatch.delenv("DGN_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    for nowhere in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", nowhere)
+        kept = kept_in(tmp_path / "user")
+        assert kept == (1 if sys.platform == "linux" else kept)
     assert len(list(Path(__file__).parent.rglob("*.nbi"))) == beside
 
 
@@ -338,12 +344,53 @@ def test_compiled_loops_are_not_taken_from_the_current_or_a_strangers_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("numba.config.CACHE_DIR", "here")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "here")
     assert kept_in(tmp_path) == 0
+    (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path / 'planted'}\n")
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    monkeypatch.setenv("DGN_HOME", str(tmp_path / "own"))
+    assert kept_in(tmp_path / "own") == 1
+    assert not (tmp_path / "planted").exists()
     if hasattr(os, "getuid"):
-        monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "theirs"))
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "theirs"))
         monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
-        assert kept_in(tmp_path) == 0
+        assert kept_in(tmp_path / "theirs") == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="this system has no modes of folders")
+def test_compiled_loops_are_not_taken_from_a_folder_that_others_can_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    before = os.umask(0)
+    try:
+        assert kept_in(tmp_path) == 1
+    finally:
+        os.umask(before)
+    (folder,) = (tmp_path / "cache").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for mode in (0o770, 0o707):
+        folder.chmod(mode)
+        assert is_compiled_again()
+    folder.chmod(0o700)
+    assert not is_compiled_again()
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert is_compiled_again()
+
+
+def is_compiled_again() -> bool:
+    """Whether a loop that was compiled before is not found."""
+    from dgn_engine.kernels.slab_loops import compile_loop
+
+    again = compile_loop(double)
+    assert again(5) == 10
+    return not again.stats.cache_hits  # type: ignore[attr-defined]
+
+
+def test_loops_that_must_not_be_compiled_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+    assert slabs.compiled_loops.__wrapped__() is None
 
 
 def test_compiling_is_announced_once(
@@ -351,10 +398,13 @@ def test_compiling_is_announced_once(
 ) -> None:
     from dgn_engine.kernels import slab_loops
 
-    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     slab_loops.announce_compilation.cache_clear()
     assert slab_loops.compile_loop(double)(3) == slab_loops.compile_loop(double)(3.0) == 6
     assert capsys.readouterr().err.count("\n") == 1
     slab_loops.announce_compilation.cache_clear()
     assert slab_loops.compile_loop(double)(4) == 8
     assert capsys.readouterr().err == ""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "nowhere")
+    assert slab_loops.compile_loop(double)(4) == 8
+    assert "each time" in capsys.readouterr().err
