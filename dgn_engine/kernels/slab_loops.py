@@ -8,6 +8,7 @@ counts that fit), float32 or float64.
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import sys
@@ -80,6 +81,12 @@ class _UserFiles(_Files):  # type: ignore[misc]
     _locator_classes = (_UserFolder,)
 
 
+def _begin_compilation(kept: bool) -> None:
+    """Tell the terminal and whoever listens to this module's log that a loop is compiled."""
+    announce_compilation(kept)
+    logging.getLogger(__name__).debug("a loop is compiled")
+
+
 @cache
 def announce_compilation(kept: bool) -> None:
     """Print, once per process, that loops are compiled.
@@ -108,7 +115,7 @@ class _CompiledFiles(_Cache):  # type: ignore[misc]
         with suppress(Exception):
             compiled = super().load_overload(*signature)
         if compiled is None:
-            announce_compilation(kept=True)
+            _begin_compilation(kept=True)
         return compiled
 
     def save_overload(self, *compiled: Any) -> None:
@@ -124,7 +131,7 @@ class _NoFiles(_NoCache):  # type: ignore[misc]
     """Instead of `_CompiledFiles` where no folder can keep them."""
 
     def load_overload(self, *signature: Any) -> None:
-        announce_compilation(kept=False)
+        _begin_compilation(kept=False)
 
 
 def may_compile() -> bool:

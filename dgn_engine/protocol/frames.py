@@ -38,6 +38,7 @@ class Reading:
     error: float = 0.0  # relative standard error of an estimate; 0: exact
     progress: float = 1.0  # of the work on a better estimate; 1: none in progress
     left: float = 0.0  # estimated seconds until it is done; 0: unknown
+    doing: str = ""  # what delays it instead: 'compiling, once'
     cancelled: bool = False  # that work was stopped, and can be resumed
 
     @property

@@ -67,7 +67,7 @@ class RefinementBar(QWidget):
         if busy is not None:
             whose = "" if _slowest_reading(ours) else "B: "
             time_text = f"{time_left(busy.left)} left" if busy.left > 0.0 else ""
-            self._left.setText(whose + time_text)
+            self._left.setText(whose + (busy.doing or time_text))
             self._bar.setValue(round(1000 * busy.progress))
             done = f"{format_percent(busy.progress, 0)} of the next estimate computed"
             self._bar.setToolTip(plain_tip(done))

@@ -6,6 +6,7 @@ It exits as soon as its input closes, even in the middle of a slice, however its
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pickle
 import queue
@@ -48,6 +49,7 @@ class _SlicedJob:
     turn: float  # seconds of work; starts at the least of the other jobs
     shown: ProbeResult | None = None
     began: float | None = None  # start of its first slice
+    sent: JobSlice | None = None  # its newest slice
 
 
 def _job_priority(job: _SlicedJob) -> tuple[bool, int, float]:
@@ -79,6 +81,7 @@ class ReadingServer:
         self._probes = probes
         self._clock = clock
         self._jobs: list[_SlicedJob] = []
+        self._running: _SlicedJob | None = None  # until it is told that it compiles
 
     @property
     def has_jobs(self) -> bool:
@@ -151,6 +154,7 @@ class ReadingServer:
         job = min(self._jobs, key=_job_priority)
         ticket, now = job.order.ticket, self._clock()
         job.began = now if job.began is None else job.began
+        self._running = job
         try:
             refinement = next(job.slices, None)
             answer: Answer = (
@@ -158,10 +162,19 @@ class ReadingServer:
             )
         except Exception as error:  # the process must outlive a faulty probe
             answer = JobOver(ticket, *_describe_error(error, job.context))
-        if isinstance(answer, JobOver):
+        self._running = None
+        if isinstance(answer, JobSlice):
+            job.sent = answer
+        else:
             self._jobs.remove(job)
         job.turn += self._clock() - now
         self._send(answer)
+
+    def report_compilation(self) -> None:
+        """Send that the slice being computed compiles loops; only once, and after a picture."""
+        job, self._running = self._running, None
+        if job is not None and job.sent is not None:
+            self._send(replace(job.sent, result=None, compiles=True))
 
     def _slice_answer(self, job: _SlicedJob, refinement: Refinement) -> JobSlice:
         new = refinement.result is not job.shown
@@ -225,6 +238,17 @@ def _describe_error(error: Exception, context: ProbeContext) -> tuple[str, str]:
     return f"it failed ({str(error).rstrip('.') or type(error).__name__})", traceback.format_exc()
 
 
+class _CompilationHandler(logging.Handler):
+    """Reports compilations that `slab_loops` logs. Its threads work while the main one waits."""
+
+    def __init__(self, server: ReadingServer) -> None:
+        super().__init__()
+        self._server = server
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._server.report_compilation()
+
+
 def _read_orders(orders: IO[bytes], inbox: queue.SimpleQueue[Order]) -> None:
     """Pass on the parent's orders; exit when it is gone."""
     while True:
@@ -250,6 +274,9 @@ def main() -> None:
         answers.flush()
 
     server = ReadingServer(send_answer, all_probes())
+    compilations = logging.getLogger("dgn_engine.kernels.slab_loops")
+    compilations.setLevel(logging.DEBUG)
+    compilations.addHandler(_CompilationHandler(server))
     send_answer(ProcessReady())
     nice = False
     while True:

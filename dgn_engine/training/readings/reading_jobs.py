@@ -267,6 +267,8 @@ class JobSlice:
         error: Relative standard error of an estimate, 0 if exact.
         examples: Number of examples shown; 0 for all.
         elapsed: Seconds since the job's first slice began.
+        compiles: Whether it is the slice before, sent again because the next one first has to
+          compile loops, which takes seconds.
     """
 
     ticket: int
@@ -275,6 +277,7 @@ class JobSlice:
     error: float
     examples: int
     elapsed: float
+    compiles: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from dgn_engine.training.readings.reading_executor import InlineReadings, Readin
 from dgn_engine.training.readings.reading_jobs import JobOver, JobSlice, RefinedJob, StepContexts
 
 GOOD = 0.05  # relative standard error at which a newer step replaces a sharper picture
+COMPILES = "compiling, once"
 STOPPED = "Cancelled before there was a first estimate."
 
 
@@ -158,7 +159,9 @@ class RefinedReadings:
             before = self._readings.get(name)
             if before is None or before.absent:
                 before = Reading(name, contexts.step, absent=_describe_wait(contexts))
-            self._readings[name] = replace(before, progress=0.0, left=0.0, cancelled=False)
+            self._readings[name] = replace(
+                before, progress=0.0, left=0.0, doing="", cancelled=False
+            )
         self.executor.submit(jobs, contexts)
 
     def forget_probe(self, name: str) -> None:
@@ -245,6 +248,7 @@ class RefinedReadings:
 
     def _show_slice(self, name: str, progress: _RefiningState, piece: JobSlice) -> None:
         left = progress.pace.estimate_left(piece.done, piece.elapsed)
+        doing = COMPILES if piece.compiles else ""
         if piece.result is not None:
             new = _make_reading(name, progress.step, piece)
         elif progress.newest is not None:
@@ -261,7 +265,7 @@ class RefinedReadings:
             self.pictures.add(name)
             progress.shown = piece.done
             shown = replace(new, remark=describe_examples(new, progress.examples))
-        self._readings[name] = replace(shown, progress=min(piece.done, 1.0), left=left)
+        self._readings[name] = replace(shown, progress=min(piece.done, 1.0), left=left, doing=doing)
 
     def _end_job(self, name: str, progress: _RefiningState, answer: JobOver) -> None:
         shown = self._readings.get(name)
@@ -290,7 +294,7 @@ class RefinedReadings:
 
     def _show_final(self, name: str, reading: Reading) -> None:
         """Show a reading that will not change any more."""
-        self._readings[name] = replace(reading, progress=1.0, left=0.0)
+        self._readings[name] = replace(reading, progress=1.0, left=0.0, doing="")
 
     def _report_failure(self, name: str, step: int, answer: JobOver) -> None:
         if answer.details and name not in self._broken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Bench:
             name: Probe(name, lambda *_: ProbeResult(), refine=self.refine(name, seconds))
             for name, seconds in (("quick", 1.0), ("slow", 4.0))
         }
+        self.during: Callable[[], None] = lambda: None
         self.server = ReadingServer(self.sent.append, probes, lambda: self.now)
 
     def refine(self, name: str, seconds: float) -> Any:
@@ -52,6 +54,8 @@ class Bench:
             for turn in range(4):
                 self.worked.append(name)
                 self.now += seconds
+                self.during()
+                self.during()
                 if self.fails is not None:
                     raise self.fails
                 yield Refinement(kept if turn else labelled(64), (turn + 1) / 4, 0.1 * (3 - turn))
@@ -96,6 +100,19 @@ def test_a_slice_is_sent_with_its_share_error_and_time_and_its_result_once(bench
     assert (second.result is not None, second.elapsed) == (True, 2.0)
     assert isinstance(third, JobSlice)
     assert (third.result, third.done) == (None, 0.75)
+
+
+def test_a_slice_that_compiles_says_so_once_and_after_a_picture(bench: Bench) -> None:
+    bench.server.report_compilation()
+    bench.during = bench.server.report_compilation
+    bench.begin("quick")
+    bench.server.run_slice()
+    bench.server.run_slice()
+    first, told, second = bench.sent
+    assert isinstance(first, JobSlice)
+    assert told == replace(first, result=None, compiles=True)
+    assert isinstance(second, JobSlice)
+    assert not second.compiles
 
 
 def test_a_new_job_does_not_wait_until_the_old_ones_had_their_time(bench: Bench) -> None:

@@ -192,6 +192,16 @@ def test_the_picture_gets_better_with_the_time_left_as_it_was_measured(bench: Be
     assert not bench.schedule.is_refining
 
 
+def test_a_slice_that_compiles_has_no_time_left_but_says_so(bench: Bench) -> None:
+    bench.look(5)
+    bench.answer(0.25, elapsed=1.0)
+    bench.worker.listeners[1](JobSlice(1, None, 0.25, 0.0, 0, 1.0, compiles=True))
+    assert (bench.picture, bench.reading.left) == ((5, 0.25), 0.0)
+    assert bench.reading.doing == "compiling, once"
+    bench.worker.listeners[1](JobSlice(1, None, 0.5, 0.0, 0, 6.0))
+    assert bench.reading.doing == ""
+
+
 def test_a_slice_with_nothing_new_tells_how_far_it_is(bench: Bench) -> None:
     bench.look(5)
     bench.answer(0.25, elapsed=1.0)

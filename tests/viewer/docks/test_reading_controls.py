@@ -68,6 +68,8 @@ def test_a_better_reading_shows_its_share_and_the_time_that_is_left(bar: Refinem
     assert (progress.value(), progress.maximum()) == (400, 1000)
     assert progress.toolTip().startswith("40 % ")
     assert not part(bar, QPushButton).isVisible()
+    bar.show_view(seeing(replace(REFINED, doing="compiling, once")), picture=True)
+    assert bar.time_left_text() == "compiling, once"
     bar.show_view(seeing(replace(REFINED, progress=0.0, left=0.0)), picture=True)
     assert (bar.time_left_text(), bar.isVisible()) == ("", True), (
         "nothing is said before it was measured"
