@@ -162,12 +162,13 @@ class ReadingServer:
             )
         except Exception as error:  # the process must outlive a faulty probe
             answer = JobOver(ticket, *_describe_error(error, job.context))
-        self._running = None
         if isinstance(answer, JobSlice):
             job.sent = answer
         else:
             self._jobs.remove(job)
-        job.turn += self._clock() - now
+        if self._running is not None:  # else it compiled, which serves all jobs
+            job.turn += self._clock() - now
+        self._running = None
         self._send(answer)
 
     def report_compilation(self) -> None:

@@ -115,6 +115,16 @@ def test_a_slice_that_compiles_says_so_once_and_after_a_picture(bench: Bench) ->
     assert not second.compiles
 
 
+def test_what_a_job_compiles_is_not_of_its_time(bench: Bench) -> None:
+    bench.begin("slow", "quick")
+    bench.during = bench.server.report_compilation
+    bench.server.run_slice()
+    bench.during = lambda: None
+    bench.server.run_slice()
+    bench.server.run_slice()
+    assert bench.worked == ["slow", "quick", "slow"]
+
+
 def test_a_new_job_does_not_wait_until_the_old_ones_had_their_time(bench: Bench) -> None:
     bench.begin("slow")
     bench.server.run_slice()
