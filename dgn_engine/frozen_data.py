@@ -4,13 +4,13 @@
 class; for the messages, the configuration and the scenes that was a tenth of the time until the
 window appears. Here only `__init__` is compiled. The other methods are functions over the fields.
 
-Type checkers see `dataclasses`. A class derived from one of these takes its decorator from here
-too: `dataclasses` refuses it ('cannot inherit frozen dataclass from a non-frozen one').
+Type checkers see `dataclasses`, and its decorator may be used for classes derived from these.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
 from operator import attrgetter
@@ -18,6 +18,8 @@ from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, NoReturn
 
 _BY_FACTORY = type("_Factory", (), {"__repr__": lambda _: "<factory>"})()
+_PARAMETERS = "__dataclass_params__"  # where `dataclasses` keeps what a class was made with
+_FROZEN = vars(dataclasses.dataclass(frozen=True)(type("_Frozen", (), {})))[_PARAMETERS]
 
 
 def frozen_dataclass(*, frozen: bool, kw_only: bool = False) -> Callable[[type[Any]], type[Any]]:
@@ -31,8 +33,11 @@ def frozen_dataclass(*, frozen: bool, kw_only: bool = False) -> Callable[[type[A
 
     def make(cls: type[Any]) -> type[Any]:
         own = dict(vars(cls))
-        mixed = any(_is_frozen_elsewhere(base) for base in cls.__mro__[1:])
-        dataclasses.dataclass(cls, init=False, repr=False, eq=False, frozen=mixed, kw_only=kw_only)
+        # Derived from a dataclass, which is frozen then: `dataclasses` refuses any other.
+        derived = any(_PARAMETERS in vars(base) for base in cls.__mro__[1:])
+        dataclasses.dataclass(
+            cls, init=False, repr=False, eq=False, frozen=derived, kw_only=kw_only
+        )
         fields = dataclasses.fields(cls)
         methods = _compare_methods(fields) | {
             "__init__": _compile_init(cls, fields),
@@ -44,6 +49,7 @@ def frozen_dataclass(*, frozen: bool, kw_only: bool = False) -> Callable[[type[A
             # Python itself puts None for the hash of a class with `__eq__`.
             if name not in own or (name == "__hash__" and own[name] is None):
                 setattr(cls, name, method)
+        setattr(cls, _PARAMETERS, _FROZEN)
         return cls
 
     return make
@@ -55,15 +61,9 @@ else:
     dataclass = frozen_dataclass
 
 
-def _is_frozen_elsewhere(base: type[Any]) -> bool:
-    """Return whether `dataclasses` has frozen this class; it refuses others derived from it."""
-    parameters = vars(base).get("__dataclass_params__")
-    return parameters is not None and bool(parameters.frozen)
-
-
 def _compile_init(cls: type[Any], fields: tuple[Field[Any], ...]) -> Callable[..., None]:
     """Return `__init__(self, a, b=…, *, c=…)` of the class."""
-    known: dict[str, object] = {"_set": object.__setattr__, "_by_factory": _BY_FACTORY}
+    known: dict[str, Any] = {"_set": object.__setattr__, "_by_factory": _BY_FACTORY}
     by_position: list[str] = []
     by_name: list[str] = []
     body: list[str] = []
@@ -87,9 +87,17 @@ def _compile_init(cls: type[Any], fields: tuple[Field[Any], ...]) -> Callable[..
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = ["self", *by_position, *(["*", *by_name] if by_name else [])]
-    text = f"def __init__({', '.join(parameters)}):\n " + "\n ".join(body or ["pass"])
-    exec(text, known)
-    init: Any = known["__init__"]
+    lines = [
+        f"def make({', '.join(known)}):",
+        f" def __init__({', '.join(parameters)}):",
+        *(f"  {line}" for line in body or ["pass"]),
+        " return __init__",
+    ]
+    made: dict[str, Any] = {}
+    # With the names of the class's module, among which `get_type_hints` looks up annotations.
+    module = sys.modules.get(cls.__module__)
+    exec("\n".join(lines), vars(module) if module else {}, made)
+    init = made["make"](**known)
     init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
     init.__annotations__ = {f.name: f.type for f in fields if f.init} | {"return": None}
     method: Callable[..., None] = init

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import typing
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -115,6 +116,7 @@ def test_a_class_is_described_as_its_twin(name: str) -> None:
     assert str(inspect.signature(ours)) == str(inspect.signature(twin))
     assert ours.__init__.__annotations__ == twin.__init__.__annotations__
     assert ours.__init__.__qualname__ == twin.__init__.__qualname__
+    assert typing.get_type_hints(ours.__init__) == typing.get_type_hints(twin.__init__)
     assert ours.__match_args__ == twin.__match_args__
     assert ours.__doc__ == twin.__doc__
     assert list(map(str, dataclasses.fields(ours))) == list(map(str, dataclasses.fields(twin)))
@@ -179,3 +181,16 @@ def test_a_class_of_dataclasses_may_be_the_base_but_data_that_may_change_are_ref
         Derived(1).extra = 5
     with pytest.raises(ValueError, match="frozen=False"):
         frozen_dataclass(frozen=False)
+
+
+def test_a_class_of_ours_may_be_the_base_of_a_dataclass() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Derived(OURS["Many"]):  # type: ignore[misc]  # a class that exists only at run time
+        extra: int = 0
+
+    assert repr(Derived(1, extra=2)).endswith("note='', size=0, list_=[], extra=2)")
+    assert Derived(1) == Derived(1) != Derived(1, extra=2)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Derived(1).count = 5
+    with pytest.raises(TypeError, match="non-frozen dataclass from a frozen one"):
+        dataclasses.dataclass(type("Mutable", (OURS["Single"],), {}))
