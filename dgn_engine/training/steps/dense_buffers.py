@@ -122,7 +122,9 @@ class DenseWeights:
         """
         gated = len(network.architecture.gated_shapes)
         stacks = ((network.value, gated + 1), (network.feature, gated))  # without the feature head
-        self._groups = flatten_weights([_first_parameters(*stack) for stack in stacks])
+        # In this order as in 0.2: products round by the alignment of their matrices.
+        (first, behind), (second, others) = (_split_parameters(*stack) for stack in stacks)
+        self._groups = flatten_weights([[*behind, first], [second, *others]])
         gradients = {
             id(parameter): gradient
             for group in self._groups
@@ -141,10 +143,11 @@ class DenseWeights:
         return all(group.is_intact for group in self._groups)
 
 
-def _first_parameters(stack: Stack, count: int) -> list[nn.Parameter]:
-    """Return biases and weights of the first `count` layers."""
+def _split_parameters(stack: Stack, count: int) -> tuple[nn.Parameter, list[nn.Parameter]]:
+    """Return the first layer's weight, and the other parameters of the first `count` layers."""
+    first, *weights = list(stack.weights)[:count]
     biases = [bias for bias in list(stack.biases)[:count] if bias is not None]
-    return cast("list[nn.Parameter]", [*biases, *list(stack.weights)[:count]])
+    return cast(nn.Parameter, first), cast("list[nn.Parameter]", [*biases, *weights])
 
 
 class DenseLayers:
