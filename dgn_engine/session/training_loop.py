@@ -17,7 +17,7 @@ from dgn_engine.protocol.watching import ReportWindow, SetWatchShare
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.session.session_state import SessionState
 from dgn_engine.text.written_numbers import format_number
-from dgn_engine.training.devices import choose_device
+from dgn_engine.training.devices import check_precision, choose_device
 from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory, memory_needed
 from dgn_engine.training.readings.watch_budget import DRAWING, SHARE, SHARED
 from dgn_engine.training.run import Run
@@ -201,6 +201,7 @@ def estimate_run(
         if sizes is None:
             return RunEstimated(config=config)
         device = choose_device(config.device)
+        check_precision(config.training.precision, device)
         architecture = architecture_for(config.net, sizes.shape, sizes.classes)
         use = RunUse(live=True, recorded=recorded, card=device.type == "cuda")
         needed = memory_needed(config, architecture, sizes, use)

@@ -11,7 +11,7 @@ from dgn_engine import data
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.protocol.training import EstimateRun, RunEstimated, RunStarted, StartRun
 from dgn_engine.session.training_loop import estimate_run
-from dgn_engine.training import memory_needed
+from dgn_engine.training import devices, memory_needed
 from dgn_engine.training.run import Run
 from tests.engine.session.conftest import Desk, small_config
 
@@ -45,6 +45,17 @@ def test_what_does_not_fit_is_the_refusal(monkeypatch: pytest.MonkeyPatch) -> No
     assert "net.options.width" in found.refusal
     unknown = replace(large, net=NetConfig("no-such-net"))
     assert "no-such-net" in estimate_run(unknown, None, recorded=True, seconds=None).refusal
+
+
+def test_what_this_processor_does_not_compute_is_the_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    training = replace(RunConfig().training, precision="bf16")
+    config = RunConfig(training=training, device="cpu")
+    for hardware in (True, False):
+        monkeypatch.setattr(devices, "multiplies_bf16", lambda there=hardware: there)
+        found = estimate_run(config, None, recorded=True, seconds=None)
+        assert ("training.precision" in found.refusal) == (not hardware)
 
 
 def test_published_sizes_are_known_without_the_files_and_folders_are_not_read() -> None:
