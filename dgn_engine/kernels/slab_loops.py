@@ -297,10 +297,7 @@ def add_rows(below: Numbers, first: int, kernel: int, sums: Numbers) -> None:
 
 @compile_loop
 def count_bits(one: Bits, two: Bits, gram: Numbers) -> None:
-    """Compute τ[x, x'] = Σ_c G(s, c, p) G(s', c, p') for bits `(words, W)`.
-
-    LLVM recognises the bit-counting pattern.
-    """
+    """Compute τ[x, x'] = Σ_c G(s, c, p) G(s', c, p') for bits `(words, W)`."""
     words, width = two.shape
     for x in range(width):
         line = gram[x]
