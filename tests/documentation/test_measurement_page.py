@@ -58,7 +58,7 @@ def test_a_file_without_a_section_and_a_dry_run_are_refused(tmp_path: Path) -> N
 # Rows of docs/how-fast.md that say what is kept: a file, its case, and how its figures are written.
 FIGURES = (
     ("bench.json", "train_step_fc", "{bar} ", "… against hand-tuned eager PyTorch"),
-    ("bench.json", "packed_sweep", "{bar} ", "48 × fc 128×5 in stacks, against one by one"),
+    ("bench.json", "packed_sweep", "{bar} ", "48 × fc 16×5 in stacks, against one by one"),
     ("bench.json", "cnn_small", "{bar} ", "tangent kernel of a small CNN"),
     ("bench.json", "fc_mean", "{ms:.1f} ms, {bar} ", "tangent kernel of fc 128×5, 200 examples"),
     ("bench.json", "fc_full", "{ms:.1f} ms, {bar} ", "… all pairs of logits"),
