@@ -73,7 +73,7 @@ def run_units(
     return executor.run(units, root, on_progress, stopped)
 
 
-LONG = small_training(1, epochs=200)  # two seconds
+LONG = small_training(1, epochs=1000)  # two seconds
 
 
 def mixed_units() -> list[Unit]:
