@@ -210,7 +210,7 @@ class StartCard(QFrame):
 
     @cached_property
     def pages(self) -> StartPages:
-        """What the card shows, made when it is first opened."""
+        """The pages of the card, made when it is first opened."""
         pages = StartPages(self.press_key)
         for name, tile in pages.tiles.items():
             tile.clicked.connect(partial(self.choose, name))

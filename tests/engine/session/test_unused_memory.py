@@ -115,46 +115,56 @@ def tensors_alive() -> list[torch.Tensor]:
     return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
 
 
-def test_memory_is_given_back_a_while_after_a_run_was_paused(
-    recording_desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[int] = []
+class Releases:
+    """A clock to set, and how often memory was given back."""
+
     now = 100.0
-    monkeypatch.setattr(unused_memory, "release_free_memory", lambda: given.append(1))
+    count = 0
+
+    def release(self) -> None:
+        self.count += 1
+
+
+@pytest.fixture
+def releases(recording_desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Releases:
+    releases = Releases()
+    monkeypatch.setattr(unused_memory, "release_free_memory", releases.release)
+    recording_desk.engine.state.unused = unused_memory.UnusedMemory(lambda: releases.now)
+    return releases
+
+
+def test_memory_is_given_back_a_while_after_a_run_was_paused(
+    recording_desk: Desk, releases: Releases
+) -> None:
     desk = recording_desk
-    desk.engine.state.unused = unused_memory.UnusedMemory(lambda: now)
     desk.handle(StartRun(small_config()))
     desk.advance(1)
-    now += unused_memory.AGAIN
+    releases.now += unused_memory.AGAIN
     desk.advance(1)
-    before = len(given)
+    before = releases.count
     for _ in range(2):
         desk.train(2)
         desk.advance(3)
-        assert len(given) == before
-    now += unused_memory.AGAIN
+        assert releases.count == before
+    releases.now += unused_memory.AGAIN
     desk.advance(3)
-    assert len(given) == before + 1
+    assert releases.count == before + 1
 
 
 def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_later(
-    recording_desk: Desk, monkeypatch: pytest.MonkeyPatch
+    recording_desk: Desk, releases: Releases
 ) -> None:
-    given: list[int] = []
-    now = 100.0
-    monkeypatch.setattr(unused_memory, "release_free_memory", lambda: given.append(1))
     desk = recording_desk
-    desk.engine.state.unused = unused_memory.UnusedMemory(lambda: now)
     for number in (0, 2):
         desk.handle(StartRun(small_config(seed=number)))
         desk.advance(3)
-        assert len(given) == number + 1
-        now += unused_memory.AGAIN / 2
+        assert releases.count == number + 1
+        releases.now += unused_memory.AGAIN / 2
         desk.advance(3)
-        assert len(given) == number + 1
-        now += unused_memory.AGAIN / 2
+        assert releases.count == number + 1
+        releases.now += unused_memory.AGAIN / 2
         desk.advance(3)
-        assert len(given) == number + 2
+        assert releases.count == number + 2
 
 
 def test_both_are_harmless_where_the_c_library_is_another(
