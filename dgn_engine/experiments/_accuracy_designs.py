@@ -45,6 +45,11 @@ def of_regimes(expected: float, network: str, *regimes: str) -> Design:
     return _contrast_design(expected, terms, f"the ± of [NPF] Table 2, {network}")
 
 
+def with_spread(value: float, network: str, regime: str) -> Printed:
+    """Return an accuracy printed without a ±, with that of [NPF] Table 2."""
+    return Printed(value, number_in(TABLE2, network, COLUMNS_OF[regime]).half_width)
+
+
 def of_printed(*terms: tuple[float, Printed]) -> Design:
     """Return the design of Σ coefficient · accuracy, for cells printed with a ±."""
     expected = sum(factor * cell.value for factor, cell in terms)

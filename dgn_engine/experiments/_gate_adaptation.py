@@ -104,9 +104,12 @@ def gates_alone_claim(alone: TrainedCell, both: TrainedCell, classes: int, desig
 def adaptation_claims(
     cells: Mapping[str, TrainedCell], designs: Mapping[Pair, Design], prefix: str = ""
 ) -> Iterator[Claim]:
-    """Judge that adaptable gates are better than frozen ones, and learnt than random ones."""
+    """Judge that adaptable gates are better than frozen ones, and learnt than random ones.
+
+    Only the pairs with a design are judged.
+    """
     front = f"{prefix}: " if prefix else ""
-    for better, worse in PAIRS:
+    for better, worse in designs:
         gap = contrast((1.0, cells[better]), (-1.0, cells[worse]))
         yield judge(
             "dgn-5", f"{front}{better} − {worse}", above(gap), design=designs[better, worse]

@@ -50,6 +50,7 @@ from dgn_engine.experiments._grid import (
 )
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments._published import comparable_number, find_printed, number_in
+from dgn_engine.experiments._share_claims import PrintedGap, SharedGap, judge_share
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -73,7 +74,8 @@ UNSEEN = (
     "small networks on the digits vary between seeds by as much as the margin, which hides a "
     "single bad order; use --full to decide"
 )
-NEAR = 1.0  # FL is 'within 1 point of ReLU'
+NEARLY_ALL = 80.0  # percent of the gap from FR to ReLU; 'within 1 point' is 92 % for the CNN
+TWO_THIRDS = 67.0  # likewise; 'within 3 points' is 77 % for the CNN
 
 Order = tuple[int, ...]
 Cells = dict[tuple[str, str, Order], TrainedCell]  # by regime, value input and order of the gates
@@ -114,9 +116,12 @@ def plan(request: Request) -> Plan:
             "draw of gates and weights, so that their mean is one value and n counts seeds: each "
             "of the 48 models is run once for each of three seeds, in the paper only once",
             f"'no difference' and 'robust' mean a mean difference within ±{MARGIN[FC]:g} point on "
-            f"MNIST and ±{MARGIN[CNN]:g} on CIFAR-10, for every regime; ReLU − FL is compared with "
-            f"the printed difference, within ±{NEAR:g}; "
+            f"MNIST and ±{MARGIN[CNN]:g} on CIFAR-10, for every regime; "
             "'far above chance' means more than half of the printed distance",
+            "10,000 test images cannot tell the printed differences of 1.0 and 2.8 points from the "
+            "claimed bounds of 1 and 3; judged is the share of the gap between FR and ReLU that is "
+            f"recovered: by FL more than {NEARLY_ALL:g} %, by DL more than {TWO_THIRDS:g} %; nor "
+            f"can they tell DL (printed: 77.6) from the CNTK ({CNTK:g}), which is not judged",
             "the mean over orders is compared with identity, and so is the worst order, which is "
             "chosen for each seed on the other seeds",
         ),
@@ -144,7 +149,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             judged += _against_cntk(cells, relu)
     if CNN not in _chosen_rows(request):
         remark = "refers to networks on CIFAR-10; use --full --only CNN to train them"
-        statistic = f"FR below {CNTK:g}; ReLU, FL, DL above"
+        statistic = f"FR below {CNTK:g}; ReLU, FL above"
         judged.append(judge("dual-4", statistic, UNMEASURED, remark))
     return Findings(tuple(rows), tuple(judged), tuple(figures), columns=COLUMNS)
 
@@ -335,23 +340,28 @@ def _judge_differences(
         within(frozen, MARGIN[name]),
         design=difference_design("FR-II", "FR-DI"),
     )
-    learnt = contrast((1.0, relu), *_mean_terms(_select_models(cells, "DL"), -1.0))
-    yield judge(
-        "dual-2", f"{label}: ReLU − DL", below(learnt, 3.0), design=difference_design("ReLU", "DL")
+    random = [model for one in ("FR-II", "FR-DI") for model in _select_models(cells, one)]
+    for claim, regime, threshold in (
+        ("dual-2", "DL", TWO_THIRDS),
+        ("dual-3", "FL", NEARLY_ALL),
+    ):
+        printed = _printed_gap(name, regime)
+        of_row = "" if label == name else f" for {name}"
+        remark = f"printed{of_row}: {printed.share:.1f}"
+        gap = SharedGap(
+            _mean_terms(_select_models(cells, regime)), [(1.0, relu)], _mean_terms(random)
+        )
+        statistic = f"{label}: ({regime} − FR)/(ReLU − FR)"
+        yield judge_share(claim, statistic, gap, (threshold, math.inf), printed, remark)
+
+
+def _printed_gap(name: str, regime: str) -> PrintedGap:
+    """Return the printed accuracies of a share, with the ± of [NPF] Table 2."""
+    learnt, relu, *frozen = (
+        designs.with_spread(_printed_value(name, one), DESIGNS[name], one)
+        for one in (regime, "ReLU", "FR-II", "FR-DI")
     )
-    copied = contrast((1.0, relu), *_mean_terms(_select_models(cells, "FL"), -1.0))
-    gap = (
-        0.0
-        if request.quick
-        else round(_printed_value(name, "ReLU") - _printed_value(name, "FL"), 1)
-    )
-    yield judge(
-        "dual-3",
-        f"{label}: ReLU − FL",
-        within(copied, NEAR, gap),
-        "" if request.quick else f"the printed difference is {gap:g}",
-        difference_design("ReLU", "FL"),
-    )
+    return PrintedGap(learnt, relu, tuple(frozen))
 
 
 def _printed_value(name: str, regime: str) -> float:
@@ -359,12 +369,11 @@ def _printed_value(name: str, regime: str) -> float:
 
 
 def _against_cntk(cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
-    """Judge that FR is below the accuracy of the CNTK, and the others above."""
+    """Judge that FR is below the accuracy of the CNTK, and FL and ReLU above."""
     models = {regime: _select_models(cells, regime) for regime in REGIMES} | {"ReLU": [relu]}
     for regimes, test in (
         (("FR-II", "FR-DI"), below),
         (("FL",), above),
-        (("DL",), above),
         (("ReLU",), above),
     ):
         accuracy = contrast(*_mean_terms([model for regime in regimes for model in models[regime]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -11,7 +12,7 @@ from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Re
 from dgn_engine.experiments._accuracy_designs import COLUMNS_OF, TABLE2, of_printed
 from dgn_engine.experiments._accuracy_designs import TABLE2_COLUMNS as COLUMNS
 from dgn_engine.experiments._accuracy_figures import plot_measured_and_printed
-from dgn_engine.experiments._claims import UNMEASURED, above, judge, within
+from dgn_engine.experiments._claims import UNMEASURED, above, judge
 from dgn_engine.experiments._configurations import (
     BEST_STEP,
     data_of,
@@ -27,13 +28,22 @@ from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, five_regimes, learning_curves
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments._published import comparable_number, number_in
+from dgn_engine.experiments._share_claims import (
+    AROUND,
+    MOST_OF_GAP,
+    PrintedGap,
+    judge_share,
+    region_of,
+    shared_gap,
+)
 from dgn_engine.sweep.unit_results import UnitResults
 
 WIDTH, QUICK_WIDTH, DEPTH = 128, 64, 6
 SEEDS = (3, 5)
 SAID_OF = "GCONV/Adam/CIFAR-10"  # row for which the paper claims FL within a point of ReLU
+NEARLY_ALL = 85.0  # percent of the gap, for that row; printed: 94.4
 AS_PRINTED = "npf-8"  # claim for the other rows, from the printed numbers instead of a sentence
-MARGINS = {"mnist": 0.5, "cifar10": 2.0}  # points, for the other rows, with gaps of 0.3 to 4
+SHARE = "(FL − FR)/(ReLU − FR)"
 
 
 @dataclass(frozen=True)
@@ -82,9 +92,11 @@ def plan(request: Request) -> Plan:
             "FL copies the gates of the ReLU network with the same learning rate and seed, at its "
             "best test accuracy, as in the authors' code",
             "the accuracy of a run is its best test accuracy over the epochs",
-            "for GCONV with Adam, the paper claims that FL is within a point of ReLU; for the "
-            f"other rows, ReLU − FL is compared with the printed numbers, within "
-            f"±{MARGINS['mnist']:g} points (MNIST) or ±{MARGINS['cifar10']:g} (CIFAR-10)",
+            "for GCONV with Adam, the paper claims that FL is within a point of ReLU, which is "
+            "less than 10,000 test images resolve; judged is the share of the gap between FR (the "
+            f"mean of both) and ReLU that FL recovers: above {NEARLY_ALL:g} % (printed: 94.4 %)",
+            f"in the other rows, FL must recover more than {MOST_OF_GAP:g} % of the gap, or, where "
+            f"the printed share is below two thirds, within ±{AROUND:g} points of that",
         ),
         epochs_from=NOTEBOOKS,
     )
@@ -124,9 +136,10 @@ def findings(request: Request, results: UnitResults) -> Findings:
         figures.append(learning_curves(f"{label}: learning", curves, f"learning-{setting.id}"))
     if request.quick:
         remark = "claimed for GCONV with Adam on CIFAR-10; use --full to train it"
-        judged.append(judge("npf-2", f"{SAID_OF}: ReLU − FL; within ±1", UNMEASURED, remark))
+        statistic = f"{SAID_OF}: {SHARE} in %; above {NEARLY_ALL:g}"
+        judged.append(judge("npf-2", statistic, UNMEASURED, remark))
         remark = f"printed for FC with {WIDTH} units and CIFAR-10; use --full to train these"
-        judged.append(judge(AS_PRINTED, "ReLU − FL of the other rows", UNMEASURED, remark))
+        judged.append(judge(AS_PRINTED, f"{SHARE} of the other rows", UNMEASURED, remark))
     return Findings(
         tuple(rows), tuple(judged), tuple(figures), tuple(remarks), columns=tuple(COLUMNS)
     )
@@ -149,15 +162,23 @@ def _judge_claims(
         yield judge("npf-1", f"{label}: {learnt} − {frozen}", above(gap), design=design)
     if request.quick:
         return
-    gap, design = (
-        contrast((1, cells["ReLU"]), (-1, cells["FL"])),
-        _difference_design(setting, "ReLU", "FL"),
-    )
+    printed = printed_share(setting.row)
+    claim_id, region = AS_PRINTED, region_of(printed.share)
+    remark = f"printed: {printed.share:.1f}"
     if setting.row == SAID_OF:
-        yield judge("npf-2", f"{label}: ReLU − FL", within(gap, 1.0), design=design)
-    else:
-        alike = within(gap, MARGINS[setting.paper_data], design.expected)
-        yield judge(AS_PRINTED, f"{label}: ReLU − FL", alike, design=design)
+        claim_id, region = "npf-2", (NEARLY_ALL, math.inf)
+        point = 100 - 100 / printed.size
+        remark += f"; 'within 1 point' is a share above {point:.1f}"
+    shared = shared_gap(cells["FL"], cells["ReLU"], cells["FR-II"], cells["FR-DI"])
+    yield judge_share(claim_id, f"{label}: {SHARE}", shared, region, printed, remark)
+
+
+def printed_share(row: str) -> PrintedGap:
+    """Return the printed accuracies of FL, ReLU and both FR in a row."""
+    learnt, relu, *frozen = (
+        number_in(TABLE2, row, COLUMNS_OF[regime]) for regime in ("FL", "ReLU", "FR-II", "FR-DI")
+    )
+    return PrintedGap(learnt, relu, tuple(frozen))
 
 
 def _difference_design(setting: _Setting, upper: str, lower: str) -> Design:

@@ -1,4 +1,4 @@
-"""How many made-up worlds are drawn, and how quickly; figures that are drawn once."""
+"""How quickly made-up worlds are drawn; figures that are drawn once."""
 
 from __future__ import annotations
 
@@ -10,18 +10,6 @@ from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments.report import report_figures
 from dgn_engine.protocol.experiments import Figure, PlottedLine
 from tests.engine.experiments import worlds
-
-
-@pytest.fixture(
-    params=[
-        pytest.param(worlds.DRAWS, id="few"),
-        pytest.param(400, id="many", marks=pytest.mark.faults),
-    ]
-)
-def draws(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Of every world whose test says no number of its own."""
-    monkeypatch.setattr(worlds, "DRAWS", request.param)
-    return int(request.param)
 
 
 @pytest.fixture

@@ -1,0 +1,223 @@
+"""Judge which share of the gap between frozen random gates and ReLU a network recovers.
+
+    share = (A − FR)/(ReLU − FR), in percent, with the mean of FR-II and FR-DI as FR.
+
+A difference of accuracies such as ReLU − FL is often smaller than what 10,000 test images can
+resolve, while the gap is not. The interval is Fieller's: all θ for which a t test does not
+distinguish A − θ·ReLU − (1 − θ)·FR from 0. That is a contrast of accuracies, so that the finite
+test set counts as in all others, and a threshold of the share is tested by one contrast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from dgn_engine.experiments._accuracy_designs import of_printed
+from dgn_engine.experiments._claims import LEAST, ClaimTest, judge
+from dgn_engine.experiments._grid import Term, TrainedCell, contrast
+from dgn_engine.experiments._power import Design, Region
+from dgn_engine.frozen_data import dataclass
+from dgn_engine.protocol.experiments import Claim, Printed, Verdict
+from dgn_engine.sweep.statistics import MeanTest, mean_test
+
+MOST_OF_GAP = 50.0  # percent: more than this is most of the gap
+AROUND = 25.0  # percent of the gap that counts as no difference from a printed share
+FAR_BELOW = 200 / 3  # a printed share below this is not most of the gap by a clear margin
+_ROUNDING = 1e-9  # a standard error of less (in percent) is none
+_FARTHEST = 100.0  # ends beyond this share (as a fraction) count as unbounded
+
+MeanAt = Callable[[float], MeanTest]
+
+
+@dataclass(frozen=True)
+class ShareTest(MeanTest):
+    """A share in percent with the ends of its interval; NaN if the gap may be 0."""
+
+    low: float = math.nan
+    high: float = math.nan
+
+    def interval(self) -> tuple[float, float]:
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class SharedGap:
+    """The terms of a share: each is a mean, whose coefficients sum to 1.
+
+    Attributes:
+        recovered: the network that recovers a share of the gap.
+        relu: the upper end of the gap.
+        frozen: its lower end.
+    """
+
+    recovered: Sequence[Term]
+    relu: Sequence[Term]
+    frozen: Sequence[Term]
+
+
+@dataclass(frozen=True)
+class PrintedGap:
+    """The printed accuracies of a share; see `SharedGap`."""
+
+    recovered: Printed
+    relu: Printed
+    frozen: tuple[Printed, ...]
+
+    @property
+    def size(self) -> float:
+        return self.relu.value - sum(cell.value for cell in self.frozen) / len(self.frozen)
+
+    @property
+    def share(self) -> float:
+        """The printed share in percent."""
+        return 100 * (1 - (self.relu.value - self.recovered.value) / self.size)
+
+    def design(self, threshold: float) -> Design:
+        """Return the design of the share; its power for a threshold (percent) is that of the
+        contrast which tests it."""
+        at = threshold / 100
+        of_frozen = ((at - 1) / len(self.frozen), at)
+        tested = of_printed(
+            (1.0, self.recovered), (-at, self.relu), *((of_frozen[0], f) for f in self.frozen)
+        )
+        points = 100 / self.size
+        return Design(
+            self.share, points * tested.spread, tested.source, points**2 * tested.test_variance
+        )
+
+
+def shared_gap(recovered: TrainedCell, relu: TrainedCell, *frozen: TrainedCell) -> SharedGap:
+    parts = [(1 / len(frozen), cell) for cell in frozen]
+    return SharedGap(((1.0, recovered),), ((1.0, relu),), parts)
+
+
+def region_of(printed_share: float) -> Region:
+    """Return the claimed region for a printed share, in percent.
+
+    Most of the gap, if the printed share is clearly that; otherwise the neighbourhood of the
+    printed share, which contains neither 0 nor 100.
+    """
+    if printed_share >= FAR_BELOW:
+        return MOST_OF_GAP, math.inf
+    return round(printed_share, 1) - AROUND, round(printed_share, 1) + AROUND
+
+
+def judge_share(
+    claim: str, statistic: str, gap: SharedGap, region: Region, printed: PrintedGap, remark: str
+) -> Claim:
+    """Judge that a share lies in a region (percent), and state its interval on this test set.
+
+    Args:
+        claim: id of the claim.
+        statistic: what was measured, in words.
+        gap: the networks.
+        region: the claimed region; its upper end may be infinite.
+        printed: the printed accuracies, for the power.
+        remark: what else a reader should know.
+    """
+    test = share_test(gap, region)
+    given = share_interval(gap, fixed_test_set=True)
+    examples = min(cell.test_examples for _, cell in gap.recovered)
+    images = f"these {examples:,} test images" if examples else "these test images"
+    if math.isfinite(given.low):
+        remark = f"on {images} (seeds only): {given.low:.1f} to {given.high:.1f}; {remark}"
+    ends = [end for end in region if math.isfinite(end)]
+    nearest = min(ends, key=lambda end: abs(end - printed.share))
+    return judge(
+        claim, f"{statistic} in %", test, remark.removesuffix("; "), printed.design(nearest)
+    )
+
+
+def share_test(gap: SharedGap, region: Region) -> ClaimTest:
+    """Test that a share lies in a region, in percent.
+
+    Each end is tested by its contrast; both must hold (two one-sided tests).
+    """
+    mean_at, n = _contrasts(gap)
+    found = _invert(mean_at)
+    low, high = region
+    condition = f"; above {low:g}"
+    if math.isfinite(high):
+        condition = f"; within ±{(high - low) / 2:g} of {(high + low) / 2:g}"
+    verdict: Verdict = "not decided"
+    if n >= LEAST and found.error > _ROUNDING:
+        inside = low < found.low and found.high < high
+        outside = found.high < low or high < found.low
+        verdict = "held" if inside else "not held" if outside else "not decided"
+    p = math.nan
+    if math.isfinite(found.low):
+        tests = [mean_at(end / 100) for end in region if math.isfinite(end)]
+        over = [tests[0].p_above(0.0), *(test.p_below(0.0) for test in tests[1:])]
+        under = [tests[0].p_below(0.0), *(test.p_above(0.0) for test in tests[1:])]
+        p = min(max(over), *under)
+    return ClaimTest(condition, found, n, verdict, "seeds", region, p)
+
+
+def share_interval(gap: SharedGap, fixed_test_set: bool = False) -> ShareTest:
+    """Return the share and Fieller's 95 % interval, in percent.
+
+    Args:
+        gap: the networks.
+        fixed_test_set: whether the interval refers to the given test examples, and not to others
+            of their kind.
+    """
+    return _invert(_contrasts(gap, fixed_test_set)[0])
+
+
+def _contrasts(gap: SharedGap, fixed_test_set: bool = False) -> tuple[MeanAt, int]:
+    """Return the test of A − θ·ReLU − (1 − θ)·FR by θ, and the number of seeds.
+
+    The variance due to the test set is a quadratic function of θ, given by three of its values.
+    (Without recorded answers it is a bound for θ from 0 to 1.)
+    """
+
+    def sample_at(share: float) -> tuple[tuple[float, ...], float]:
+        terms = [
+            *gap.recovered,
+            *((-share * c, cell) for c, cell in gap.relu if share),
+            *((-(1 - share) * c, cell) for c, cell in gap.frozen if share != 1),
+        ]
+        sample = contrast(*terms)
+        return sample.values, sample.test_variance
+
+    (gained, at_0), (_, at_half), (lost, at_1) = map(sample_at, (0.0, 0.5, 1.0))
+
+    def mean_at(share: float) -> MeanTest:
+        values = [a + share * (b - a) for a, b in zip(gained, lost, strict=True)]
+        bent = 2 * (at_0 + at_1 - 2 * at_half)
+        variance = at_0 + share * (at_1 - at_0 - bent) + share**2 * bent
+        return mean_test(values, test_variance=0.0 if fixed_test_set else max(variance, 0.0))
+
+    return mean_at, len(gained)
+
+
+def _invert(mean_at: MeanAt) -> ShareTest:
+    """Return the share and all shares that are not rejected."""
+    gained, gap = mean_at(0.0).mean, mean_at(0.0).mean - mean_at(1.0).mean
+    ratio = gained / gap if gap else math.nan
+    if not gap > 0:
+        return ShareTest(100 * ratio, math.nan, math.nan)
+    at = mean_at(ratio)
+    low, high = (100 * _find_end(mean_at, ratio, side) for side in (-1, 1))
+    if math.isnan(low + high):
+        low = high = math.nan
+    return ShareTest(100 * ratio, 100 * at.error / gap, at.freedom, None, low, high)
+
+
+def _find_end(mean_at: MeanAt, ratio: float, side: int) -> float:
+    """Return the end of the interval below (−1) or above (1) the ratio; NaN if it is unbounded."""
+
+    def is_rejected(distance: float) -> bool:
+        low, high = mean_at(ratio + side * distance).interval()
+        return low > 0 if side < 0 else high < 0
+
+    inner, outer = 0.0, 0.01
+    while not is_rejected(outer):
+        inner, outer = outer, 2 * outer
+        if outer > _FARTHEST:
+            return math.nan
+    for _ in range(30):
+        middle = (inner + outer) / 2
+        inner, outer = (inner, middle) if is_rejected(middle) else (middle, outer)
+    return ratio + side * outer
