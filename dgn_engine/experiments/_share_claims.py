@@ -23,7 +23,7 @@ from dgn_engine.sweep.statistics import MeanTest, mean_test
 
 MOST_OF_GAP = 50.0  # percent: more than this is most of the gap
 AROUND = 25.0  # percent of the gap that counts as no difference from a printed share
-FAR_BELOW = 200 / 3  # a printed share below this is not most of the gap by a clear margin
+CLEARLY_MOST = 200 / 3  # percent: a printed share that is most of the gap by a margin
 _ROUNDING = 1e-9  # a standard error of less (in percent) is none
 _FARTHEST = 100.0  # ends beyond this share (as a fraction) count as unbounded
 
@@ -98,7 +98,7 @@ def region_of(printed_share: float) -> Region:
     Most of the gap, if the printed share is clearly that; otherwise the neighbourhood of the
     printed share, which contains neither 0 nor 100.
     """
-    if printed_share >= FAR_BELOW:
+    if printed_share >= CLEARLY_MOST:
         return MOST_OF_GAP, math.inf
     return round(printed_share, 1) - AROUND, round(printed_share, 1) + AROUND
 
