@@ -13,7 +13,7 @@ from dgn_engine.experiments._power import GOAL
 from tests.daily import nightly
 from tests.engine.experiments.catalogue_worlds import all_worlds
 from tests.engine.experiments.world_rates import ClaimRate, rates_in
-from tests.engine.experiments.worlds import FALSE
+from tests.engine.experiments.worlds import FALSE, claimed_region
 from tests.plugins import own
 
 ONLY_EXACT = {"dgn-hard-data", "npf-eigenvalue-bound"}  # experiments whose claims are all exact
@@ -61,8 +61,20 @@ def test_every_claim_can_fail_and_can_be_held(name: str, draws: int) -> None:
     error = math.sqrt(FALSE * (1 - FALSE) / draws)
     assert {words: held for words, held in false.items() if held > FALSE + 2.33 * error} == {}
     for words, rate in papers.items():
+        _assert_needs_its_effect(words)
         if not any(re.match(pattern, words) for pattern in NO_NUMBER):
             _assert_can_be_held(words, rate, draws)
+
+
+def _assert_needs_its_effect(words: str) -> None:
+    """A value around which a claim is made must not be claimed where there is no effect.
+
+    For a difference that is 0, for a share of a gap also the whole of it.
+    """
+    low, high = claimed_region(words)
+    if " of " in words.rpartition("; ")[2]:
+        absent = (0.0, 100.0) if ")/(" in words else (0.0,)
+        assert not any(low < none < high for none in absent), words
 
 
 def _assert_can_be_held(words: str, rate: ClaimRate, draws: int) -> None:
