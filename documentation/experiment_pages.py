@@ -159,6 +159,9 @@ IN_WORDS = {
     "dgn-7": "A network learns when its gates alone are trained.",
     "dgn-8": "The expectation of the feature part of the tangent kernel at its start is what the "
     "paper's lemma says.",
+    "dgn-9": "On nearly parallel inputs, the kernel's eigenvalues at the start are more equal with "
+    "GaLU than with ReLU.",
+    "dgn-10": "On nearly parallel inputs, GaLU networks train faster if they are deeper.",
 }
 
 

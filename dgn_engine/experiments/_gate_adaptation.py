@@ -39,6 +39,10 @@ PAIRS: tuple[Pair, ...] = (
     (LEARNT, FROZEN),
     (ADAPTIVE, SOFT_FROZEN),
 )
+CURVES = (
+    "the learning curves carry no figure number of the paper: its figures are missing from our "
+    "copy, so which of them shows which curves could not be checked"
+)
 LEARNS = (
     "'learns' means at least halfway from chance to the accuracy of training both (chosen here)"
 )

@@ -338,3 +338,11 @@ def learning_curves(title: str, cells: Mapping[str, TrainedCell], name: str = "l
     """Plot test accuracies against epochs, one line per label."""
     lines = tuple(cell.accuracy_line(label) for label, cell in cells.items())
     return Figure(name, title, "epoch", "test accuracy (%)", lines, note=BAND)
+
+
+def loss_curves(
+    title: str, cells: Mapping[str, TrainedCell], loss: str = "cross entropy", name: str = "loss"
+) -> Figure:
+    """Plot training losses, named `loss` on their axis, against epochs; one line per label."""
+    lines = tuple(cell.loss_line(label) for label, cell in cells.items())
+    return Figure(name, title, "epoch", loss, lines, log_y=True, note=BAND)

@@ -20,6 +20,7 @@ from dgn_engine.experiments._configurations import (
 )
 from dgn_engine.experiments._gate_adaptation import (
     ADAPTIVE,
+    CURVES,
     FROZEN,
     adaptation_cells,
     adaptation_claims,
@@ -30,6 +31,8 @@ from dgn_engine.experiments._grid import (
     CalculatedCell,
     Grid,
     calculation_unit,
+    learning_curves,
+    loss_curves,
     mean_line,
     training_unit,
 )
@@ -86,6 +89,7 @@ def plan(request: Request) -> Plan:
             "first 100 training examples of each digit; our copy of the text mentions K^V, K^F "
             "'and others', so K and H were chosen here. With frozen gates, K^F is that of "
             "their weights, which are not trained",
+            CURVES,
         ),
     )
 
@@ -146,7 +150,12 @@ def findings(request: Request, results: UnitResults) -> Findings:
             name, [result[name] for cell in nus.values() for result in cell.results], 2 * PER_CLASS
         )
     ]
-    figures = tuple(_nu_figure(name, nus) for name in GRAMS)
+    trained = {**cells, ALONE: alone}
+    figures = (
+        learning_curves("Two digits by kind of gates", trained),
+        loss_curves("Two digits by kind of gates: training loss", trained, "squared loss"),
+        *(_nu_figure(name, nus) for name in GRAMS),
+    )
     return Findings(tuple(rows), tuple(judged), figures, tuple(remarks))
 
 

@@ -13,12 +13,13 @@ from dgn_engine.experiments._configurations import (
     with_training,
 )
 from dgn_engine.experiments._gate_adaptation import (
+    CURVES,
     adaptation_cells,
     adaptation_claims,
     printed_designs,
     six_regimes,
 )
-from dgn_engine.experiments._grid import Grid, learning_curves
+from dgn_engine.experiments._grid import Grid, learning_curves, loss_curves
 from dgn_engine.sweep.unit import Unit
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -47,6 +48,7 @@ def plan(request: Request) -> Plan:
             "Evidence I is read as 'adaptable gates are better than frozen ones', Evidence II as "
             "'learnt gates are better than unlearnt ones' (claim dgn-5)",
             "the test accuracy is the best over all epochs, for every regime",
+            CURVES,
         ),
     )
 
@@ -74,7 +76,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
         name, cells = ROWS[row], adaptation_cells(grid, row)
         rows += [cell.row(f"{name}: {label}") for label, cell in cells.items()]
         judged += list(adaptation_claims(cells, designs, name))
-        figures.append(learning_curves(f"{name} networks", cells, f"learning-{row}"))
+        title = f"{name.capitalize()} networks"
+        figures.append(learning_curves(title, cells, f"learning-{row}"))
+        figures.append(loss_curves(f"{title}: training loss", cells, name=f"loss-{row}"))
     return Findings(tuple(rows), tuple(judged), tuple(figures))
 
 

@@ -10,8 +10,8 @@ from dgn_engine.experiments._configurations import (
     paper_config,
     with_training,
 )
-from dgn_engine.experiments._gate_adaptation import gates_alone_claim
-from dgn_engine.experiments._grid import Grid, learning_curves, training_unit
+from dgn_engine.experiments._gate_adaptation import CURVES, gates_alone_claim
+from dgn_engine.experiments._grid import Grid, learning_curves, loss_curves, training_unit
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments.npf_nu import KERAS_RHO
 from dgn_engine.sweep.unit_results import UnitResults
@@ -52,6 +52,7 @@ def plan(request: Request) -> Plan:
             "RMSprop as in the paper; its learning rate 1e-4, Keras' ρ = 0.9, batch 64, all ten "
             "digits, width 128 and d = 5 were chosen here, since the numbers are missing from our "
             "copy of the text (for two digits, see dgn-adaptable-gates)",
+            CURVES,
         ),
     )
 
@@ -63,7 +64,10 @@ def findings(request: Request, results: UnitResults) -> Findings:
     return Findings(
         tuple(cell.row(label) for label, cell in cells.items()),
         (gates_alone_claim(alone, both, CLASSES, EXPECTED),),
-        (learning_curves("Training gates, values or both", cells),),
+        (
+            learning_curves("Training gates, values or both", cells),
+            loss_curves("Training gates, values or both: training loss", cells),
+        ),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from dgn_engine.config import DataConfig
-from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
+from dgn_engine.experiments import Experiment, Figure, Findings, Plan, PlottedLine, Request
 from dgn_engine.experiments._claims import at_most, judge
 from dgn_engine.experiments._configurations import dense_net_config, paper_config, with_training
-from dgn_engine.experiments._grid import Grid, training_unit
+from dgn_engine.experiments._grid import BAND, Grid, TrainedCell, mean_line, training_unit
 from dgn_engine.sweep.unit_results import UnitResults
 
 REGIMES = ("ReLU", "FRG")
@@ -69,9 +69,17 @@ def findings(request: Request, results: UnitResults) -> Findings:
         judge("ws-3", statistic, at_most(error, tolerance, len(grid.seeds), "seeds"))
         for statistic, (error, tolerance) in exact.items()
     )
-    lines = tuple(cell.loss_line(name) for name, cell in cells.items())
-    figure = Figure("loss", "Two points on one ray", "step", "½e²", lines, log_y=True)
+    lines = [_draw_loss(name, cell) for name, cell in cells.items()]
+    lines.append(PlottedLine("minimum for ReLU", (), (FLOOR,), style="printed"))
+    title = "Two points on one ray"
+    figure = Figure("loss", title, "step", "½e²", tuple(lines), log_x=True, note=BAND)
     return Findings(rows, judged, (figure,))
+
+
+def _draw_loss(name: str, cell: TrainedCell) -> PlottedLine:
+    """Return the arithmetic mean: losses of exactly 0 have no logarithm."""
+    steps = max((run.epochs for run in cell.runs), key=len)
+    return mean_line(name, steps, [run.train_loss for run in cell.runs])
 
 
 EXPERIMENT = Experiment(

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from itertools import product
 
-from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._accuracy_designs import FC, of_regimes
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments._configurations import (
@@ -19,6 +19,8 @@ from dgn_engine.experiments._grid import (
     Grid,
     TrainedCell,
     contrast,
+    learning_curves,
+    loss_curves,
     pairwise_difference,
     training_unit,
 )
@@ -90,18 +92,15 @@ def findings(request: Request, results: UnitResults) -> Findings:
     ]
     better = contrast((1.0, cells["true labels", "ReLU"]), (-1.0, cells["true labels", "GaLU"]))
     judged.append(judge("dgn-4", "test accuracy, ReLU − GaLU", above(better), design=BETTER))
-    figures = tuple(
-        Figure(
-            variant.replace(" ", "-"),
-            f"Training loss with {variant}",
-            "epoch",
-            "cross entropy",
-            tuple(cells[variant, name].loss_line(name) for name in REGIMES),
-            log_y=True,
-        )
-        for variant in VARIANTS
-    )
-    return Findings(tuple(rows), tuple(judged), figures)
+    of_variants = {
+        variant: {name: cells[variant, name] for name in REGIMES} for variant in VARIANTS
+    }
+    figures = [
+        loss_curves(f"Training loss with {variant}", both, name=variant.replace(" ", "-"))
+        for variant, both in of_variants.items()
+    ]
+    figures.append(learning_curves("Test accuracy with true labels", of_variants["true labels"]))
+    return Findings(tuple(rows), tuple(judged), tuple(figures))
 
 
 def _mean_log_losses(cell: TrainedCell) -> tuple[float, ...]:

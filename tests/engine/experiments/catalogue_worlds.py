@@ -461,17 +461,25 @@ def spectra(near: float, far: float, spread: float) -> Draw:
     return draw
 
 
-def descents(by_depth: Mapping[int, Design]) -> Draw:
+def descents(by_depth: Mapping[int, Design], areas: Mapping[int, Design], deeper: Design) -> Draw:
+    """Errors and e.c.d.f.s of ReLU that differ from GaLU's, and GaLU's at both ends of the depths,
+    by as much as designed."""
+
     def draw(random: Random) -> tuple[Runs, Values]:
         found: dict[str, Any] = {}
-        for (depth, design), seed in product(by_depth.items(), range(20)):
-            galu, gap = random.normal(-3, 0.5), random.normal(design.expected, design.spread)
-            for kind, log in (("galu", galu), ("relu", galu + gap)):
-                found[f"{kind}-d{depth}-s{seed}"] = {
-                    "distribution": [0.0],
-                    "steps": [0],
-                    "errors": [10**log],
-                }
+        for seed in range(20):
+            shallow = random.normal(-3, 0.5)
+            deep = shallow - random.normal(deeper.expected, deeper.spread)
+            for depth, design in by_depth.items():
+                galu, area = deep if depth == max(by_depth) else shallow, random.normal(0.2, 0.02)
+                gap = random.normal(design.expected, design.spread)
+                more = random.normal(areas[depth].expected, areas[depth].spread)
+                for kind, log, mean in (("galu", galu, area + more), ("relu", galu + gap, area)):
+                    found[f"{kind}-d{depth}-s{seed}"] = {
+                        "distribution": [mean],
+                        "steps": [0],
+                        "errors": [10**log],
+                    }
         return {}, values(found)
 
     return draw
@@ -545,9 +553,10 @@ def deep_gated() -> Iterator[World]:
     spread = dgn_frg_spectrum.NEARER.spread / math.sqrt(2)
     yield World("dgn-frg-spectrum", "paper", "as measured", spectra(0.123, 0.477, spread))
     yield World("dgn-frg-spectrum", "null", "equally far", spectra(0.3, 0.3, spread))
-    own = dgn_galu_relu.DESIGNS
-    yield World("dgn-galu-relu", "paper", "as designed", descents(own))
-    yield World("dgn-galu-relu", "null", "no difference", descents(no_effect(own)))
+    own, areas, deeper = dgn_galu_relu.DESIGNS, dgn_galu_relu.SPECTRA, dgn_galu_relu.DEEPER
+    yield World("dgn-galu-relu", "paper", "as designed", descents(own, areas, deeper))
+    same = descents(no_effect(own), no_effect(areas), replace(deeper, expected=0.0))
+    yield World("dgn-galu-relu", "null", "no difference", same)
     faster, better = dgn_random_mnist.FASTER, dgn_random_mnist.BETTER
     name = "dgn-random-mnist"
     yield World(name, "paper", "as designed", trained_on_mnist(faster, better))
