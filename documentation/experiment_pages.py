@@ -27,7 +27,7 @@ from dgn_engine.experiments.report.formatting import drop_empty_columns as colum
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.text.written_numbers import format_duration
 from documentation.generated_page import GeneratedPage, GeneratedPicture, table
-from documentation.results_page import HOW, SCALES, kept
+from documentation.results_page import HOW, SCALES, joint_verdicts, kept
 
 FOLDER = "experiments"
 INK, MEASURED, PRINTED = "#3b3f46", "#0b6e75", "#b3541e"
@@ -67,8 +67,8 @@ def _index(entries: Sequence[ExperimentEntry], results: Sequence[Document]) -> I
         for scale in SCALES:
             claims = [claim for result in own if result.scale == scale for claim in result.claims]
             if claims:
-                held = sum(claim.verdict == "held" for claim in claims)
-                words.append(f"{HOW[scale]}: {held} of {len(claims)}")
+                joint = list(joint_verdicts(claims).values())
+                words.append(f"{HOW[scale]}: {joint.count('held')} of {len(joint)}")
         rows.append((f"[{entry.title}]({entry.id}.md)", entry.paper, "; ".join(words) or "–"))
     yield from table(("experiment", "paper", "claims held"), rows)
     yield "\n## Every claim\n"

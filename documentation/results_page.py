@@ -9,6 +9,7 @@ The rows and claims of each result are on the page of its experiment (`experimen
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
 import sys
@@ -18,34 +19,44 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.experiments._published import claim_ids, table_rows
+from dgn_engine.experiments._published import claim_ids, published_claim, table_rows
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.document import Document, ReportRow
-from dgn_engine.experiments.report.formatting import format_number, format_printed
+from dgn_engine.experiments.report.formatting import (
+    format_interval,
+    format_number,
+    join_verdicts,
+    plain_verdict,
+    summarize_verdicts,
+)
+from dgn_engine.experiments.workshop_table4 import MARGIN
 from dgn_engine.protocol.experiments import Claim
-from dgn_engine.sweep.statistics import adjust_holm
 from dgn_engine.text.written_numbers import format_duration
 from documentation.generated_page import table
 
 ROOT = Path(__file__).parents[1]
 PAGE, KEPT = ROOT / "docs" / "results.md", ROOT / "docs" / "results"
-SIGNIFICANT = 0.05  # two-sided, after Holm over all printed means of one protocol
+WORLDS = ROOT / "docs" / "measurements" / "worlds.json"
 SCALES = ("full", "changed", "reduced", "quick")  # the best first
 HOW = {
     "full": "full scale",
     "changed": "changed scale",
     "reduced": "reduced scale",
-    "quick": "quick",
+    "quick": "quick scale",
 }
-MEANINGS = {
-    "full": "the epochs, seeds and data of the paper, or of the authors' notebooks.",
-    "changed": "`--full` with something other than the paper's.",
-    "reduced": "`--full` with less of something: epochs, seeds, images.",
-    "quick": "smaller networks, fewer seeds, digits in place of MNIST and CIFAR-10. Its verdicts "
-    "are on these networks, not on the paper.",
+# Rows of [WS] Table 4 with the networks, settings and printed numbers of [NPF] Table 2, in the five
+# columns that both have.
+SAME_NETWORKS = {
+    "Arch-1 w=128 d=6 Adam MNIST": "FC(w=128,d=6)/Adam/MNIST",
+    "Arch-1 w=128 d=6 SGD MNIST": "FC(w=128,d=6)/SGD/MNIST",
 }
-VERDICTS = ("held", "not held", "not decided")
 SHARED_TIMES_SINCE = "2026-11-24"  # before it, each network counts the time of its whole stack
+AGREEING = {  # what rows do with the margin declared before their run
+    "agrees": "agree within it",
+    "differs": "differ by more",
+    "open": "are open",
+    "": "had none",
+}
 HERE = ("--data-root", "--out")  # options that say where things lie on this machine
 
 
@@ -64,6 +75,7 @@ class PrintedTable:
         return tuple(name for name in table_rows(self.key) if name not in self.of_others)
 
 
+WORKSHOP = PrintedTable("npf_workshop_table4", "[WS] Table 4", "workshop-table4")
 TABLES = (
     PrintedTable("npf_npk_2020_table2", "[NPF] Table 2", "npf-table2"),
     PrintedTable(
@@ -72,7 +84,7 @@ TABLES = (
         "npf-stages",
         of_others=("CNTK (Arora et al. 2019)",),
     ),
-    PrintedTable("npf_workshop_table4", "[WS] Table 4", "workshop-table4"),
+    WORKSHOP,
     PrintedTable("duality_experiment1", "[DUAL] Experiment 1", "duality-48"),
     PrintedTable(
         "duality_experiment2", "[DUAL] Experiment 2", "duality-noise", lambda row: f"γ = {row} %"
@@ -146,14 +158,15 @@ def _page(results: Sequence[Document]) -> Iterator[str]:
     there = [scale for scale in SCALES if any(result.scale == scale for result in results)]
     yield "# Which results are kept\n"
     yield _introduction(results) + "\n"
-    yield from (f"- **{HOW[scale].capitalize()}**: {MEANINGS[scale]}" for scale in there)
     yield (
-        "\n[Reproduce the papers](guide/papers.md) explains scales, protocols and verdicts; "
+        "[Reproduce the papers](guide/papers.md) explains scales, protocols and verdicts; "
         "[decision 0014](decisions/0014-verdicts-that-can-fail.md) has the rules.\n"
     )
     yield "## Verdicts\n"
     yield from _verdicts(results)
-    yield from _differing(results)
+    yield from _agreeing(results)
+    yield ""
+    yield from _claim_table(results)
     yield "\n## Every printed row\n"
     yield from _printed_means(results)
     yield from _rows_by_scale(results)
@@ -161,12 +174,10 @@ def _page(results: Sequence[Document]) -> Iterator[str]:
     yield "Each name leads to the rows, claims and a figure. The time is that of all runs added up."
     if any(result.made < SHARED_TIMES_SINCE for result in results):
         yield "Networks that were trained together as one stack each count the time of the stack."
+    yield ""
     for scale in there:
-        yield f"\n### {HOW[scale].capitalize()}\n"
-        yield from table(
-            ("experiment", "time", *VERDICTS),
-            [_kept_row(result) for result in results if result.scale == scale],
-        )
+        listed = [_kept_result(result) for result in results if result.scale == scale]
+        yield f"- **{HOW[scale].capitalize()}**: {'; '.join(listed)}."
 
 
 def _introduction(results: Sequence[Document]) -> str:
@@ -187,43 +198,139 @@ def _introduction(results: Sequence[Document]) -> str:
 def _verdicts(results: Sequence[Document]) -> Iterator[str]:
     """Yield how many claims held, by scale."""
     for scale in SCALES:
-        claims = [claim for result in results if result.scale == scale for claim in result.claims]
-        if not claims:
-            continue
-        counts = Counter(_word(claim) for claim in claims)
-        words = ", ".join(f"{counts[word]} {word}" for word in VERDICTS)
-        ids = {claim.id for claim in claims} & set(claim_ids())
-        counted = f"{len(claims)} verdicts on {len(ids)} claims"
-        yield f"- **{HOW[scale].capitalize()}**: {words} ({counted})."
-    found = {claim.id for result in results for claim in result.claims}
+        claims = _claims_at(results, scale)
+        if claims:
+            yield f"- **{HOW[scale].capitalize()}**: {summarize_verdicts(claims)}"
+    found = {claim.id for result in results for claim in result.claims if claim.n}
     missing = [claim_id for claim_id in claim_ids() if claim_id not in found]
     if missing:
         yield f"- No verdict yet: {', '.join(missing)}."
 
 
-def _differing(results: Sequence[Document]) -> Iterator[str]:
-    """Yield which printed means differ significantly from ours, at the paper's scale."""
+def _claims_at(results: Sequence[Document], scale: str) -> list[Claim]:
+    return [claim for result in results if result.scale == scale for claim in result.claims]
+
+
+def _agreeing(results: Sequence[Document]) -> Iterator[str]:
+    """Yield within which margins our means agree with the printed ones, at the paper's scale."""
     for protocol in ("as-published", "as-in-code"):
         rows = [
             row
             for result in results
             if (result.scale, result.protocol) == ("full", protocol)
             for row in result.rows
-            if math.isfinite(row.welch_p)
+            if math.isfinite(row.agreement.within)
         ]
         if not rows:
             continue
-        adjusted = adjust_holm([row.welch_p for row in rows])
-        differ = [
-            f"{row.label} ({format_number(row.difference, row.unit, signed=True)})"
-            for row, p in zip(rows, adjusted, strict=True)
-            if p <= SIGNIFICANT
-        ]
-        yield (
-            f"- **Printed means, {protocol}, full scale**: {len(differ)} of {len(rows)} differ "
-            f"from ours (Welch, p ≤ {SIGNIFICANT:g} after Holm)"
-            + (f": {'; '.join(differ)}." if differ else ".")
+        margins = sorted(row.agreement.within for row in rows)
+        verdicts = Counter(row.agreement.verdict for row in rows)
+        judged = ", ".join(
+            f"{verdicts[word]} {words}" for word, words in AGREEING.items() if verdicts[word]
         )
+        ends = dict.fromkeys(f"±{margin:.2f}" for margin in (margins[0], margins[-1]))
+        yield (
+            f"- **Printed means, {protocol}, full scale**: {len(rows)} agree with ours within "
+            f"{' to '.join(ends)} points (two one-sided Welch tests at 5 %). As to the margin "
+            f"declared before the run, {judged}."
+        )
+
+
+def _claim_table(results: Sequence[Document]) -> Iterator[str]:
+    """Yield a table of the claims: how often each is held in made-up worlds, and its verdict."""
+    worlds = read_worlds()
+    heads = ["claim", "null world, %", "paper world, %", "verdict"]
+    rows = []
+    for claim_id in claim_ids():
+        verdict = _best_verdict(results, claim_id)
+        if verdict:
+            rows.append((claim_id, *worlds.get(claim_id, ("–", "–")), verdict))
+    if worlds:
+        yield (
+            "How often each [claim](experiments/index.md) is held in simulated worlds: at most "
+            "where it is just false, at least where the paper is exactly right; and its worst "
+            "verdict at the best scale.\n"
+        )
+        yield from table(heads, rows)
+    else:
+        yield "The worst verdict on each [claim](experiments/index.md) at its best scale:\n"
+        yield from table((heads[0], heads[-1]), [(row[0], row[-1]) for row in rows])
+
+
+def _best_verdict(results: Sequence[Document], claim_id: str) -> str:
+    """Return the verdict at the best scale at which a claim was judged, with that scale."""
+    for scale in SCALES:
+        claims = [
+            claim
+            for claim in (*_claims_at(results, scale), *taken_claims(results, scale))
+            if claim.id == claim_id
+        ]
+        if any(claim.n for claim in claims):  # others say only how to measure it
+            word = joint_verdicts(claims)[claim_id]
+            exact = all(claim.exact for claim in claims)
+            return word if exact or scale == "full" else f"{word} at {HOW[scale]}"
+    return ""
+
+
+def joint_verdicts(claims: Sequence[Claim]) -> dict[str, str]:
+    """Return the worst verdict on each claim."""
+    words: dict[str, set[str]] = {}
+    for claim in claims:
+        words.setdefault(claim.id, set()).add(plain_verdict(claim))
+    return {claim_id: join_verdicts(found) for claim_id, found in words.items()}
+
+
+def read_worlds() -> dict[str, tuple[str, str]]:
+    """Return the percentages of null and paper worlds in which each claim is held; the worst."""
+    if not WORLDS.is_file():
+        return {}
+    entries = json.loads(WORLDS.read_text("utf-8"))
+    rates = {}
+    for claim_id in dict.fromkeys(entry["claim"] for entry in entries):
+        own = [entry for entry in entries if entry["claim"] == claim_id]
+        null = [100 * entry["null"] for entry in own if entry.get("null") is not None]
+        paper = [100 * entry["paper"] for entry in own if entry.get("paper") is not None]
+        rates[claim_id] = (
+            f"{max(null):.0f}" if null else "–",
+            f"{min(paper):.0f}" if paper else "–",
+        )
+    return rates
+
+
+def taken_claims(results: Sequence[Document], scale: str = "full") -> list[Claim]:
+    """Judge ws-5 for the rows of [WS] Table 4 whose networks were run for [NPF] Table 2.
+
+    The interval of ReLU − FL is that of the claim on it there. A row that was run itself is left
+    out.
+    """
+    taken = []
+    for row, same in SAME_NETWORKS.items():
+        if scale != "full" or _best_run(results, WORKSHOP, row)[0] == "full":
+            continue
+        for claim in _claims_at([r for r in results if r.name == "npf-table2"], scale):
+            if claim.statistic.startswith(f"{same}: ReLU − FL;") and math.isfinite(claim.low):
+                inside = claim.low > -MARGIN and claim.high < MARGIN
+                outside = claim.low > MARGIN or claim.high < -MARGIN
+                taken.append(
+                    replace(
+                        claim,
+                        id="ws-5",
+                        statement=published_claim("ws-5")[1],
+                        statistic=f"{row}: ReLU − FL; within ±{MARGIN:g}",
+                        verdict="held" if inside else "not held" if outside else "not decided",
+                    )
+                )
+    return taken
+
+
+def _describe_taken(claims: Sequence[Claim]) -> str:
+    """Return which rows are taken from [NPF] Table 2, and what their gaps are."""
+    rows = "; ".join(
+        f"{claim.statistic.partition(':')[0]} ({plain_verdict(claim)}: ReLU − FL "
+        f"{format_number(claim.value)} {format_interval(claim)})"
+        for claim in claims
+    )
+    return f"Five columns from [NPF] Table 2, whose networks are the same, with ws-5: {rows}."
 
 
 def _link(result: Document) -> str:
@@ -242,8 +349,8 @@ def _printed_means(results: Sequence[Document]) -> Iterator[str]:
             continue
         heads = list(dict.fromkeys(head for _, row in found.values() for head in row))
         yield (
-            f"Means of {printed.title} in %, the printed one in brackets. Ours has the half-width "
-            "of its 95 % interval, the printed one the standard deviation of its runs.\n"
+            f"Means of {printed.title} in %, the printed one in brackets, and the margin within "
+            "which they agree.\n"
         )
         yield from table(
             ("row", *heads),
@@ -260,21 +367,31 @@ def _printed_means(results: Sequence[Document]) -> Iterator[str]:
 
 
 def _mean(row: ReportRow) -> str:
-    measured = f"{format_number(row.mean, '%')} ± {format_number(row.half_width, '%')}"
-    return f"{measured} ({format_printed(row.printed, '%')})" if row.printed else measured
+    text = format_number(row.mean, "%")
+    if row.printed is None:
+        return text
+    within = row.agreement.within
+    margin = f", ±{format_number(within, '%')}" if math.isfinite(within) else ""
+    return f"{text} ({format_number(row.printed.value, '%')}){margin}"
 
 
 def _rows_by_scale(results: Sequence[Document]) -> Iterator[str]:
     """Yield which rows of each printed table were run, by the best scale of each."""
+    claims = taken_claims(results)
+    taken = {claim.statistic.partition(":")[0] for claim in claims}
     for printed in TABLES:
         by_scale: dict[str, list[str]] = {}
         for name in printed.rows:
+            if printed is WORKSHOP and name in taken:
+                continue
             by_scale.setdefault(_best_run(results, printed, name)[0], []).append(name)
         parts = [
             f"{HOW[scale].capitalize()}: {', '.join(map(printed.label, by_scale[scale]))}."
             for scale in SCALES
             if scale in by_scale
         ]
+        if printed is WORKSHOP and claims:
+            parts.insert(0, _describe_taken(claims))
         if "" in by_scale:
             parts.append(f"No kept result: {len(by_scale[''])} of {len(printed.rows)} rows.")
         yield f"- **{printed.title}.** {' '.join(parts)}"
@@ -305,25 +422,12 @@ def _is_of(row: ReportRow, label: str) -> bool:
     return row.place[0] == label if row.place is not None else row.label.startswith(label)
 
 
-def _kept_row(result: Document) -> tuple[str, ...]:
-    counts: dict[str, Counter[str]] = {word: Counter() for word in VERDICTS}
-    for claim in result.claims:
-        counts[_word(claim)][claim.id] += 1
+def _kept_result(result: Document) -> str:
     chosen = [str(result.request.get("only") or "")]
     if result.scale != "quick":
         chosen.append(result.protocol)
-    return (
-        ", ".join([_link(result), *filter(None, chosen)]),
-        format_duration(result.seconds),
-        *(
-            ", ".join(f"{one} ×{n}" if n > 1 else one for one, n in found.items())
-            for found in counts.values()
-        ),
-    )
-
-
-def _word(claim: Claim) -> str:
-    return claim.verdict if claim.verdict in ("held", "not held") else "not decided"
+    named = ", ".join([_link(result), *filter(None, chosen)])
+    return f"{named} ({format_duration(result.seconds)})"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Judge the claims of a paper by the 95 % interval of a statistic.
 
 A claim is held if the whole interval lies in the claimed region, not held if it lies outside, and
-otherwise not decided. It is also not decided with fewer than three replicates or without variance.
+otherwise not decided. It is also not decided with fewer than three replicates or without variance,
+and with an outlier among the replicates if the interval by flipping signs, which does not assume
+that they are normal, exists and does not decide the same.
 """
 
 from __future__ import annotations
@@ -13,8 +15,15 @@ from dataclasses import dataclass, replace
 from dgn_engine.experiments._experiment import Request
 from dgn_engine.experiments._power import Design, Region, claim_power, replicates_needed
 from dgn_engine.experiments._published import claim_ids, published_claim
-from dgn_engine.protocol.experiments import Claim, Verdict
-from dgn_engine.sweep.statistics import Bounds, MeanTest, adjust_holm, mean_test
+from dgn_engine.protocol.experiments import Claim, Outlier, Verdict
+from dgn_engine.sweep.statistics import (
+    Bounds,
+    MeanTest,
+    adjust_holm,
+    find_outlier,
+    mean_test,
+    sign_flip_interval,
+)
 
 LEAST = 3  # minimum number of replicates to decide a claim that is not exact
 
@@ -52,6 +61,8 @@ class ClaimTest:
         region: the claimed region of the mean.
         p: see `Claim`.
         exact: whether the claim is exact, up to rounding.
+        flipped: interval by flipping signs; NaN if there is none.
+        outlier: the outlier among the replicates.
     """
 
     condition: str
@@ -62,6 +73,8 @@ class ClaimTest:
     region: Region = (-math.inf, math.inf)
     p: float = math.nan
     exact: bool = False
+    flipped: tuple[float, float] = (math.nan, math.nan)
+    outlier: Outlier | None = None
 
 
 UNMEASURED = ClaimTest("", MeanTest(math.nan, math.nan, math.nan), 0, "not decided")
@@ -102,6 +115,9 @@ def judge(
         test.exact,
         test.of,
         test.p,
+        flip_low=test.flipped[0],
+        flip_high=test.flipped[1],
+        outlier=test.outlier,
     )
     if design is None or test.exact:
         return judged
@@ -157,16 +173,16 @@ def at_most(error: float, tolerance: float, n: int, of: str = "cases") -> ClaimT
 
 
 def at_scale(request: Request, claim: Claim) -> Claim:
-    """Adapt a claim to the scale of the request.
+    """Adapt a claim to the request.
 
-    At quick scale, an undecided claim becomes 'not decided at this scale', and the power, which
-    refers to the paper's own design, is removed.
+    An outlier gets the number of its seed. At quick scale, the power is removed, as it refers to
+    the paper's own design.
     """
-    if not request.quick or claim.exact:
-        return claim
-    claim = replace(claim, power=math.nan, enough=0, power_from="")
-    if claim.verdict == "not decided":
-        return replace(claim, verdict="not decided at this scale")
+    if claim.outlier is not None and claim.of == "seeds":
+        seed = claim.outlier.number + request.seed_start
+        claim = replace(claim, outlier=replace(claim.outlier, number=seed))
+    if request.quick and not claim.exact:
+        return replace(claim, power=math.nan, enough=0, power_from="")
     return claim
 
 
@@ -182,13 +198,22 @@ def _interval_test(
     sample = values if isinstance(values, Sample) else Sample(tuple(values))
     mean = mean_test(sample.values, bounds, sample.test_variance)
     n, of = len(sample.values), sample.of
-    low, high = mean.interval()
+    flipped = sign_flip_interval(sample.values, bounds, sample.test_variance)
+    outlier = find_outlier(sample.values, bounds)
     verdict: Verdict = "not decided"
     if n >= LEAST and mean.error > 0:
-        inside = region[0] < low and high < region[1]
-        outside = high < region[0] or region[1] < low
-        verdict = "held" if inside else "not held" if outside else "not decided"
-    return ClaimTest(condition, mean, n, verdict, of, region, _smaller_p(mean, region))
+        verdict = _decide(region, mean.interval())
+        if outlier is not None and math.isfinite(flipped[0]):
+            verdict = verdict if _decide(region, flipped) == verdict else "not decided"
+    p = _smaller_p(mean, region)
+    return ClaimTest(condition, mean, n, verdict, of, region, p, flipped=flipped, outlier=outlier)
+
+
+def _decide(region: Region, interval: tuple[float, float]) -> Verdict:
+    low, high = interval
+    if region[0] < low and high < region[1]:
+        return "held"
+    return "not held" if high < region[0] or region[1] < low else "not decided"
 
 
 def _smaller_p(found: MeanTest, region: Region) -> float:

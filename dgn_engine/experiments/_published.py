@@ -10,6 +10,10 @@ from typing import Any
 from dgn_engine.experiments._experiment import Request
 from dgn_engine.protocol.experiments import Printed
 
+# Points within which a measured mean counts as equal to the printed one, as in the claim npf-8. The
+# printed gap between random and learnt gates is 0.9 to 2.6 points on MNIST, 4 to 13 on CIFAR-10.
+MARGINS = {"MNIST": 0.5, "CIFAR-10": 2.0}
+
 
 @cache
 def _published_tables() -> dict[str, Any]:
@@ -25,7 +29,8 @@ def find_printed(table: str, row: str, column: str) -> Printed | None:
     if value is None:
         return None
     if isinstance(value, list):
-        return Printed(float(value[0]), float(value[1]))
+        margin = MARGINS["MNIST" if "MNIST" in row else "CIFAR-10"]
+        return Printed(float(value[0]), float(value[1]), margin)
     return Printed(float(value))
 
 

@@ -94,6 +94,7 @@ class NotebookReport:
                 yield f"<p>{escape(sentence)}</p>"
         if document.claims:
             claims = [formatting.claim_cells(claim, document.scale) for claim in document.claims]
+            yield f"<p>{escape(formatting.summarize_verdicts(document.claims, document.scale))}</p>"
             yield _html_table(formatting.CLAIM_HEADS, claims)
         if document.rows:
             rows = [formatting.row_cells(document, row) for row in document.rows]

@@ -10,7 +10,12 @@ from typing import Any, Literal
 
 from dgn_engine.frozen_data import dataclass
 
-Verdict = Literal["held", "not held", "not decided", "not decided at this scale"]
+Verdict = Literal[
+    "held",
+    "not held",
+    "not decided",
+    "not decided at this scale",  # only in results of 0.2 and before
+]
 
 PRINTED_RUNS = 5  # averaged in every printed ±
 PRINTED_SPREAD = "the standard deviation of five runs (np.std, ddof 0, in the authors’ notebooks)"
@@ -21,11 +26,13 @@ class Printed:
     """A number in the paper; `half_width` is what follows its ±, if it has one.
 
     In the authors' notebooks the ± is `np.std` (ddof 0) of five runs: not the half-width of an
-    interval but a standard deviation, too small by √(5/4).
+    interval but a standard deviation, too small by √(5/4). `margin` is the difference within which
+    a measured mean counts as equal, declared before the run; NaN if none was.
     """
 
     value: float
     half_width: float | None = None
+    margin: float = math.nan
 
     @property
     def spread(self) -> float:
@@ -33,6 +40,19 @@ class Printed:
         half = self.half_width
         runs = PRINTED_RUNS
         return math.nan if half is None else half * math.sqrt(runs / (runs - 1))
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A replicate far from the others.
+
+    `number` is its seed, or its number from 0; `distance` is that from the mean of the others, in
+    their standard deviations.
+    """
+
+    number: int
+    value: float
+    distance: float
 
 
 @dataclass(frozen=True)
@@ -64,7 +84,8 @@ class Claim:
     for the verdict 'held' or 'not held', if the other were true; `p_holm` is Holm-corrected
     over all claims of the report. `power` is the probability of 'held' at this `n` if the paper
     were exactly right; `enough` is the `n` at which it is 80 %, 0 if none; `power_from` is the
-    source of the spread used for it. NaN, 0 and '' mean unknown.
+    source of the spread used for it. `flip_low` and `flip_high` are the interval by flipping signs
+    (see `sign_flip_interval`). NaN, 0 and '' mean unknown.
     """
 
     id: str
@@ -83,6 +104,9 @@ class Claim:
     power: float = math.nan
     enough: int = 0
     power_from: str = ""
+    flip_low: float = math.nan
+    flip_high: float = math.nan
+    outlier: Outlier | None = None
 
 
 LineStyle = Literal["line", "points", "printed", "boxes", "cloud"]

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from dgn_engine.frozen_data import dataclass
+from dgn_engine.protocol.experiments import Outlier
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+OUTLIER_LEVEL = 0.01  # chance of an outlier among normal replicates
+LEAST_FOR_OUTLIER = 5  # with fewer, hardly any outlier could be found
+LEAST_FOR_FLIPS = 6  # 2 of the 2⁵ sign patterns are more than 5 %
+MOST_SIGNS = 12  # replicates up to which all subsets are enumerated
+DRAWN_SUBSETS = 4095  # above it
 
 
 def mean_and_half_width(values: tuple[float, ...]) -> tuple[float, float]:
@@ -100,13 +113,13 @@ class MeanTest:
     def mean(self) -> float:
         return from_open_scale(self.place, self.bounds)
 
-    def interval(self) -> tuple[float, float]:
-        """Return the ends of the 95 % interval (Student's t); NaN if there is none."""
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the ends of the interval at a level (Student's t); NaN if there is none."""
         if math.isnan(self.error):
             return math.nan, math.nan
         from scipy.stats import t
 
-        half = float(t.ppf(0.975, self.freedom)) * self.error if self.error else 0.0
+        half = float(t.ppf((1 + level) / 2, self.freedom)) * self.error if self.error else 0.0
         return (
             from_open_scale(self.place - half, self.bounds),
             from_open_scale(self.place + half, self.bounds),
@@ -167,18 +180,91 @@ def mean_test(
     return MeanTest(mean, math.sqrt(total), freedom, bounds)
 
 
-def welch_p(values: Sequence[float], mean: float, spread: float, n: int) -> float:
-    """Return the two-sided p of Welch's test against the mean and spread of another sample.
+def welch_difference(values: Sequence[float], mean: float, spread: float, n: int) -> MeanTest:
+    """Compare the mean of a sample with that of another one (Welch's test).
 
     Args:
         values: the sample.
         mean, spread, n: mean, standard deviation and size of the other sample.
 
     Returns:
-        NaN below two values, or if nothing varies.
+        The difference; its error is NaN below two values or if a standard deviation is unknown.
     """
-    test = _welch_test(_sample_moments(values), (mean, spread**2 / n, n))
-    return 2 * min(test.p_above(0.0), test.p_below(0.0))
+    return _welch_test(_sample_moments(values), (mean, spread**2 / n, n))
+
+
+def find_outlier(values: Sequence[float], bounds: Bounds | None = None) -> Outlier | None:
+    """Return the outlier among replicates; None if there is none, or if there are fewer than five.
+
+    Each value is predicted from the others, assumed normal (F. E. Grubbs, Technometrics 11 (1969)
+    1). The most distant one is an outlier if a value as distant occurs in at most 1 % of samples
+    of n normal values. Values of which all others are equal are not judged.
+
+    Args:
+        values: one value per replicate.
+        bounds: bounds of the values; if given, they are compared as in `mean_test`.
+    """
+    n = len(values)
+    places = [to_open_scale(value, bounds) for value in values]
+    if n < LEAST_FOR_OUTLIER or not all(map(math.isfinite, places)):
+        return None
+    from scipy.stats import t
+
+    middle = sum(places) / n
+    which = max(range(n), key=lambda index: abs(places[index] - middle))
+    mean, square, _ = _sample_moments(places[:which] + places[which + 1 :])
+    spread = math.sqrt(square * (n - 1))
+    if spread <= 1e-12 * max(map(abs, places)):  # equal up to rounding
+        return None
+    distance = abs(places[which] - mean) / spread
+    chance = 2 * n * float(t.sf(distance / math.sqrt(1 + 1 / (n - 1)), n - 2))
+    return Outlier(which, values[which], distance) if chance <= OUTLIER_LEVEL else None
+
+
+def sign_flip_interval(
+    values: Sequence[float], bounds: Bounds | None = None, test_variance: float = 0.0
+) -> tuple[float, float]:
+    """Return the 95 % interval of the centre of replicates by flipping signs.
+
+    A centre θ is rejected if flipping the signs of any of the v − θ rarely gives a mean as extreme.
+    That is so for all but k of the 2ⁿ − 1 means of non-empty subsets, so that these bound the
+    interval: it runs from the k-th smallest to the k-th largest, k = ⌊0.025 · 2ⁿ⌋ (J. A. Hartigan,
+    J. Am. Statist. Assoc. 64 (1969) 1303). It is exact for values that are symmetric about θ,
+    normal or not. Below six replicates there is none; above twelve, 4,095 subsets are drawn.
+
+    Args:
+        values: one value per replicate.
+        bounds: bounds of the values; see `mean_test`.
+        test_variance: see `mean_test`; its 95 % error is added in quadrature.
+
+    Returns:
+        Lower and upper end; NaN if there is no interval.
+    """
+    places = [to_open_scale(value, bounds) for value in values]
+    if len(places) < LEAST_FOR_FLIPS or not all(map(math.isfinite, places)):
+        return math.nan, math.nan
+    subsets = _subsets_of(len(places))
+    means = sorted((subsets @ places / subsets.sum(axis=1)).tolist())
+    count = math.floor(0.025 * (len(means) + 1))
+    mean = sum(places) / len(places)
+    slope = open_scale_slope(from_open_scale(mean, bounds), bounds) if test_variance else 0.0
+    shared = 1.959964 * math.sqrt(test_variance) * slope
+    return (
+        from_open_scale(mean - math.hypot(mean - means[count - 1], shared), bounds),
+        from_open_scale(mean + math.hypot(means[-count] - mean, shared), bounds),
+    )
+
+
+@lru_cache(maxsize=8)
+def _subsets_of(n: int) -> NDArray[np.float64]:
+    """Return non-empty subsets of n items as rows of zeros and ones."""
+    import numpy as np
+
+    if n <= MOST_SIGNS:
+        numbers = np.arange(1, 2**n)
+        return (numbers[:, None] >> np.arange(n) & 1).astype(np.float64)
+    drawn = np.random.default_rng(n).integers(0, 2, (DRAWN_SUBSETS, n))
+    return drawn[drawn.any(axis=1)].astype(np.float64)
 
 
 def adjust_holm(chances: Sequence[float]) -> list[float]:

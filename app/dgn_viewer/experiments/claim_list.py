@@ -59,10 +59,20 @@ class ClaimList(QWidget):
 
 
 def describe_evidence(claim: Claim) -> str:
-    """Return a text such as 'DL − FR-II; above 0: 5.31 [4.1, 6.5], n = 3'."""
-    interval = formatting.format_interval(claim)
-    suffix = "" if interval == formatting.NOTHING else f" {interval}"
-    return f"{claim.statistic}: {formatting.format_number(claim.value)}{suffix}, n = {claim.n}"
+    """Return a text such as 'DL − FR-II; above 0: 5.31 [4.1, 6.5], n = 3'.
+
+    The interval by flipping signs and an outlier follow, if there are any.
+    """
+    cells = dict(zip(formatting.CLAIM_HEADS, formatting.claim_cells(claim), strict=True))
+    interval, flipped = cells["95 % interval"], cells["sign-flip interval"]
+    text = f"{claim.statistic}: {cells['value']}"
+    if interval != formatting.NOTHING:
+        text += f" {interval}"
+    text += f", n = {claim.n}"
+    if flipped != formatting.NOTHING:
+        text += f", sign-flip {flipped}"
+    outlier = formatting.format_outlier(claim.outlier, claim.of)
+    return f"{text}; {outlier}" if outlier else text
 
 
 def _selectable_label(text: str) -> QLabel:

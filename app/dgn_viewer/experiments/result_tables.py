@@ -10,7 +10,7 @@ from dgn_engine.experiments.report.document import ReportRow
 from dgn_engine.text.written_numbers import format_duration
 from dgn_viewer.style.stylesheet import tabular_font, wrapping_tip
 
-HEADS = ("", "measured", "printed", "difference", "n", "epochs")
+HEADS = ("", "measured", "printed", "difference", "agreement", "n", "epochs")
 _ROW = 26
 
 
@@ -39,10 +39,10 @@ class RowTable(QTableWidget):
             if item is not None:
                 item.setTextAlignment(_cell_alignment(head))
 
-    def show_rows(self, rows: tuple[ReportRow, ...]) -> None:
+    def show_rows(self, rows: tuple[ReportRow, ...], scale: str = "") -> None:
         printed = any(row.printed is not None for row in rows)
         self.setAccessibleName("Measured and printed" if printed else "Measured")
-        cells = [_cell_texts(row) for row in rows]
+        cells = [_cell_texts(row, scale) for row in rows]
         self.setRowCount(len(rows))
         figures = tabular_font(self)
         for row_index, row in enumerate(rows):
@@ -58,21 +58,23 @@ class RowTable(QTableWidget):
         self.setFixedHeight(self.horizontalHeader().sizeHint().height() + _ROW * len(rows) + 2)
 
 
-def _cell_texts(row: ReportRow) -> tuple[str, ...]:
+def _cell_texts(row: ReportRow, scale: str) -> tuple[str, ...]:
     unit = f" {row.unit}" if row.unit else ""
     return (
         row.label,
         formatting.format_measured(row) + unit,
         formatting.format_printed(row.printed, row.unit),
         formatting.format_number(row.difference, row.unit, signed=True),
+        formatting.format_agreement(row, scale),
         formatting.format_replicates(len(row.values), row.of),
         formatting.format_epochs(row.epochs),
     )
 
 
 def _row_tip(row: ReportRow) -> str:
-    parts = (row.label, row.remark, f"{format_duration(row.seconds)} of compute")
-    return "; ".join(part for part in (parts if row.seconds > 0 else parts[:2]) if part)
+    outlier = formatting.format_outlier(row.outlier, row.of)
+    parts = (row.label, row.remark, outlier, f"{format_duration(row.seconds)} of compute")
+    return "; ".join(part for part in (parts if row.seconds > 0 else parts[:3]) if part)
 
 
 def _cell_alignment(head: str) -> Qt.AlignmentFlag:

@@ -192,7 +192,7 @@ class ResultsPanel(QFrame):
         self.answer.setText("\n\n".join((*document.notices, *document.answer)))
         self.answer.setVisible(bool(self.answer.text()))
         if document.rows:
-            self.rows.show_rows(document.rows)
+            self.rows.show_rows(document.rows, document.scale)
             self.rows.show()
         if document.claims:
             self.claims.show_claims(document.claims, self._theme, document.scale)

@@ -26,7 +26,7 @@ from dgn_engine.experiments import (
     effective_request,
     find_experiment,
 )
-from dgn_engine.experiments.report.formatting import count_verdicts
+from dgn_engine.experiments.report.formatting import list_verdicts
 from dgn_engine.experiments.report.result_layout import default_folder
 from dgn_engine.experiments.report.row_costs import RowCost, row_costs, whole_cost
 from dgn_engine.experiments.report.run_scale import scale_of
@@ -156,8 +156,7 @@ def _reproduce_in_turn(arguments: argparse.Namespace, name: str, stop: StopSigna
     except Exception:  # continue with the other experiments
         traceback.print_exc()
         return _End(name, "failed", time.monotonic() - began)
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in count_verdicts(document).items())
-    return _End(name, document.state, time.monotonic() - began, counts)
+    return _End(name, document.state, time.monotonic() - began, list_verdicts(document))
 
 
 def _print_ends(ends: list[_End]) -> None:

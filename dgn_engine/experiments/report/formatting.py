@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from dgn_engine.experiments._power import GOAL
+from dgn_engine.experiments._published import MARGINS
 from dgn_engine.experiments.report.document import Document, ReportRow
-from dgn_engine.protocol.experiments import PRINTED_SPREAD, Claim, Figure, Printed
+from dgn_engine.protocol.experiments import PRINTED_SPREAD, Claim, Figure, Outlier, Printed
 from dgn_engine.scene.elements import Dash, Role
 from dgn_engine.text import written_numbers
 from dgn_engine.text.printable import printable
@@ -21,6 +23,7 @@ from dgn_engine.text.written_numbers import format_duration, format_percent
 NOTHING = "–"
 LEVEL = 0.025  # one-sided significance level that corresponds to the 95 % interval
 MINUS = "−"
+VERDICTS = ("held", "not held", "not decided")
 SERIES: tuple[Role, ...] = (
     "value",
     "feature",
@@ -40,7 +43,7 @@ ROW_HEADS = (
     "measured",
     "printed",
     "difference",
-    "p (Welch)",
+    "agreement",
     "n",
     "epochs",
     "scale",
@@ -53,6 +56,7 @@ CLAIM_HEADS = (
     "statistic",
     "value",
     "95 % interval",
+    "sign-flip interval",
     "n",
     "p",
     "verdict",
@@ -63,12 +67,17 @@ CLAIM_HEADS = (
 ROW_NOTE = "Mean ± half-width of the 95 % interval over n replicates (Student’s t)."
 PRINTED_NOTE = (
     f"A printed ± is {PRINTED_SPREAD}, not the half-width of an interval. "
-    "p: Welch’s test of the two means."
+    "Agreement: the smallest margin within which both means agree (two one-sided Welch tests at "
+    "5 %), beside the margin declared before the run: "
+    f"{', '.join(f'{margin:g} points on {data}' for data, margin in MARGINS.items())}."
 )
 CLAIM_NOTE = (
     "p: probability of at least this much evidence for the verdict if the opposite were true; a "
     f"verdict needs p ≤ {LEVEL:g}. After Holm: the verdict after correction for all claims of this "
-    "table. Power: how often the claim would be held with this n if the paper were exactly right."
+    "table. Power: how often the claim would be held with this n if the paper were exactly right. "
+    "Sign-flip interval: also 95 %, for replicates that are symmetric but not normal; six are "
+    "needed. With an outlier, both intervals must decide the same. Even if there is none "
+    "among five replicates, 45 % of all may be far off; among ten, 26 %."
 )
 
 
@@ -102,12 +111,36 @@ def format_printed(found: Printed | None, unit: str) -> str:
     return text if half is None else f"{text} ± {format_number(half, unit)}"
 
 
-def format_interval(claim: Claim) -> str:
-    if claim.exact:
-        return "exact"
-    if not (math.isfinite(claim.low) and math.isfinite(claim.high)):
+def format_agreement(row: ReportRow, scale: str = "") -> str:
+    """Format as '±0.15 ≤ 0.5: agrees', or '±0.15' if no margin was declared."""
+    found = row.agreement
+    if not math.isfinite(found.within):
         return NOTHING
-    return f"[{format_number(claim.low)}, {format_number(claim.high)}]"
+    text = f"±{format_number(found.within, row.unit)}"
+    if not found.verdict:
+        return text
+    sign = "≤" if found.verdict == "agrees" else ">"
+    return f"{text} {sign} {found.margin:g}: {found.verdict}{_at_scale(scale)}"
+
+
+def format_outlier(found: Outlier | None, of: str) -> str:
+    """Format as 'seed 3 is an outlier: 91.2, 14 standard deviations from the others'."""
+    if found is None:
+        return ""
+    return (
+        f"{of.removesuffix('s')} {found.number} is an outlier: {format_number(found.value)}, "
+        f"{found.distance:.3g} standard deviations from the others"
+    )
+
+
+def format_interval(claim: Claim) -> str:
+    return "exact" if claim.exact else _format_ends(claim.low, claim.high)
+
+
+def _format_ends(low: float, high: float) -> str:
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NOTHING
+    return f"[{format_number(low)}, {format_number(high)}]"
 
 
 def format_epochs(value: float) -> str:
@@ -122,13 +155,13 @@ def row_cells(document: Document, row: ReportRow) -> tuple[str, ...]:
         format_measured(row) + unit,
         format_printed(row.printed, row.unit),
         format_number(row.difference, row.unit, signed=True),
-        format_p_value(row.welch_p),
+        format_agreement(row, document.scale),
         format_replicates(len(row.values), row.of),
         format_epochs(row.epochs),
         document.scale,
         document.protocol,
         format_duration(row.seconds) if row.seconds else NOTHING,
-        row.remark,
+        "; ".join(part for part in (row.remark, format_outlier(row.outlier, row.of)) if part),
     )
 
 
@@ -138,18 +171,21 @@ def claim_cells(claim: Claim, scale: str = "") -> tuple[str, ...]:
         claim.statistic,
         format_number(claim.value),
         format_interval(claim),
+        _format_ends(claim.flip_low, claim.flip_high),
         format_replicates(claim.n, claim.of),
         format_p_value(claim.p),
         format_verdict(claim, scale),
         after_holm(claim, scale),
         format_power(claim),
-        "; ".join(part for part in (claim.remark, _power_from(claim)) if part),
+        "; ".join(part for part in _claim_remarks(claim) if part),
     )
 
 
-def _power_from(claim: Claim) -> str:
-    known = math.isfinite(claim.power) and claim.power_from
-    return f"power based on {claim.power_from}" if known else ""
+def _claim_remarks(claim: Claim) -> Iterator[str]:
+    yield claim.remark
+    yield format_outlier(claim.outlier, claim.of)
+    if math.isfinite(claim.power) and claim.power_from:
+        yield f"power based on {claim.power_from}"
 
 
 def format_replicates(n: int, of: str) -> str:
@@ -165,16 +201,23 @@ def format_p_value(p: float) -> str:
 
 
 def format_verdict(claim: Claim, scale: str = "") -> str:
-    """Format a verdict as 'held', or 'held, reduced scale' if the scale is not the paper's."""
-    departs = _departs_from_paper(scale) and not claim.exact
-    if departs and claim.verdict == "not decided":
-        return "not decided at this scale"
-    decided = claim.verdict in ("held", "not held")
-    return f"{claim.verdict}, {scale} scale" if departs and decided else claim.verdict
+    """Format as 'held', or 'held with an outlier at quick scale' if the scale is not the paper's.
+
+    An exact claim does not depend on the scale.
+    """
+    word = plain_verdict(claim)
+    if claim.outlier is not None and word != "not decided":
+        word += " with an outlier"
+    return word + ("" if claim.exact else _at_scale(scale))
 
 
-def _departs_from_paper(scale: str) -> bool:
-    return scale in ("reduced", "changed")
+def plain_verdict(claim: Claim) -> str:
+    """Return 'held', 'not held' or 'not decided'."""
+    return claim.verdict.removesuffix(" at this scale")
+
+
+def _at_scale(scale: str) -> str:
+    return "" if scale in ("", "full") else f" at {scale} scale"
 
 
 def after_holm(claim: Claim, scale: str = "") -> str:
@@ -184,7 +227,7 @@ def after_holm(claim: Claim, scale: str = "") -> str:
     if not math.isfinite(claim.p_holm):
         return NOTHING
     stands = claim.p_holm <= LEVEL and claim.verdict in ("held", "not held")
-    return format_verdict(claim, scale) if stands else "not decided"
+    return format_verdict(claim if stands else replace(claim, verdict="not decided"), scale)
 
 
 def format_power(claim: Claim) -> str:
@@ -235,9 +278,8 @@ def _raw_facts(document: Document) -> Iterator[tuple[str, str]]:
 
 def made_at(document: Document) -> str:
     """Return a sentence on scale and protocol; '' if it reproduces no paper."""
-    reduction = (
-        f" ({', '.join(document.scaled_down)})" if _departs_from_paper(document.scale) else ""
-    )
+    departs = document.scale in ("reduced", "changed")
+    reduction = f" ({', '.join(document.scaled_down)})" if departs else ""
     return f"Scale: {document.scale}{reduction}, {document.protocol}." if document.scale else ""
 
 
@@ -266,6 +308,54 @@ def count_verdicts(document: Document) -> dict[str, int]:
         sentence = format_verdict(claim, document.scale)
         counts[sentence] = counts.get(sentence, 0) + 1
     return counts
+
+
+def list_verdicts(document: Document) -> str:
+    """Return '2 held, 1 not decided at quick scale, 3 exact held'; '' without claims."""
+    parts = []
+    for exact, before, after in ((False, "", _at_scale(document.scale)), (True, "exact ", "")):
+        words = [plain_verdict(claim) for claim in document.claims if claim.exact == exact]
+        counts = [f"{words.count(w)} {before}{w}" for w in VERDICTS if w in words]
+        parts += [", ".join(counts) + after] if counts else []
+    return ", ".join(parts)
+
+
+def summarize_verdicts(claims: Sequence[Claim], scale: str = "") -> str:
+    """Return sentences that count claims by id, the statistical and the exact ones apart.
+
+    A claim that is judged several times is held if all its verdicts are, and not held if one is
+    not held.
+    """
+    return " ".join(
+        f"{title}: {_summarize_kind([claim for claim in claims if claim.exact == exact])}."
+        for title, exact in ((f"Statistical{_at_scale(scale)}", False), ("Exact", True))
+        if any(claim.exact == exact for claim in claims)
+    )
+
+
+def _summarize_kind(claims: Sequence[Claim]) -> str:
+    verdicts: dict[str, set[str]] = {}
+    for claim in claims:
+        verdicts.setdefault(claim.id, set()).add(plain_verdict(claim))
+    joint = [join_verdicts(words) for words in verdicts.values()]
+    counted = [f"{joint.count(word)} {word}" for word in VERDICTS if word in joint]
+    text = f"{_count(len(claims), 'verdict')} on {_count(len(verdicts), 'claim')}"
+    repeats = len(claims) - len(verdicts)
+    if repeats:
+        text += f" ({repeats} repeat one)"
+    outliers = sum(claim.outlier is not None for claim in claims)
+    if outliers:
+        counted.append(f"{_count(outliers, 'verdict')} with an outlier")
+    return f"{text}, {', '.join(counted)}"
+
+
+def join_verdicts(verdicts: Collection[str]) -> str:
+    """Return the verdict on a claim from those on its parts: the worst of them."""
+    return next(word for word in ("not held", "not decided", "held") if word in verdicts)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _format_state(document: Document) -> str:

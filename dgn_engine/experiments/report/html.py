@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -19,6 +20,7 @@ from dgn_engine.experiments.report.formatting import (
     report_facts,
     row_cells,
     rows_title,
+    summarize_verdicts,
     theme_colours,
 )
 from dgn_engine.experiments.report.mathematics import label_as_html
@@ -32,12 +34,13 @@ _NUMBERS = frozenset(
         "measured",
         "printed",
         "difference",
-        "p (Welch)",
+        "agreement",
         "n",
         "epochs",
         "time",
         "value",
         "95 % interval",
+        "sign-flip interval",
         "p",
     )
 )
@@ -122,6 +125,7 @@ def _figure_element(figure: Figure, svg: str) -> str:
 
 def _claims_section(document: Document) -> Iterator[str]:
     yield "<h2>Claims</h2>"
+    yield f"<p>{escape(summarize_verdicts(document.claims, document.scale))}</p>"
     claims = [claim_cells(claim, document.scale) for claim in document.claims]
     yield from _table_element(CLAIM_HEADS, claims)
     yield f"<p class=note>{escape(CLAIM_NOTE)}</p>"
@@ -140,7 +144,7 @@ def _table_element(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Itera
 def _cell_element(tag: str, head: str, text: str) -> str:
     kind = "number" if head in _NUMBERS else ""
     if tag == "td" and head in ("verdict", "after Holm"):
-        word = text.partition(",")[0]  # 'held, reduced scale'
+        word = re.split(" at | with ", text)[0]  # 'held at reduced scale'
         kind = f"verdict {_WORDS.get(word, 'open')}"
     attribute = f' class="{kind}"' if kind else ""
     content = escape(text) if head else label_as_html(text)

@@ -18,6 +18,7 @@ from dgn_engine.experiments.report.formatting import (
     report_facts,
     row_cells,
     rows_title,
+    summarize_verdicts,
 )
 from dgn_engine.experiments.report.paper_table import GRID_TITLE, PaperTable, paper_table
 from dgn_engine.experiments.report.result_layout import FIGURES
@@ -53,6 +54,7 @@ def _report_lines(document: Document) -> Iterator[str]:
             yield PRINTED_NOTE
     if document.claims:
         yield "\n## Claims\n"
+        yield f"{summarize_verdicts(document.claims, document.scale)}\n"
         claims = [claim_cells(claim, document.scale) for claim in document.claims]
         yield from markdown_table(*drop_empty_columns(CLAIM_HEADS, claims))
         yield f"\n{CLAIM_NOTE}"

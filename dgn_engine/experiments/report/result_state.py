@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import date, datetime
 
 from dgn_engine.experiments.report.document import Document
-from dgn_engine.experiments.report.formatting import format_verdict
+from dgn_engine.experiments.report.formatting import list_verdicts
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
 from dgn_engine.sweep.schedule import OVER
 from dgn_engine.text.written_numbers import format_duration, format_percent
@@ -25,22 +24,14 @@ def describe_state(document: Document, today: date) -> str:
     """Return the day of a result and its verdicts, or how far a stopped experiment has got."""
     if document.state == "done":
         scale = f"{document.scale} result" if document.scale else "result"
-        verdicts = _count_verdicts(document)
-        return f"{scale} from {_day_in_words(document.made, today)}{verdicts}"
+        verdicts = list_verdicts(document)
+        after = f": {verdicts}" if verdicts else ""
+        return f"{scale} from {_day_in_words(document.made, today)}{after}"
     done = sum(unit.state in OVER and unit.state != "failed" for unit in document.units)
     of = f"{done:,} of {len(document.units):,} done" if document.units else "nothing done yet"
     if document.state == "failed":
         return f"failed, {of}"
     return f"stopped, {of}; can continue"
-
-
-def _count_verdicts(document: Document) -> str:
-    """Return ': held' for one claim, ': 2 held, 1 not decided' for several, '' for none."""
-    counts = Counter(format_verdict(claim, document.scale) for claim in document.claims)
-    if len(document.claims) == 1:
-        return f": {next(iter(counts))}"
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f": {words}" if words else ""
 
 
 def _day_in_words(made: str, today: date) -> str:

@@ -66,7 +66,9 @@ def _row_numbers(row: ReportRow) -> dict[str, object]:
         "printed": of_paper.value if of_paper else math.nan,
         "printed_sd": of_paper.half_width if of_paper else math.nan,
         "difference": row.difference,
-        "welch_p": row.welch_p,
+        "agrees_within": row.agreement.within,
+        "margin": row.agreement.margin,
+        "agreement": row.agreement.verdict,
         "epochs": row.epochs,
         "seconds": row.seconds,
     }

@@ -30,12 +30,27 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
             table.add_row(*cells)
         out.print(table)
     if document.claims:
-        table = _make_table(formatting.CLAIM_HEADS[:-1])
-        for claim in document.claims:
-            *start, verdict, holm, power, _remark = formatting.claim_cells(claim, document.scale)
+        heads, lines = formatting.drop_empty_columns(
+            formatting.CLAIM_HEADS[:-1],
+            [formatting.claim_cells(claim, document.scale)[:-1] for claim in document.claims],
+        )
+        table = _make_table(heads)
+        for claim, cells in zip(document.claims, lines, strict=True):
             style = _STYLES.get(claim.verdict, "dim")
-            table.add_row(*start, style_text(verdict, style), holm, power)
+            table.add_row(
+                *(
+                    style_text(cell, style) if head == "verdict" else cell
+                    for head, cell in zip(heads, cells, strict=True)
+                )
+            )
         out.print(table)
+        out.print(formatting.summarize_verdicts(document.claims, document.scale), soft_wrap=True)
+    for name, found, of in (
+        *((row.label, row.outlier, row.of) for row in document.rows),
+        *((claim.id, claim.outlier, claim.of) for claim in document.claims),
+    ):
+        if found is not None:
+            out.print(f"{name}: {formatting.format_outlier(found, of)}.", soft_wrap=True)
     if document.answer:  # an answer needs its remarks and choices
         for sentence in (*document.remarks, *document.choices):
             out.print(sentence, soft_wrap=True)

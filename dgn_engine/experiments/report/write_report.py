@@ -6,7 +6,7 @@ import math
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,12 +24,11 @@ from dgn_engine.experiments.report.document import (
 from dgn_engine.experiments.report.known_findings import known_findings
 from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS, TABLES
 from dgn_engine.experiments.report.run_scale import describe_substitution, scale_of
-from dgn_engine.protocol.experiments import PRINTED_RUNS
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import InnerPath, inner_folder
 from dgn_engine.storage.runs import run_info
 from dgn_engine.sweep.schedule import SOUND, UnitProgress
-from dgn_engine.sweep.statistics import mean_and_half_width, welch_p
+from dgn_engine.sweep.statistics import find_outlier, mean_and_half_width
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
 from dgn_engine.sweep.unit_results import UnitResults, read_unstartable, state_of
 
@@ -106,7 +105,7 @@ def write_report(
         versions=run_info.package_versions(),
         machine=machine_facts(plan, task.folder, took),
         seconds=results.seconds,
-        rows=tuple(report_row(row) for row in findings.rows),
+        rows=tuple(report_row(row, task.request.seed_start) for row in findings.rows),
         claims=with_holm([at_scale(task.request, claim) for claim in findings.claims]),
         figures=findings.figures,
         remarks=(*findings.remarks, *_early_ends(states, results, task)),
@@ -249,14 +248,20 @@ def _join_names(names: list[str]) -> str:
     return ", ".join(names[:_MOST]) + more
 
 
-def report_row(row: Row) -> ReportRow:
-    """Compute the statistics of a row, ignoring missing values."""
+def report_row(row: Row, seed_start: int = 0) -> ReportRow:
+    """Compute the statistics of a row, ignoring missing values.
+
+    Args:
+        row: the row.
+        seed_start: the seed of its first value, if its values are seeds.
+    """
     values = tuple(value for value in row.values if math.isfinite(value))
     mean, half = mean_and_half_width(values)
-    difference, p, printed = math.nan, math.nan, row.printed
-    if printed is not None:
-        difference = mean - printed.value
-        p = welch_p(values, printed.value, printed.spread, PRINTED_RUNS)
+    difference = math.nan if row.printed is None else mean - row.printed.value
+    outlier = find_outlier(values)
+    if outlier is not None:
+        first = seed_start if row.of == "seeds" else 0
+        outlier = replace(outlier, number=first + row.values.index(outlier.value))
     few = (
         f"{len(values)} of {len(row.values)} have a value" if len(values) < len(row.values) else ""
     )
@@ -272,8 +277,8 @@ def report_row(row: Row) -> ReportRow:
         row.seconds,
         "; ".join(part for part in (row.remark, few) if part),
         row.of,
-        p,
         row.place,
+        outlier,
     )
 
 

@@ -13,13 +13,12 @@ ROW = ReportRow(
     (97.0, 98.0),
     97.5,
     6.353,
-    Printed(98.22, 0.05),
+    Printed(98.22, 0.05, 0.5),
     -0.72,
     "%",
     40.0,
     83.0,
     "so",
-    welch_p=0.0123,
 )
 BARE = ReportRow("ν | of H", (1234.5,), 1234.5, math.nan, None, math.nan, "")
 CLAIM = Claim(

@@ -36,8 +36,8 @@ def test_experiments_name_paper_claims_costs_protocols_and_what_they_ask(
 @pytest.mark.parametrize(
     ("table", "row", "column", "expected"),
     [
-        ("npf_npk_2020_table2", "GCONV/Adam/CIFAR-10", "ReLU", Printed(80.43, 0.35)),
-        ("npf_npk_2020_table2", "FC(w=128,d=6)/SGD/MNIST", "FRNPF(II)", Printed(95.85, 0.1)),
+        ("npf_npk_2020_table2", "GCONV/Adam/CIFAR-10", "ReLU", Printed(80.43, 0.35, 2.0)),
+        ("npf_npk_2020_table2", "FC(w=128,d=6)/SGD/MNIST", "FRNPF(II)", Printed(95.85, 0.1, 0.5)),
         ("npf_workshop_table4", "Arch-2 w=128 d=10 Adam MNIST", "Twin (decoupled)", None),
         ("duality_experiment1", "FC/MNIST", "FL", Printed(98.6)),
         ("duality_experiment2", "0", "M4 ReLU downstream true", None),

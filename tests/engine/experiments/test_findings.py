@@ -395,7 +395,7 @@ def test_of_several_steps_a_row_has_the_best_in_the_mean_over_its_cells() -> Non
     assert f"learning rate {step}," in found.remarks[0]
     other = read_findings("npf-table2", replace(request, data="folder:cats"), runs)
     assert all("folder:cats" in row.remark for row in other.rows)
-    assert other.rows[0].printed == Printed(67.36, 0.56)
+    assert other.rows[0].printed == Printed(67.36, 0.56, 2.0)
 
 
 @pytest.mark.parametrize(

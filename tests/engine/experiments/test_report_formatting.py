@@ -13,8 +13,8 @@ from dgn_engine.experiments.report import document, formatting
 from dgn_engine.experiments.report.html import render_html
 from dgn_engine.experiments.report.markdown import render_markdown
 from dgn_engine.experiments.report.terminal import print_document
-from dgn_engine.protocol.experiments import Figure, Printed
-from tests.engine.experiments.documents import BARE, CLAIM, EXACT, OPEN, ROW, result
+from dgn_engine.protocol.experiments import Figure, Outlier, Printed
+from tests.engine.experiments.documents import BARE, CLAIM, EXACT, MISSED, OPEN, ROW, result
 from tests.refusals import refused
 from tests.snapshots import Recorded
 
@@ -63,7 +63,39 @@ def test_facts_leave_out_what_nobody_asked_or_measured(wall: float | None) -> No
 
 
 def test_verdicts_are_counted() -> None:
-    assert formatting.count_verdicts(result()) == {"held": 2, "not decided": 1, "not held": 1}
+    full, quick = result(scale="full"), result(scale="quick")
+    assert formatting.count_verdicts(full) == {"held": 2, "not decided": 1, "not held": 1}
+    assert formatting.list_verdicts(full) == "1 held, 1 not held, 1 not decided, 1 exact held"
+    assert formatting.list_verdicts(quick).startswith("1 held, 1 not held, 1 not decided at quick")
+    assert formatting.list_verdicts(result(claims=())) == ""
+
+
+def test_the_headline_counts_each_claim_once_and_exact_ones_apart() -> None:
+    fails = replace(CLAIM, verdict="not held", outlier=Outlier(2, 91.2, 14.0))
+    claims = (CLAIM, CLAIM, fails, OPEN, replace(OPEN, verdict="held"), MISSED, EXACT, EXACT)
+    assert formatting.summarize_verdicts(claims, "quick") == (
+        "Statistical at quick scale: 6 verdicts on 3 claims (3 repeat one), 2 not held, "
+        "1 not decided, 1 verdict with an outlier. "
+        "Exact: 2 verdicts on 1 claim (1 repeat one), 1 held."
+    )
+    assert formatting.summarize_verdicts((CLAIM,)) == "Statistical: 1 verdict on 1 claim, 1 held."
+    assert formatting.summarize_verdicts(()) == ""
+
+
+def test_an_outlier_is_named_beside_its_row_and_its_claim() -> None:
+    far = Outlier(12, 91.2, 14.0)
+    said = "seed 12 is an outlier: 91.2, 14 standard deviations from the others"
+    row, claim = replace(ROW, outlier=far), replace(CLAIM, outlier=far, flip_low=2.0, flip_high=2.5)
+    made = result(rows=(row,), claims=(claim,), scale="full")
+    assert formatting.row_cells(made, row)[-1] == f"so; {said}"
+    cells = dict(zip(formatting.CLAIM_HEADS, formatting.claim_cells(claim), strict=True))
+    assert said in cells["remark"]
+    assert cells["sign-flip interval"] == "[2, 2.5]"
+    assert cells["verdict"] == "held with an outlier"
+    assert 'class="verdict held">held with an outlier<' in render_html(made)
+    stream = io.StringIO()
+    print_document(made, Path("/there"), stream)
+    assert stream.getvalue().count(said) == 2
 
 
 def test_the_first_twenty_four_curves_look_different() -> None:
@@ -95,8 +127,9 @@ def test_html_says_each_cell_and_leaves_out_columns_without_content() -> None:
     assert "<h1>Gates &amp; &lt;regimes&gt;</h1><p>Where it sits.</p>" in page
     assert '<tr><td>DL</td><td class="number">97.50 ± 6.35 %</td>' in page
     assert '<th class="number">printed</th>' in page
+    assert '<td class="verdict held">held</td>' in page
     for verdict, kind in (("held", "held"), ("not held", "failed"), ("not decided", "open")):
-        assert f'<td class="verdict {kind}">{verdict}</td>' in page
+        assert f'<td class="verdict {kind}">{verdict} at quick scale</td>' in page
     assert "<th>verdict</th>" in page
     assert "<summary>b</summary><pre>Trace\n  last &lt;line&gt;</pre>" in page
     assert "<summary>a</summary>" not in page
@@ -129,7 +162,8 @@ def test_a_terminal_shows_rows_claims_and_what_failed(recorded: Recorded) -> Non
 def test_a_table_on_a_terminal_has_words_at_the_left_and_signed_numbers_at_the_right() -> None:
     rows = (replace(ROW, difference=0.5), replace(BARE, label="x" * 90))
     stream = io.StringIO()
-    print_document(result(rows=rows, claims=(), units=()), Path("/there"), stream)
+    made = result(rows=rows, claims=(), units=(), scale="full")
+    print_document(made, Path("/there"), stream)
     heads, first, second, _ = stream.getvalue().splitlines()
     assert second.startswith("x" * 90), "in one line: 180 letters are there for a file"
     assert first.startswith("DL" + " " * 88)

@@ -16,6 +16,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments.report import write_report as writing
 from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.formatting import format_verdict
 from dgn_engine.experiments.report.reproduce import plan_of
 from dgn_engine.experiments.report.write_report import ReproductionTask, write_report
 from dgn_engine.protocol.experiments import Printed
@@ -79,9 +80,11 @@ def test_a_row_keeps_what_its_values_are_of_and_its_place(tmp_path: Path) -> Non
     assert "tiny.tex" in {path.name for path in (tmp_path / "tables").iterdir()}
 
 
-def test_what_is_open_at_quick_is_open_at_this_scale(tmp_path: Path) -> None:
-    assert [c.verdict for c in write(tmp_path).claims] == ["not decided at this scale"]
-    assert [c.verdict for c in write(tmp_path, scale="full").claims] == ["not decided"]
+def test_a_verdict_is_written_without_its_scale_and_shown_with_it(tmp_path: Path) -> None:
+    quick, full = write(tmp_path), write(tmp_path, scale="full")
+    assert [c.verdict for c in (*quick.claims, *full.claims)] == ["not decided"] * 2
+    assert format_verdict(quick.claims[0], quick.scale) == "not decided at quick scale"
+    assert format_verdict(full.claims[0], full.scale) == "not decided"
 
 
 def test_findings_are_read_once_nothing_runs_any_more(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_a_report_of_a_reduced_scale_says_so_everywhere(tmp_path: Path) -> None:
     assert said.endswith("2 of 60 epochs, 3 of 5 seeds.")
     for text in (render_markdown(made), render_html(made)):
         assert said in text
-        assert "held, reduced scale" in text
+        assert "held at reduced scale" in text
         assert "not decided at" in text
     assert formatting.row_cells(made, made.rows[0])[7] == "reduced"
     assert dict(formatting.report_facts(made))["scale"] == "reduced"
@@ -205,21 +205,19 @@ def test_a_verdict_says_at_which_scale_it_was_reached() -> None:
         scale: [formatting.format_verdict(claim, scale) for claim in claims]
         for scale in ("", "quick", "full", "reduced", "changed")
     }
-    assert said[""] == said["quick"] == said["full"] == ["held", "held", "not decided", "not held"]
-    assert said["reduced"] == [
-        "held, reduced scale",
-        "held",
-        "not decided at this scale",
-        "not held, reduced scale",
-    ]
-    assert said["changed"][0] == "held, changed scale"
+    assert said[""] == said["full"] == ["held", "held", "not decided", "not held"]
+    for scale in ("quick", "reduced", "changed"):
+        at = f" at {scale} scale"
+        assert said[scale] == ["held" + at, "held", "not decided" + at, "not held" + at]
+    old = replace(OPEN, verdict="not decided at this scale")
+    assert formatting.format_verdict(old, "quick") == "not decided at quick scale"
     assert formatting.count_verdicts(result(scale="reduced")) == {
-        "held, reduced scale": 1,
+        "held at reduced scale": 1,
         "held": 1,
-        "not decided at this scale": 1,
-        "not held, reduced scale": 1,
+        "not decided at reduced scale": 1,
+        "not held at reduced scale": 1,
     }
-    assert 'class="verdict held">held, reduced scale<' in render_html(result(scale="reduced"))
+    assert 'class="verdict held">held at reduced scale<' in render_html(result(scale="reduced"))
 
 
 def test_a_result_written_before_there_were_notices_opens(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_results_come_first_the_newest_before_the_others(
     assert set(listed.cards) == set(QUESTIONS)
     first, other = listed.cards["npf-nu"], listed.cards["npf-kernels"]
     assert first.state.text().startswith("quick result from 1 Jan")
-    assert first.state.text().endswith(": held")
+    assert first.state.text().endswith(": 1 held at quick scale")
     assert first.sketch.chart is not None
     assert (other.state.text(), other.sketch.chart) == (NOT_RUN, None)
     assert (other.cost.text(), other.paper.text()) == ("about 4 min", "[NPF] npf-kernels")
@@ -156,8 +156,11 @@ def test_a_list_that_is_hidden_reads_nothing(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "quick result from 2 Jan: 1 held, 1 not held, 1 not decided"),
-        ({"claims": (HELD,), "scale": "reduced"}, "reduced result from 2 Jan: held, reduced scale"),
+        ({}, "quick result from 2 Jan: 1 held, 1 not held, 1 not decided at quick scale"),
+        (
+            {"claims": (HELD,), "scale": "reduced"},
+            "reduced result from 2 Jan: 1 held at reduced scale",
+        ),
         ({"claims": (), "scale": ""}, "result from 2 Jan"),
         ({"claims": (), "made": "2025-11-26T12:00:00+00:00"}, "quick result from 26 Nov 2025"),
         ({"state": "interrupted"}, "stopped, 1 of 2 done; can continue"),

@@ -88,7 +88,7 @@ def test_a_result_at_a_reduced_scale_says_so_above_its_rows_and_in_its_verdicts(
     assert panel.answer.text() == said
     assert "reduced" in panel.paper.text()
     reduced = [label.text() for label in panel.claims.verdicts]
-    panel.show_document(DONE)  # another result after it
+    panel.show_document(replace(DONE, scale="full"))  # another result after it
     assert not panel.answer.isVisible()
     assert "reduced" not in panel.paper.text()
     whole = [label.text() for label in panel.claims.verdicts]
@@ -124,7 +124,11 @@ def test_a_result_stands_beside_what_was_printed_and_verdicts_are_words(
     cells = [panel.rows.item(0, column).text() for column in range(4)]  # type: ignore[union-attr]
     assert cells == ["ReLU", "97.60 ± 0.25 %", "98.14 ± 0.07", "−0.54"]
     verdicts = [label.text() for label in panel.claims.verdicts]
-    assert verdicts == ["✓ held", "✗ not held", "○ not decided"]
+    assert verdicts == [
+        "✓ held at quick scale",
+        "✗ not held at quick scale",
+        "○ not decided at quick scale",
+    ]
     assert LIGHT.refused in panel.claims.verdicts[1].styleSheet()
     panel.set_theme(DARK)
     assert DARK.refused in panel.claims.verdicts[1].styleSheet()
