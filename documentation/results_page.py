@@ -29,7 +29,6 @@ from dgn_engine.experiments.report.formatting import (
     plain_verdict,
     summarize_verdicts,
 )
-from dgn_engine.experiments.workshop_table4 import MARGIN
 from dgn_engine.protocol.experiments import Claim
 from dgn_engine.text.written_numbers import format_duration
 from documentation.generated_page import table
@@ -50,6 +49,7 @@ SAME_NETWORKS = {
     "Arch-1 w=128 d=6 Adam MNIST": "FC(w=128,d=6)/Adam/MNIST",
     "Arch-1 w=128 d=6 SGD MNIST": "FC(w=128,d=6)/SGD/MNIST",
 }
+SHARE = "(FL − FR)/(ReLU − FR)"
 SHARED_TIMES_SINCE = "2026-11-24"  # before it, each network counts the time of its whole stack
 AGREEING = {  # what rows do with the margin declared before their run
     "agrees": "agree within it",
@@ -75,9 +75,10 @@ class PrintedTable:
         return tuple(name for name in table_rows(self.key) if name not in self.of_others)
 
 
+TABLE_2 = PrintedTable("npf_npk_2020_table2", "[NPF] Table 2", "npf-table2")
 WORKSHOP = PrintedTable("npf_workshop_table4", "[WS] Table 4", "workshop-table4")
 TABLES = (
-    PrintedTable("npf_npk_2020_table2", "[NPF] Table 2", "npf-table2"),
+    TABLE_2,
     PrintedTable(
         "npf_npk_2020_figure2",
         "[NPF] Figure 2",
@@ -298,39 +299,33 @@ def read_worlds() -> dict[str, tuple[str, str]]:
 
 
 def taken_claims(results: Sequence[Document], scale: str = "full") -> list[Claim]:
-    """Judge ws-5 for the rows of [WS] Table 4 whose networks were run for [NPF] Table 2.
+    """Return the claims on [WS] Table 4 that are judged for the same networks in [NPF] Table 2.
 
-    The interval of ReLU − FL is that of the claim on it there. A row that was run itself is left
-    out.
+    Both papers print the same numbers there, so that the share of the gap that true gates recover
+    has one bar.
     """
-    taken = []
-    for row, same in SAME_NETWORKS.items():
-        if scale != "full" or _best_run(results, WORKSHOP, row)[0] == "full":
-            continue
-        for claim in _claims_at([r for r in results if r.name == "npf-table2"], scale):
-            if claim.statistic.startswith(f"{same}: ReLU − FL;") and math.isfinite(claim.low):
-                inside = claim.low > -MARGIN and claim.high < MARGIN
-                outside = claim.low > MARGIN or claim.high < -MARGIN
-                taken.append(
-                    replace(
-                        claim,
-                        id="ws-5",
-                        statement=published_claim("ws-5")[1],
-                        statistic=f"{row}: ReLU − FL; within ±{MARGIN:g}",
-                        verdict="held" if inside else "not held" if outside else "not decided",
-                    )
-                )
-    return taken
+    return [
+        replace(
+            claim,
+            id=claim_id,
+            statement=published_claim(claim_id)[1],
+            statistic=claim.statistic.replace(same, row, 1),
+        )
+        for row, same in _taken_rows(results).items()
+        for claim in (_claims_at(results, "full") if scale == "full" else ())
+        if claim.statistic.startswith(f"{same}: {SHARE}")
+        for claim_id in ("ws-5" if "; above" in claim.statistic else "ws-6",)
+    ]
 
 
-def _describe_taken(claims: Sequence[Claim]) -> str:
-    """Return which rows are taken from [NPF] Table 2, and what their gaps are."""
-    rows = "; ".join(
-        f"{claim.statistic.partition(':')[0]} ({plain_verdict(claim)}: ReLU − FL "
-        f"{format_number(claim.value)} {format_interval(claim)})"
-        for claim in claims
-    )
-    return f"Five columns from [NPF] Table 2, whose networks are the same, with ws-5: {rows}."
+def _taken_rows(results: Sequence[Document]) -> dict[str, str]:
+    """Return the rows of [WS] Table 4 that were run at full scale only for [NPF] Table 2."""
+    return {
+        row: same
+        for row, same in SAME_NETWORKS.items()
+        if _best_run(results, WORKSHOP, row)[0] != "full"
+        and _best_run(results, TABLE_2, same)[0] == "full"
+    }
 
 
 def _link(result: Document) -> str:
@@ -377,8 +372,7 @@ def _mean(row: ReportRow) -> str:
 
 def _rows_by_scale(results: Sequence[Document]) -> Iterator[str]:
     """Yield which rows of each printed table were run, by the best scale of each."""
-    claims = taken_claims(results)
-    taken = {claim.statistic.partition(":")[0] for claim in claims}
+    taken = _taken_rows(results)
     for printed in TABLES:
         by_scale: dict[str, list[str]] = {}
         for name in printed.rows:
@@ -390,8 +384,17 @@ def _rows_by_scale(results: Sequence[Document]) -> Iterator[str]:
             for scale in SCALES
             if scale in by_scale
         ]
-        if printed is WORKSHOP and claims:
-            parts.insert(0, _describe_taken(claims))
+        if printed is WORKSHOP and taken:
+            judged = "".join(
+                f"; {claim.id} {plain_verdict(claim)} ({claim.statistic.partition(': ')[2]}: "
+                f"{format_number(claim.value)} {format_interval(claim)})"
+                for claim in taken_claims(results)
+            )
+            parts.insert(
+                0,
+                f"Five columns from [NPF] Table 2, whose networks are the same: {', '.join(taken)}"
+                f"{judged}.",
+            )
         if "" in by_scale:
             parts.append(f"No kept result: {len(by_scale[''])} of {len(printed.rows)} rows.")
         yield f"- **{printed.title}.** {' '.join(parts)}"

@@ -159,19 +159,26 @@ def test_arch_1_has_the_networks_and_numbers_of_a_row_of_table_2() -> None:
             assert ours == find_printed("npf_npk_2020_table2", same, its)
 
 
-def test_ws_5_is_judged_by_the_interval_of_table_2_unless_arch_1_was_run() -> None:
-    gap = replace(CLAIM, id="npf-8", statistic=f"{ROW}: ReLU − FL; within ±0.5 of 0.32")
-    near = made(claims=(replace(gap, value=0.2, low=0.1, high=0.3),))
-    far = made(claims=(replace(gap, value=0.9, low=0.7, high=1.1),))
-    assert [claim.verdict for claim in taken_claims([near])] == ["held"]
-    assert [claim.verdict for claim in taken_claims([far])] == ["not decided"]
-    assert "| ws-5 | held |" in written([near])
-    assert "Arch-1 w=128 d=6 Adam MNIST (held: ReLU − FL 0.2 [0.1, 0.3])" in written([near])
+def test_arch_1_takes_columns_and_claims_of_table_2_unless_it_was_run() -> None:
     arch = "Arch-1 w=128 d=6 Adam MNIST"
-    own = made(
-        name="workshop-table4", rows=(replace(measured("ReLU", 98.1), place=(arch, "ReLU")),)
-    )
-    assert taken_claims([near, own]) == []
+    share = replace(CLAIM, id="npf-8", statistic=f"{ROW}: (FL − FR)/(ReLU − FR) in %; above 50")
+    near = replace(share, statistic=share.statistic.replace("above 50", "within ±25 of 62.5"))
+    results = [made(claims=(share, near, CLAIM))]
+    assert [(claim.id, claim.verdict) for claim in taken_claims(results)] == [
+        ("ws-5", "held"),
+        ("ws-6", "held"),
+    ]
+    assert taken_claims(results)[0].statistic == f"{arch}: (FL − FR)/(ReLU − FR) in %; above 50"
+    page = written(results)
+    assert "| ws-5 | held |" in page
+    line = rows_of(page, "[WS] Table 4")
+    assert f"Five columns from [NPF] Table 2, whose networks are the same: {arch}; ws-5" in line
+    assert line.endswith("No kept result: 8 of 9 rows.")
+    row = replace(measured("ReLU", 98.1), place=(arch, "ReLU"))
+    own = made(name="workshop-table4", rows=(row,))
+    assert taken_claims([*results, own]) == []
+    assert f"Full scale: {arch}." in rows_of(written([*results, own]), "[WS] Table 4")
+    assert taken_claims([made(claims=(share,), scale="reduced")]) == []
 
 
 def test_a_result_is_kept_without_its_runs_and_without_the_folders_of_this_machine(

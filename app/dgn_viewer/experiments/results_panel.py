@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
@@ -314,7 +315,9 @@ def _summary_text(document: Document) -> str:
 def _notes_text(document: Document) -> str:
     parts = []
     notes = tuple(dict.fromkeys(figure.note for figure in document.figures if figure.note))
+    verdicts = formatting.summarize_verdicts(document.claims, document.scale)
     for title, sentences in (
+        ("Verdicts", (verdicts,) if verdicts else ()),
         ("Remarks", document.remarks),
         ("Scaled down", document.scaled_down),
         ("Choices", document.choices),
