@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableWidget, QTableWidgetItem
 
@@ -11,6 +13,7 @@ from dgn_engine.text.written_numbers import format_duration
 from dgn_viewer.style.stylesheet import tabular_font, wrapping_tip
 
 HEADS = ("", "measured", "printed", "difference", "agreement", "n", "epochs")
+MARKS = {"agrees": "✓", "differs": "✗", "open": "○", "": ""}
 _ROW = 26
 
 
@@ -42,7 +45,7 @@ class RowTable(QTableWidget):
     def show_rows(self, rows: tuple[ReportRow, ...], scale: str = "") -> None:
         printed = any(row.printed is not None for row in rows)
         self.setAccessibleName("Measured and printed" if printed else "Measured")
-        cells = [_cell_texts(row, scale) for row in rows]
+        cells = [_cell_texts(row) for row in rows]
         self.setRowCount(len(rows))
         figures = tabular_font(self)
         for row_index, row in enumerate(rows):
@@ -50,7 +53,7 @@ class RowTable(QTableWidget):
                 item = QTableWidgetItem(text)
                 item.setTextAlignment(_cell_alignment(HEADS[column]))
                 item.setFont(figures)
-                item.setToolTip(wrapping_tip(_row_tip(row)))
+                item.setToolTip(wrapping_tip(_row_tip(row, scale)))
                 self.setItem(row_index, column, item)
         for column in range(1, len(HEADS)):
             has_values = any(line[column] != formatting.NOTHING for line in cells)
@@ -58,23 +61,37 @@ class RowTable(QTableWidget):
         self.setFixedHeight(self.horizontalHeader().sizeHint().height() + _ROW * len(rows) + 2)
 
 
-def _cell_texts(row: ReportRow, scale: str) -> tuple[str, ...]:
+def _cell_texts(row: ReportRow) -> tuple[str, ...]:
     unit = f" {row.unit}" if row.unit else ""
     return (
         row.label,
         formatting.format_measured(row) + unit,
         formatting.format_printed(row.printed, row.unit),
         formatting.format_number(row.difference, row.unit, signed=True),
-        formatting.format_agreement(row, scale),
+        _agreement_text(row),
         formatting.format_replicates(len(row.values), row.of),
         formatting.format_epochs(row.epochs),
     )
 
 
-def _row_tip(row: ReportRow) -> str:
-    outlier = formatting.format_outlier(row.outlier, row.of)
-    parts = (row.label, row.remark, outlier, f"{format_duration(row.seconds)} of compute")
-    return "; ".join(part for part in (parts if row.seconds > 0 else parts[:3]) if part)
+def _agreement_text(row: ReportRow) -> str:
+    """Return the margin with a mark that says whether it is within the declared one: '✓ ±0.15'."""
+    found = row.agreement
+    if not math.isfinite(found.within):
+        return formatting.NOTHING
+    return f"{MARKS[found.verdict]} ±{formatting.format_number(found.within, row.unit)}".strip()
+
+
+def _row_tip(row: ReportRow, scale: str) -> str:
+    agreement = formatting.format_agreement(row, scale)
+    parts = (
+        row.label,
+        row.remark,
+        formatting.format_outlier(row.outlier, row.of),
+        "" if agreement == formatting.NOTHING else f"agreement with print {agreement}",
+        f"{format_duration(row.seconds)} of compute" if row.seconds > 0 else "",
+    )
+    return "; ".join(part for part in parts if part)
 
 
 def _cell_alignment(head: str) -> Qt.AlignmentFlag:

@@ -35,6 +35,7 @@ from dgn_engine.figures.paper import print_style
 from dgn_engine.figures.provenance import FigurePanel, Provenance
 from dgn_engine.figures.save_figure import save_page
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
+from dgn_engine.protocol.experiments import Printed
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.application import Viewer
 from dgn_viewer.experiments import dgn_process
@@ -123,6 +124,19 @@ def test_a_result_stands_beside_what_was_printed_and_verdicts_are_words(
     panel.show_document(DONE)
     cells = [panel.rows.item(0, column).text() for column in range(4)]  # type: ignore[union-attr]
     assert cells == ["ReLU", "97.60 ± 0.25 %", "98.14 ± 0.07", "−0.54"]
+    printed = replace(DONE.rows[0], printed=Printed(98.14, 0.07, 0.5))
+    for row, mark in (
+        (DONE.rows[0], "±"),
+        (replace(printed, values=(96.5, 96.6, 96.4)), "✗ ±"),
+        (printed, "○ ±"),
+        (replace(printed, values=(98.1, 98.2, 98.1)), "✓ ±"),
+    ):
+        panel.rows.show_rows((row,), "reduced")
+        assert panel.rows.item(0, 4).text().startswith(mark)  # type: ignore[union-attr]
+        verdict = row.agreement.verdict
+        assert verdict in panel.rows.item(0, 4).toolTip()  # type: ignore[union-attr]
+    panel.rows.show_rows((replace(printed, printed=None),))
+    assert panel.rows.isColumnHidden(4)
     verdicts = [label.text() for label in panel.claims.verdicts]
     assert verdicts == [
         "✓ held at quick scale",
