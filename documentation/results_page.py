@@ -50,7 +50,6 @@ SAME_NETWORKS = {
     "Arch-1 w=128 d=6 SGD MNIST": "FC(w=128,d=6)/SGD/MNIST",
 }
 SHARE = "(FL − FR)/(ReLU − FR)"
-SHARED_TIMES_SINCE = "2026-11-24"  # before it, each network counts the time of its whole stack
 AGREEING = {  # what rows do with the margin declared before their run
     "agrees": "agree within it",
     "differs": "differ by more",
@@ -172,10 +171,7 @@ def _page(results: Sequence[Document]) -> Iterator[str]:
     yield from _printed_means(results)
     yield from _rows_by_scale(results)
     yield "\n## Every kept result\n"
-    yield "Each name leads to the rows, claims and a figure. The time is that of all runs added up."
-    if any(result.made < SHARED_TIMES_SINCE for result in results):
-        yield "Networks that were trained together as one stack each count the time of the stack."
-    yield ""
+    yield "Each name leads to rows, claims and a figure; times are those of all runs added up.\n"
     for scale in there:
         listed = [_kept_result(result) for result in results if result.scale == scale]
         yield f"- **{HOW[scale].capitalize()}**: {'; '.join(listed)}."
@@ -203,6 +199,7 @@ def _verdicts(results: Sequence[Document]) -> Iterator[str]:
         if claims:
             yield f"- **{HOW[scale].capitalize()}**: {summarize_verdicts(claims)}"
     found = {claim.id for result in results for claim in result.claims if claim.n}
+    found |= {claim.id for claim in taken_claims(results)}
     missing = [claim_id for claim_id in claim_ids() if claim_id not in found]
     if missing:
         yield f"- No verdict yet: {', '.join(missing)}."
@@ -426,9 +423,9 @@ def _is_of(row: ReportRow, label: str) -> bool:
 
 
 def _kept_result(result: Document) -> str:
-    chosen = [str(result.request.get("only") or "")]
-    if result.scale != "quick":
-        chosen.append(result.protocol)
+    if result.scale == "quick":  # of seconds or minutes
+        return _link(result)
+    chosen = [str(result.request.get("only") or ""), result.protocol]
     named = ", ".join([_link(result), *filter(None, chosen)])
     return f"{named} ({format_duration(result.seconds)})"
 
