@@ -8,8 +8,9 @@ from dataclasses import replace
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_pairs
 from dgn_engine.scene.compared import facts_of_view, reason_not_compared
-from dgn_engine.scene.elements import Chart, Fact, Matrix, Scene, Shown, finite_range
+from dgn_engine.scene.elements import Chart, Fact, Matrix, Scene, Shown, largest_magnitude
 from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
+from dgn_engine.scene.matrix_colours import SPANS, share_colours, with_pair_colours
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
 from dgn_engine.scene.trials import freeze_random_gates
@@ -31,25 +32,32 @@ _NAMES = (("value", "Measured $K^V$"), ("expected", "Expected $βH$"))
 
 @draw_reading("kernel_theory", "Value kernel and expectation βH appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
-    """Draw both kernels on one scale, and how far apart they are over steps."""
-    reach = max(max(map(abs, finite_range(reading.arrays[name]))) for name, _ in _NAMES) or 1.0
-    charts = (*_draw_matrices(view, reading, reach), _over_steps(view, chosen_value(view, MEASURE)))
+    """Draw both kernels, and how far apart they are over steps.
+
+    They are on one scale unless the pairs of one of them would crowd in a small part of it.
+    """
+    charts = (*_draw_matrices(view, reading), _over_steps(view, chosen_value(view, MEASURE)))
     facts = facts_of_view(view, "kernel_theory", _list_facts)
     return Scene(charts, facts, reading.step, _write_note(view, reading))
 
 
-def _draw_matrices(view: View, reading: Reading, reach: float) -> Iterator[Chart]:
+def _draw_matrices(view: View, reading: Reading) -> Iterator[Chart]:
     labels = reading.arrays["labels"]
+    kernels = [reading.arrays[name] for name, _ in _NAMES]
+    shared = kernels if share_colours(kernels) else []
     for index, (name, title) in enumerate(_NAMES):
+        reach = largest_magnitude(kernels[index])
         matrix = Matrix(
             name=name,
-            values=reading.arrays[name],
+            values=kernels[index],
             ramp="diverging",
             low=-reach,
             high=reach,
-            bar="kernel value" if index else "",
+            bar="kernel value" if index or not shared else "",
             scale="as computed, per logit",
         )
+        # The diagonal of a convolutional network is so large that it would be all one sees.
+        matrix = with_pair_colours(matrix, shared)
         chart = example_pairs(view, labels, name, title, matrix, index, index == 0)
         yield replace(chart, narrow=(0, index, 1, 1))
 
@@ -81,6 +89,7 @@ def _write_note(view: View, reading: Reading) -> str:
         "Expectation at initialisation; σ of each layer from its current weights.",
         reading.facts.get("depends", ""),
         matrices,
+        f"Colours: {SPANS['pairs']}.",
         reason_not_compared(view, "kernel_theory"),
     )
 
