@@ -6,9 +6,10 @@ import json
 import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
 from dgn_engine.experiments._power import GOAL
@@ -29,15 +30,10 @@ SERIES: tuple[Role, ...] = (
     "feature",
     "cross",
     "compared",
-    "accent",
     "text",
 )  # in the order of the curves
-DASHES: tuple[Dash, ...] = (
-    "solid",
-    "dash",
-    "dot",
-    "dashdot",
-)  # used in turn when the colours repeat
+# In turn, so that neighbours differ in grey print too. Dotted lines are printed or ideal values.
+DASHES: tuple[Dash, ...] = ("solid", "dash", "dashdot")
 ROW_HEADS = (
     "",
     "measured",
@@ -302,6 +298,36 @@ def drop_empty_columns(
     return tuple(heads[p] for p in shown), [tuple(row[p] for p in shown) for row in rows]
 
 
+@dataclass(frozen=True)
+class ClaimGroup:
+    """What was judged of one claim: its statement, and tables of cells that share a remark."""
+
+    statement: str
+    parts: tuple[tuple[tuple[tuple[str, ...], ...], str], ...]
+
+
+def claim_groups(document: Document) -> tuple[tuple[str, ...], tuple[ClaimGroup, ...]]:
+    """Return the heads of a table of claims, and its rows by statement.
+
+    Statements and remarks are sentences, which are set above and below the rows: as columns they
+    would be no wider than a word.
+    """
+    claims = [claim_cells(claim, document.scale) for claim in document.claims]
+    heads, lines = drop_empty_columns(CLAIM_HEADS, claims)
+    columns = [place for place, head in enumerate(heads) if head not in ("claim", "remark")]
+    remark = heads.index("remark") if "remark" in heads else None
+    groups = []
+    for statement, rows in groupby(lines, key=lambda line: line[heads.index("claim")]):
+        parts = tuple(
+            (tuple(tuple(line[place] for place in columns) for line in same), words)
+            for words, same in groupby(
+                rows, key=lambda line: "" if remark is None else line[remark]
+            )
+        )
+        groups.append(ClaimGroup(statement, parts))
+    return tuple(heads[place] for place in columns), tuple(groups)
+
+
 def count_verdicts(document: Document) -> dict[str, int]:
     counts: dict[str, int] = {}
     for claim in document.claims:
@@ -381,5 +407,5 @@ def theme_colours(theme: str) -> dict[str, str]:
 
 
 def series_of(index: int) -> tuple[Role, Dash]:
-    """Return colour token and dash of a curve; the first 24 are all different."""
-    return SERIES[index % len(SERIES)], DASHES[index // len(SERIES) % len(DASHES)]
+    """Return colour token and dash of a curve; the first 15 are all different."""
+    return SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]

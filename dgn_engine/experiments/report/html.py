@@ -9,12 +9,11 @@ from importlib.resources import files
 
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.formatting import (
-    CLAIM_HEADS,
     CLAIM_NOTE,
     PRINTED_NOTE,
     ROW_HEADS,
     ROW_NOTE,
-    claim_cells,
+    claim_groups,
     drop_empty_columns,
     figure_caption,
     report_facts,
@@ -29,6 +28,7 @@ from dgn_engine.experiments.report.result_layout import TABLES
 from dgn_engine.protocol.experiments import Figure
 
 _WORDS = {"held": "held", "not held": "failed"}
+_WORDY = frozenset(("", "statistic", "power"))
 _NUMBERS = frozenset(
     (
         "measured",
@@ -124,25 +124,47 @@ def _figure_element(figure: Figure, svg: str) -> str:
 
 
 def _claims_section(document: Document) -> Iterator[str]:
+    heads, groups = claim_groups(document)
     yield "<h2>Claims</h2>"
     yield f"<p>{escape(summarize_verdicts(document.claims, document.scale))}</p>"
-    claims = [claim_cells(claim, document.scale) for claim in document.claims]
-    yield from _table_element(CLAIM_HEADS, claims)
-    yield f"<p class=note>{escape(CLAIM_NOTE)}</p>"
+    yield "<div class=table><table><thead><tr>"
+    yield "".join(_cell_element("th", head, head) for head in heads)
+    yield "</tr></thead>"
+    for group in groups:
+        yield f"<tbody><tr class=claim><th colspan={len(heads)}>{escape(group.statement)}</th></tr>"
+        for rows, remark in group.parts:
+            yield from (_row_element(heads, row) for row in rows)
+            if remark:
+                yield _remark_element(heads, remark)
+        yield "</tbody>"
+    yield f"</table></div>\n<p class=note>{escape(CLAIM_NOTE)}</p>"
 
 
 def _table_element(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     shown, lines = drop_empty_columns(heads, rows)
+    remarks = [""] * len(lines)
+    if shown and shown[-1] == "remark":  # sentences below the rows
+        shown, remarks = shown[:-1], [line[-1] for line in lines]
     yield "<div class=table><table><thead><tr>"
     yield "".join(_cell_element("th", head, head) for head in shown)
     yield "</tr></thead><tbody>"
-    for line in lines:
-        yield "<tr>" + "".join(map(_cell_element, ["td"] * len(shown), shown, line)) + "</tr>"
+    for line, remark in zip(lines, remarks, strict=True):
+        yield _row_element(shown, line[: len(shown)])
+        if remark:
+            yield _remark_element(shown, remark)
     yield "</tbody></table></div>"
 
 
+def _row_element(heads: Sequence[str], cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(map(_cell_element, ["td"] * len(heads), heads, cells)) + "</tr>"
+
+
+def _remark_element(heads: Sequence[str], remark: str) -> str:
+    return f"<tr class=remark><td colspan={len(heads)}>{escape(remark)}</td></tr>"
+
+
 def _cell_element(tag: str, head: str, text: str) -> str:
-    kind = "number" if head in _NUMBERS else ""
+    kind = "number" if head in _NUMBERS else "words" if head in _WORDY else ""
     if tag == "td" and head in ("verdict", "after Holm"):
         word = re.split(" at | with ", text)[0]  # 'held at reduced scale'
         kind = f"verdict {_WORDS.get(word, 'open')}"

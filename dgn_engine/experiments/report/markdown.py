@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.formatting import (
-    CLAIM_HEADS,
     CLAIM_NOTE,
     PRINTED_NOTE,
     ROW_HEADS,
     ROW_NOTE,
-    claim_cells,
+    claim_groups,
     drop_empty_columns,
     figure_caption,
     report_facts,
@@ -55,9 +54,15 @@ def _report_lines(document: Document) -> Iterator[str]:
     if document.claims:
         yield "\n## Claims\n"
         yield f"{summarize_verdicts(document.claims, document.scale)}\n"
-        claims = [claim_cells(claim, document.scale) for claim in document.claims]
-        yield from markdown_table(*drop_empty_columns(CLAIM_HEADS, claims))
-        yield f"\n{CLAIM_NOTE}"
+        heads, groups = claim_groups(document)
+        for group in groups:
+            yield f"**{escape_markdown(group.statement)}**\n"
+            rows = [row for same, _ in group.parts for row in same]
+            yield from markdown_table(*drop_empty_columns(heads, rows))
+            yield ""
+            remarks = dict.fromkeys(remark for _, remark in group.parts if remark)
+            yield from (f"{escape_markdown(remark)}\n" for remark in remarks)
+        yield CLAIM_NOTE
     for figure in document.figures:
         yield f"\n![{escape_markdown(figure.title)}]({FIGURES}/{figure.name}.svg)\n"
         yield escape_markdown(figure_caption(figure))

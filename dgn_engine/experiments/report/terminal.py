@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -30,20 +31,7 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
             table.add_row(*cells)
         out.print(table)
     if document.claims:
-        heads, lines = formatting.drop_empty_columns(
-            formatting.CLAIM_HEADS[:-1],
-            [formatting.claim_cells(claim, document.scale)[:-1] for claim in document.claims],
-        )
-        table = _make_table(heads)
-        for claim, cells in zip(document.claims, lines, strict=True):
-            style = _STYLES.get(claim.verdict, "dim")
-            table.add_row(
-                *(
-                    style_text(cell, style) if head == "verdict" else cell
-                    for head, cell in zip(heads, cells, strict=True)
-                )
-            )
-        out.print(table)
+        out.print(_claims_table(document))
         out.print(formatting.summarize_verdicts(document.claims, document.scale), soft_wrap=True)
     for name, found, of in (
         *((row.label, row.outlier, row.of) for row in document.rows),
@@ -61,6 +49,40 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
     out.print(f"{document.state}: {folder / REPORT}.html", soft_wrap=True)
 
 
+def _claims_table(document: Document) -> Table:
+    """Return a table of verdicts, each beside its evidence: legible at 80 columns."""
+    heads, groups = formatting.claim_groups(document)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for group in groups:
+        table.add_row("claim", style_text(group.statement, "bold"))
+        for cells in (row for rows, _ in group.parts for row in rows):
+            cell = dict(zip(heads, cells, strict=True))
+            verdict = cell.pop("verdict")
+            style = _STYLES.get(re.split(" at | with ", verdict)[0], "dim")
+            table.add_row(style_text(verdict, style), _describe_evidence(cell))
+    return table
+
+
+def _describe_evidence(cell: Mapping[str, str]) -> str:
+    """Return 'DL − FR-II; above 0: 5.1 [3, 7.3], 5 seeds, p < 0.001, after Holm: held'."""
+    known = {head: text for head, text in cell.items() if text not in ("", formatting.NOTHING)}
+    numbers = [known.pop(head) for head in ("value", "95 % interval") if head in known]
+    parts = [
+        " ".join((f"{known.pop('statistic')}:" if numbers else known.pop("statistic"), *numbers))
+    ]
+    for head, text in known.items():
+        match head:
+            case "n":
+                parts.append(text)
+            case "p":
+                parts.append(f"p {text}" if text.startswith("<") else f"p = {text}")
+            case _:
+                parts.append(f"{head}: {text}")
+    return ", ".join(parts)
+
+
 def _row_texts(document: Document, row: ReportRow) -> tuple[str, ...]:
     cells = dict(zip(formatting.ROW_HEADS, formatting.row_cells(document, row), strict=True))
     cells["measured"] = formatting.format_measured(row)  # without the unit, to save room
@@ -69,7 +91,6 @@ def _row_texts(document: Document, row: ReportRow) -> tuple[str, ...]:
 
 def _make_table(heads: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    words_ = ("", "claim", "statistic", "verdict", "after Holm", "power")
     for head in heads:
-        table.add_column(head, justify="left" if head in words_ else "right", overflow="fold")
+        table.add_column(head, justify="right" if head else "left", overflow="fold")
     return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -98,13 +99,26 @@ def test_an_outlier_is_named_beside_its_row_and_its_claim() -> None:
     assert stream.getvalue().count(said) == 2
 
 
-def test_the_first_twenty_four_curves_look_different() -> None:
-    seen = [formatting.series_of(index) for index in range(25)]
-    assert len(set(seen[:24])) == 24
-    assert seen[0] == ("value", "solid")
-    assert seen[5] == ("text", "solid")
-    assert seen[6] == ("value", "dash")
-    assert seen[24] == seen[0]
+def test_curves_differ_and_neighbours_also_in_grey_print() -> None:
+    seen = [formatting.series_of(index) for index in range(16)]
+    assert len(set(seen[:15])) == 15
+    assert seen[0] == seen[15] == ("value", "solid")
+    assert all(one[1] != next_[1] for one, next_ in pairwise(seen))
+
+
+def test_claims_are_grouped_by_statement_and_sentences_are_no_columns() -> None:
+    first, *_ = result().claims
+    twice = (replace(first, remark="why"), replace(first, statistic="other", remark="why"))
+    heads, groups = formatting.claim_groups(result(claims=(*twice, OPEN)))
+    assert heads[0] == "statistic"
+    assert not {"claim", "remark"} & set(heads)
+    same, other = groups
+    ((rows, remark),) = same.parts
+    assert [row[0] for row in rows] == [first.statistic, "other"]
+    assert "why" in remark
+    assert other.statement != same.statement
+    page = render_html(result(rows=(), claims=twice))
+    assert page.count("<tr class=claim>") == page.count("<tr class=remark>") == 1
 
 
 def test_markdown_holds_every_part_in_its_order(recorded: Recorded) -> None:
@@ -125,12 +139,13 @@ def test_html_says_each_cell_and_leaves_out_columns_without_content() -> None:
     page = render_html(result())
     assert "<title>Gates &amp; &lt;regimes&gt;</title>" in page
     assert "<h1>Gates &amp; &lt;regimes&gt;</h1><p>Where it sits.</p>" in page
-    assert '<tr><td>DL</td><td class="number">97.50 ± 6.35 %</td>' in page
+    assert '<tr><td class="words">DL</td><td class="number">97.50 ± 6.35 %</td>' in page
     assert '<th class="number">printed</th>' in page
     assert '<td class="verdict held">held</td>' in page
     for verdict, kind in (("held", "held"), ("not held", "failed"), ("not decided", "open")):
         assert f'<td class="verdict {kind}">{verdict} at quick scale</td>' in page
     assert "<th>verdict</th>" in page
+    assert page.count("<tr class=claim>") == len({claim.id for claim in result().claims})
     assert "<summary>b</summary><pre>Trace\n  last &lt;line&gt;</pre>" in page
     assert "<summary>a</summary>" not in page
     assert "<dt>device</dt><dd>cpu</dd>" in page

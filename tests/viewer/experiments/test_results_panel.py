@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 from matplotlib.patches import Polygon
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
@@ -461,3 +462,22 @@ def test_an_experiment_of_the_window_is_started_safely(
         process.start(["reproduce", "--list"], Path(traps.safe))
     assert traps.marks == []
     assert ended.args == [0, ""]
+
+
+@pytest.mark.parametrize("width", [360, 560])
+def test_no_label_of_a_row_is_cut(panel: ResultsPanel, width: int) -> None:
+    label = "fixed gates, w = 1,024: the largest difference of predicted and measured errors"
+    (row, *_) = DONE.rows
+    panel.resize(width, 800)
+    panel.show_document(replace(DONE, rows=(row, replace(row, label=label))))
+    table = panel.rows
+    lines = range(table.rowCount())
+    line = next(n for n in lines if (item := table.item(n, 0)) and item.text() == label)
+    wide = sum(table.columnWidth(column) for column in range(table.columnSpan(line, 0)))
+    room = QRect(0, 0, wide - 16, 1000)
+    needed = QFontMetrics(table.item(line, 0).font()).boundingRect(  # type: ignore[union-attr]
+        room, Qt.TextFlag.TextWordWrap, label
+    )
+    assert needed.width() <= room.width()
+    assert needed.height() <= table.rowHeight(line)
+    assert sum(map(table.rowHeight, lines)) < table.height()
