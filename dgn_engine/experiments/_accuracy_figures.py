@@ -20,22 +20,39 @@ def plot_measured_and_printed(name: str, label: str, rows: Mapping[str, Row]) ->
         label: label of the table row.
         rows: the cells of the table row, by column.
     """
-    positions, means, halves = [], [], []
-    for position, row in enumerate(rows.values()):
-        values = _finite_values(row)
-        if values:
-            mean, half = mean_and_half_width(values)
-            positions.append(float(position))
-            means.append(mean)
-            halves.append(half)
-    lines = [PlottedLine("measured", tuple(positions), tuple(means), tuple(halves), "points")]
-    note = f"Points: means over n = {_format_counts(rows)}; bars: 95 % intervals."
+    lines = [_measured_line("measured", list(rows.values()))]
+    note = f"Points: means over n = {_format_counts(list(rows.values()))}; bars: 95 % intervals."
     printed = [row.printed for row in rows.values()]
     if any(printed):
         lines.append(_printed_line(printed))
         note += f" Printed bars: {PRINTED_SPREAD}."
     title = f"{label}: measured and printed" if any(printed) else f"{label}: measured"
     return Figure(name, title, "", ACCURACY, tuple(lines), categories=tuple(rows), note=note)
+
+
+def plot_groups(
+    name: str, title: str, groups: Mapping[str, Mapping[str, Row]], level: Row
+) -> Figure:
+    """Plot the means of each group side by side with 95 % intervals, and a level line.
+
+    Args:
+        name: file name of the figure.
+        title: its title.
+        groups: the rows by group and category.
+        level: the row of the level line.
+    """
+    categories = tuple(dict.fromkeys(name for rows in groups.values() for name in rows))
+    lines = [
+        _measured_line(group, [rows.get(name) for name in categories])
+        for group, rows in groups.items()
+    ]
+    lines.append(PlottedLine("ReLU", (), (_mean(level),)))
+    counts = _format_counts([row for rows in groups.values() for row in rows.values()])
+    note = (
+        f"Points (in the order of the key) and dashed line: means over n = {counts}; bars: 95 % "
+        "intervals of each mean. The claims compare networks of the same seed."
+    )
+    return Figure(name, title, "", ACCURACY, tuple(lines), categories=categories, note=note)
 
 
 def model_boxes(
@@ -101,6 +118,23 @@ def model_curves(name: str, label: str, models: Mapping[str, Sequence[TrainedCel
     return Figure(name, f"{label}: learning", "epoch", ACCURACY, tuple(lines), note=note)
 
 
+def _measured_line(label: str, rows: Sequence[Row | None]) -> PlottedLine:
+    """Return the means of the rows with their intervals, one per category."""
+    positions, means, halves = [], [], []
+    for position, row in enumerate(rows):
+        values = _finite_values(row) if row is not None else ()
+        if values:
+            mean, half = mean_and_half_width(values)
+            positions.append(float(position))
+            means.append(mean)
+            halves.append(half)
+    return PlottedLine(label, tuple(positions), tuple(means), tuple(halves), "points")
+
+
+def _mean(row: Row) -> float:
+    return mean_and_half_width(_finite_values(row))[0]
+
+
 def _printed_line(found: Sequence[Printed | None]) -> PlottedLine:
     points = [
         (float(position), number) for position, number in enumerate(found) if number is not None
@@ -119,10 +153,10 @@ def _finite_values(row: Row) -> tuple[float, ...]:
     return tuple(value for value in row.values if math.isfinite(value))
 
 
-def _format_counts(rows: Mapping[str, Row]) -> str:
+def _format_counts(rows: Sequence[Row]) -> str:
     """Format the numbers of replicates as '3 seeds', or '3 or 5 seeds' if they differ."""
-    counts = sorted({len(_finite_values(row)) for row in rows.values()})
-    kinds = dict.fromkeys(row.of for row in rows.values())
+    counts = sorted({len(_finite_values(row)) for row in rows})
+    kinds = dict.fromkeys(row.of for row in rows)
     return f"{' or '.join(map(str, counts))} {' or '.join(kinds)}"
 
 

@@ -29,6 +29,7 @@ from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
 BAND = "Lines: means over seeds; bands: 95 % intervals."
+LOG_BAND = "Lines: geometric means over seeds; bands: 95 % intervals of the logarithm."
 
 
 def training_unit(
@@ -167,7 +168,9 @@ class TrainedCell:
         )
 
     def loss_line(self, label: str) -> PlottedLine:
-        return mean_line(label, self._longest_epochs, [run.train_loss for run in self.runs])
+        """Return the geometric mean of the training losses, for a logarithmic axis."""
+        losses = [run.train_loss for run in self.runs]
+        return mean_line(label, self._longest_epochs, losses, log=True)
 
     @property
     def _longest_epochs(self) -> tuple[float, ...]:
@@ -302,11 +305,16 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def mean_line(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) -> PlottedLine:
+def mean_line(
+    label: str, x: Sequence[float], curves: Sequence[Sequence[float]], log: bool = False
+) -> PlottedLine:
     """Return the mean of the curves at each x with the half-width of its 95 % interval.
 
-    Shorter curves count as far as they go.
+    Shorter curves count as far as they go. With `log`, for curves on a logarithmic axis, both are
+    those of log10 y; where a value is not positive, the line has a gap.
     """
+    if log:
+        curves = [[math.log10(y) if y > 0 else math.nan for y in curve] for curve in curves]
     columns = [
         tuple(curve[index] for curve in curves if index < len(curve)) for index in range(len(x))
     ]
@@ -314,10 +322,11 @@ def mean_line(label: str, x: Sequence[float], curves: Sequence[Sequence[float]])
     means, halves = [], []
     for _, values in points:
         mean, half = mean_and_half_width(values)
-        means.append(mean)
+        means.append(10.0**mean if log else mean)
         halves.append(0.0 if math.isnan(half) else half)
     spread = tuple(halves) if any(halves) else ()
-    return PlottedLine(label, tuple(float(at) for at, _ in points), tuple(means), spread)
+    at = tuple(float(at) for at, _ in points)
+    return PlottedLine(label, at, tuple(means), spread, log=log)
 
 
 def start_and_end(
@@ -345,4 +354,4 @@ def loss_curves(
 ) -> Figure:
     """Plot training losses, named `loss` on their axis, against epochs; one line per label."""
     lines = tuple(cell.loss_line(label) for label, cell in cells.items())
-    return Figure(name, title, "epoch", loss, lines, log_y=True, note=BAND)
+    return Figure(name, title, "epoch", loss, lines, log_y=True, note=LOG_BAND)

@@ -167,8 +167,8 @@ def _outputs_figure(name: str, picture: Picture, rows: Sequence[str], title: str
         (),
         image=image,
         rows=tuple(rows),
-        columns=("value input", *layers),
-        scale="share of the tile's maximum",
+        columns=("input", *layers),
+        scale="|z| / tile maximum",
     )
 
 

@@ -15,7 +15,14 @@ from torch import Tensor
 
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._claims import at_most, judge
-from dgn_engine.experiments._grid import CalculatedCell, Grid, calculation_unit, mean_line
+from dgn_engine.experiments._grid import (
+    BAND,
+    LOG_BAND,
+    CalculatedCell,
+    Grid,
+    calculation_unit,
+    mean_line,
+)
 from dgn_engine.experiments._initial_networks import (
     draw_network,
     relative_distance,
@@ -204,13 +211,16 @@ def _make_figures(found: dict[str, Cells]) -> tuple[Figure, ...]:
     )
     distances = tuple(
         mean_line(
-            kind, tuple(cells), list(zip(*(c["distance"] for c in cells.values()), strict=True))
+            kind,
+            tuple(cells),
+            list(zip(*(c["distance"] for c in cells.values()), strict=True)),
+            log=True,
         )
         for kind, cells in found.items()
     )
     distance = "‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖"
     return (
-        Figure("shares", "Contributions to K^V_0", "blocks kept", "share (%)", lines),
+        Figure("shares", "Contributions to K^V_0", "blocks kept", "share (%)", lines, note=BAND),
         Figure(
             "distance",
             "K^V_0 approaches its mean with width",
@@ -219,6 +229,7 @@ def _make_figures(found: dict[str, Cells]) -> tuple[Figure, ...]:
             distances,
             log_x=True,
             log_y=True,
+            note=LOG_BAND,
         ),
     )
 

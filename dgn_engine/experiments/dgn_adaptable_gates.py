@@ -28,6 +28,7 @@ from dgn_engine.experiments._gate_adaptation import (
     six_regimes,
 )
 from dgn_engine.experiments._grid import (
+    LOG_BAND,
     CalculatedCell,
     Grid,
     calculation_unit,
@@ -193,11 +194,12 @@ def _judge_nu(name: str, nus: Mapping[str, CalculatedCell]) -> Claim:
 
 def _nu_figure(name: str, nus: Mapping[str, CalculatedCell]) -> Figure:
     lines = tuple(
-        mean_line(WATCHED[regime], cell["epochs"][0], _nu_curves(name, cell))
+        mean_line(WATCHED[regime], cell["epochs"][0], _nu_curves(name, cell), log=True)
         for regime, cell in nus.items()
     )
     kernels = {"K^V": "nu-value", "K^F": "nu-feature", "K": "nu", "H": "nu-paths"}
-    return Figure(kernels[name], f"ν of {name}, soft-GaLU", "epoch", "ν", lines, log_y=True)
+    title = f"ν of {name}, soft-GaLU"
+    return Figure(kernels[name], title, "epoch", "ν", lines, log_y=True, note=LOG_BAND)
 
 
 EXPERIMENT = Experiment(

@@ -9,7 +9,7 @@ from typing import Any
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._depth_curves import ABOUT, ends_against_middle
 from dgn_engine.experiments._gradient_descent import descend_with_kernel
-from dgn_engine.experiments._grid import Grid, calculation_unit, mean_line
+from dgn_engine.experiments._grid import BAND, Grid, calculation_unit, mean_line
 from dgn_engine.experiments._initial_networks import draw_targets, random_gate_kernel
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments.dgn_frg_spectrum import DEPTHS, P
@@ -73,6 +73,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "depth d",
         "log10 of the squared error",
         tuple(mean_line(f"w = {width}", DEPTHS, curves[width]) for width in widths),
+        note=BAND,
     )
     return Findings(tuple(rows), judged, (figure,))
 

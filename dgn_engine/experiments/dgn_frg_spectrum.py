@@ -20,7 +20,13 @@ from dgn_engine.experiments import (
     Row,
 )
 from dgn_engine.experiments._claims import Sample, below, judge
-from dgn_engine.experiments._grid import Grid, calculation_unit, mean_line, pairwise_difference
+from dgn_engine.experiments._grid import (
+    BAND,
+    Grid,
+    calculation_unit,
+    mean_line,
+    pairwise_difference,
+)
 from dgn_engine.experiments._initial_networks import eigenvalue_distribution, random_gate_kernel
 from dgn_engine.experiments._power import Design
 from dgn_engine.kernels import random_gating_eigenvalues
@@ -111,6 +117,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
                 for depth in DEPTHS
                 for line in _spectrum_lines(n, depth, cells[width, depth]["distribution"])
             ),
+            note=f"{BAND} Dotted, in the same colour: the ideal.",
         )
         for width in WIDTHS
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments import _accuracy_designs as designs
+from dgn_engine.experiments._accuracy_figures import plot_groups
 from dgn_engine.experiments._claims import judge, within
 from dgn_engine.experiments._dual_networks import (
     ADDED_ROW,
@@ -63,9 +64,17 @@ def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
     judged: list[Claim] = []
+    figures: list[Figure] = []
     for network in dual_networks(request, QUICK_EPOCHS):
         cells = {name: grid.read_trained(network.cell_name(name)) for name in NAMES}
-        rows += [cell.row(network.prefix_label(name)) for name, cell in cells.items()]
+        line = {name: cell.row(network.prefix_label(name)) for name, cell in cells.items()}
+        rows += line.values()
+        features = {
+            "ReLU features": {usual: line[usual] for usual, _ in PAIRS},
+            "linear features": {usual: line[linear] for usual, linear in PAIRS},
+        }
+        title = network.prefix_label("Linear feature networks")
+        figures.append(plot_groups(network.cell_name("accuracy"), title, features, line["ReLU"]))
         judged += [
             judge(
                 "dual-8",
@@ -76,7 +85,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             )
             for usual, linear in PAIRS
         ]
-    return Findings(tuple(rows), tuple(judged))
+    return Findings(tuple(rows), tuple(judged), tuple(figures))
 
 
 EXPERIMENT = Experiment(

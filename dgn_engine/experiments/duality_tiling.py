@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments import _accuracy_designs as designs
+from dgn_engine.experiments._accuracy_figures import plot_groups
 from dgn_engine.experiments._claims import judge, within
 from dgn_engine.experiments._dual_networks import (
     ADDED_ROW,
@@ -95,18 +96,27 @@ def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
     judged: list[Claim] = []
+    figures: list[Figure] = []
     for network in dual_networks(request, QUICK_EPOCHS):
         cells = {
             (regime, wiring.name): grid.read_trained(network.cell_name(f"{regime}-{wiring.name}"))
             for regime, wiring in product(REGIMES, WIRINGS)
         }
-        rows.append(grid.read_trained(network.cell_name("ReLU")).row(network.prefix_label("ReLU")))
-        rows += [
-            cell.row(network.prefix_label(f"{regime} {name}"))
-            for (regime, name), cell in cells.items()
-        ]
+        relu = grid.read_trained(network.cell_name("ReLU")).row(network.prefix_label("ReLU"))
+        by_regime = {
+            regime: {
+                wiring.name: cells[regime, wiring.name].row(
+                    network.prefix_label(f"{regime} {wiring.name}")
+                )
+                for wiring in WIRINGS
+            }
+            for regime in REGIMES
+        }
+        rows += [relu, *(row for line in by_regime.values() for row in line.values())]
+        title = network.prefix_label("Tiling and rotation of the gates")
+        figures.append(plot_groups(network.cell_name("accuracy"), title, by_regime, relu))
         judged += _judge_claims(network, cells)
-    return Findings(tuple(rows), tuple(judged))
+    return Findings(tuple(rows), tuple(judged), tuple(figures))
 
 
 def _judge_claims(

@@ -18,6 +18,7 @@ from dgn_engine.experiments._configurations import (
 )
 from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import (
+    LOG_BAND,
     Grid,
     calculation_unit,
     mean_line,
@@ -118,10 +119,11 @@ def findings(request: Request, results: UnitResults) -> Findings:
             "epoch",
             title,
             tuple(
-                mean_line(kernel, epochs, kernels[f"{name}_{part}"])
+                mean_line(kernel, epochs, kernels[f"{name}_{part}"], log=True)
                 for part, kernel in PARTS.items()
             ),
             log_y=True,
+            note=LOG_BAND,
         )
         for name, title in NUMBERS.items()
     )

@@ -18,6 +18,7 @@ from dgn_engine.experiments._configurations import (
 )
 from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import (
+    LOG_BAND,
     Grid,
     calculation_unit,
     mean_line,
@@ -93,10 +94,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     nus, runs = grid.read_calculated("nu"), grid.read_trained("relu")
     rows = tuple(start_and_end("ν of H", nus["nu"], nus, runs))
-    line = mean_line("ν of the NPK", nus["epochs"][0], nus["nu"])
-    figure = Figure(
-        "nu", "ν of the neural path kernel while training", "epoch", "ν", (line,), log_y=True
-    )
+    line = mean_line("ν of the NPK", nus["epochs"][0], nus["nu"], log=True)
+    title = "ν of the neural path kernel while training"
+    figure = Figure("nu", title, "epoch", "ν", (line,), log_y=True, note=LOG_BAND)
     remarks = nu_remarks("H", nus.results, 2 * PER_CLASS)
     falls = below([_log_nu_change(curve["nu"]) for curve in nus.results])
     statistic = "log10 ν: mean of the last fifth of the epochs minus that of the first"

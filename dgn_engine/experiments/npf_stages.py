@@ -30,7 +30,7 @@ from dgn_engine.experiments._configurations import (
     with_training,
 )
 from dgn_engine.experiments._experiment import NOTEBOOKS
-from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, mean_line, training_unit
+from dgn_engine.experiments._grid import BAND, Grid, TrainedCell, contrast, mean_line, training_unit
 from dgn_engine.experiments._published import comparable_number, number_in
 from dgn_engine.sweep.unit import UnitFile
 from dgn_engine.sweep.unit_results import UnitResults
@@ -125,6 +125,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "epoch of the copied gates",
         "test accuracy (%)",
         tuple(lines),
+        note=BAND,
     )
     judged = _judge_claims(
         request, [grid.read_trained(f"fl{stage}") for stage in STAGES], frozen, relu

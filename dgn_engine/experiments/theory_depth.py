@@ -8,7 +8,7 @@ from typing import Any
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._depth_curves import ABOUT, ends_against_middle
 from dgn_engine.experiments._gradient_descent import log_remainder, train_full_batch
-from dgn_engine.experiments._grid import Grid, calculation_unit, mean_line
+from dgn_engine.experiments._grid import BAND, Grid, calculation_unit, mean_line
 from dgn_engine.experiments._initial_networks import (
     bernoulli_gates,
     draw_normal_network,
@@ -85,6 +85,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "depth d",
         "log10 of the remaining squared error",
         tuple(mean_line(label, DEPTHS, curves[kind]) for kind, label in KINDS.items()),
+        note=BAND,
     )
     return Findings(tuple(rows), judged, (figure,))
 

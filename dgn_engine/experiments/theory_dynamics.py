@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._gradient_descent import iterate_descent
-from dgn_engine.experiments._grid import Grid, calculation_unit, mean_line
+from dgn_engine.experiments._grid import LOG_BAND, Grid, calculation_unit, mean_line
 from dgn_engine.experiments._initial_networks import (
     dense_architecture,
     draw_network,
@@ -148,9 +148,14 @@ def findings(request: Request, results: UnitResults) -> Findings:
             cell.row(f"{name}: steps at which a gate switched", switched),
             *(cell.row(f"{name}: {word}", cell[key]) for key, word in DRIFTS.items()),
         ]
-        losses.append(mean_line(name, range(len(cell["loss"][0])), cell["loss"]))
+        losses.append(mean_line(name, range(len(cell["loss"][0])), cell["loss"], log=True))
     drifts = [
-        mean_line(word, widths, list(zip(*(cells["own", w][key] for w in widths), strict=True)))
+        mean_line(
+            word,
+            widths,
+            list(zip(*(cells["own", w][key] for w in widths), strict=True)),
+            log=True,
+        )
         for key, word in DRIFTS.items()
     ]
     figures = (
@@ -162,8 +167,17 @@ def findings(request: Request, results: UnitResults) -> Findings:
             tuple(drifts),
             log_x=True,
             log_y=True,
+            note=LOG_BAND,
         ),
-        Figure("loss", "Loss", "step (% of the run)", "½‖e‖²", tuple(losses), log_y=True),
+        Figure(
+            "loss",
+            "Loss",
+            "step (% of the run)",
+            "½‖e‖²",
+            tuple(losses),
+            log_y=True,
+            note=LOG_BAND,
+        ),
     )
     remark = (
         "With fixed gates φ is constant, and the remaining error is only that of the finite step; "

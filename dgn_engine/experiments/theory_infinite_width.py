@@ -19,7 +19,14 @@ from dgn_engine.experiments import (
     Request,
 )
 from dgn_engine.experiments._claims import Sample, above, below, judge
-from dgn_engine.experiments._grid import CalculatedCell, Grid, calculation_unit, mean_line
+from dgn_engine.experiments._grid import (
+    BAND,
+    LOG_BAND,
+    CalculatedCell,
+    Grid,
+    calculation_unit,
+    mean_line,
+)
 from dgn_engine.experiments._initial_networks import (
     draw_normal_network,
     relative_distance,
@@ -171,9 +178,10 @@ def findings(request: Request, results: UnitResults) -> Findings:
             "K_0 with its own gates tends to K^(d), not to βH",
             "width",
             "relative distance",
-            tuple(mean_line(word, widths, limit[key]) for key, word in words.items()),
+            tuple(mean_line(word, widths, limit[key], log=True) for key, word in words.items()),
             log_x=True,
             log_y=True,
+            note=LOG_BAND,
         ),
         Figure(
             "angles",
@@ -181,6 +189,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             "layer",
             "angle (radians)",
             (mean_line("angle", layers, angle["angle"]),),
+            note=BAND,
         ),
         Figure(
             "overlap",
@@ -192,6 +201,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
                 mean_line("(π − θ)/2π", layers, angle["predicted"]),
                 PlottedLine("½", (), (0.5,), style="printed"),
             ),
+            note=BAND,
         ),
     )
     return Findings(rows, judged, figures)

@@ -8,7 +8,7 @@ import torch
 
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import Sample, at_most, below, judge
-from dgn_engine.experiments._grid import CalculatedCell, Grid, calculation_unit, mean_line
+from dgn_engine.experiments._grid import LOG_BAND, CalculatedCell, Grid, calculation_unit, mean_line
 from dgn_engine.experiments._initial_networks import (
     conv_architecture,
     dense_architecture,
@@ -166,7 +166,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     lines = []
     for name in WIDTHS:
         widths, cell = _widths(request, name), grid.read_calculated(name)
-        lines.append(mean_line(name, widths, cell.results))
+        lines.append(mean_line(name, widths, cell.results, log=True))
         rows += [
             cell.row(
                 f"‖K^V_0 − βH‖/‖βH‖, {name}, width {width}",
@@ -186,6 +186,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         tuple(lines),
         log_x=True,
         log_y=True,
+        note=LOG_BAND,
     )
     return Findings(tuple(rows), tuple(judged), (figure,))
 

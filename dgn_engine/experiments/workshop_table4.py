@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dgn_engine.config import NetConfig, Optimiser, RunConfig
-from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._accuracy_designs import of_printed
+from dgn_engine.experiments._accuracy_figures import plot_measured_and_printed
 from dgn_engine.experiments._claims import UNMEASURED, above, judge
 from dgn_engine.experiments._configurations import (
     BEST_STEP,
@@ -44,7 +45,8 @@ LONGER, MOST = 10, 500  # epochs to memorise noise: factor on those of the row, 
 AS_PRINTED = "ws-6"  # claim from the printed numbers instead of a sentence
 SMALLEST = "Arch-1 w=128 d=6 Adam MNIST"  # smallest printed loss due to random labels
 SHARE = "(true gates − random gates)/(ReLU − random gates)"
-PIXELS = "NPF trained, random pixels"
+LEARNT = "NPF trained, "  # with …
+PIXELS = f"{LEARNT}random pixels"
 COLUMNS = {
     "ReLU": "ReLU",
     "Twin (decoupled)": "DL",
@@ -153,16 +155,21 @@ def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
     judged: list[Claim] = []
+    figures: list[Figure] = []
     remarks: list[str] = []
     for arch in _chosen_arches(request):
         label, steps = _row_label(request, arch), _steps_to_try(request, arch)
         step, cells = grid.best_step(arch.id, steps, tuple(COLUMNS.values()))
         remarks += step_remark(label, step, steps)
+        line: dict[str, Row] = {}
         for column, name in COLUMNS.items():
             of_paper = None if column == PIXELS else find_printed(TABLE, arch.row, column)
             printed_and_remark = comparable_number(request, of_paper, arch.row)
             place = (label, column)
-            rows.append(cells[name].row(f"{label} {column}", *printed_and_remark, place=place))
+            line[column] = cells[name].row(f"{label} {column}", *printed_and_remark, place=place)
+        rows += line.values()
+        short_names = {column.removeprefix(LEARNT): row for column, row in line.items()}
+        figures.append(plot_measured_and_printed(f"accuracy-{arch.id}", label, short_names))
         most = _noise_epochs(_build_config(request, arch, step))
         short = {}
         for name in ("labels", "pixels"):
@@ -178,7 +185,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
             "refers to a network on CIFAR-10; use --full to train it",
         )
         judged.append(judge(AS_PRINTED, statistic, UNMEASURED, remark))
-    return Findings(tuple(rows), tuple(judged), remarks=tuple(remarks), columns=tuple(COLUMNS))
+    return Findings(
+        tuple(rows), tuple(judged), tuple(figures), tuple(remarks), columns=tuple(COLUMNS)
+    )
 
 
 def _row_label(request: Request, arch: _Arch) -> str:

@@ -34,7 +34,7 @@ class ChartFit:
     turned: bool = False
     key: tuple[tuple[str, ...], ...] = ()  # names of curves in rows; empty: at the line ends
     x_label: str = ""
-    y_label: str = ""
+    y_label: tuple[str, ...] = ()  # lines
     bar: tuple[str, ...] = ()  # lines
 
 
@@ -144,7 +144,7 @@ def _fit_labels(chart: Chart, place: ChartPlace, before: ChartFit, style: Figure
         turned,
         key,
         shorten_text(axis_label(chart.x), style.text_size, across),
-        shorten_text(axis_label(chart.y), style.text_size, box.height + margins.bottom),
+        _wrap_label(axis_label(chart.y), box.height + margins.bottom, style),
         _bar_lines(chart, box.height + 2 * min(margins.top, margins.bottom), style),
     )
 
@@ -152,12 +152,13 @@ def _fit_labels(chart: Chart, place: ChartPlace, before: ChartFit, style: Figure
 def _bar_lines(chart: Chart, length: float, style: FigureStyle) -> tuple[str, ...]:
     if chart.matrix is None or not chart.matrix.bar:
         return ()
-    lines = wrap_text(chart.matrix.bar, style.text_size, length)
-    return (
-        tuple(lines)
-        if len(lines) < 3
-        else (shorten_text(chart.matrix.bar, style.text_size, length),)
-    )
+    return _wrap_label(chart.matrix.bar, length, style)
+
+
+def _wrap_label(label: str, length: float, style: FigureStyle) -> tuple[str, ...]:
+    """Break an upright label into at most two lines; a longer one is shortened to one line."""
+    lines = wrap_text(label, style.text_size, length)
+    return tuple(lines) if len(lines) < 3 else (shorten_text(label, style.text_size, length),)
 
 
 def _wrap_key(
@@ -182,7 +183,7 @@ def _measure_margins(chart: Chart, fit: ChartFit, style: FigureStyle) -> Margins
     x, y = drawn_range(chart)
     ticks = [text for _, text in axis_ticks(chart.y, y, 5)]
     left = max((width_of(text, small) for text in ticks), default=0.0) + PAD + 1.0
-    left += size * LINE + 1.0 if chart.y.label else 0.0
+    left += max(len(fit.y_label), 1) * size * LINE + 1.0 if chart.y.label else 0.0
     top = len(fit.title) * size * LINE + 4.0 + len(fit.key) * small * LINE
     names = [text for _, text in axis_ticks(chart.x, x, 5)]
     if fit.turned and _named_by_rows(chart):

@@ -104,6 +104,9 @@ def _draw_matrix(
         interpolation="none",
         aspect="auto",
     )
+    if matrix.tile is not None:  # the gaps between tiles would cut the frame
+        for spine in axes.spines.values():
+            spine.set_visible(False)
     if not chart.small:
         for value in chart.y.lines:
             axes.axhline(value, color=WHITE, linewidth=0.5)
@@ -218,7 +221,10 @@ def _set_axes(axes: Axes, chart: Chart, box: Box, fit: ChartFit, style: FigureSt
         escape_dollars(fit.x_label), size=style.text_size, color=LIGHT.muted, labelpad=2
     )
     axes.set_ylabel(
-        escape_dollars(fit.y_label), size=style.text_size, color=LIGHT.muted, labelpad=2
+        "\n".join(map(escape_dollars, fit.y_label)),
+        size=style.text_size,
+        color=LIGHT.muted,
+        labelpad=2,
     )
 
 

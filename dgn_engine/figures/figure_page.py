@@ -16,7 +16,7 @@ from dgn_engine.figures.figure_style import FigureStyle, rename_curves
 from dgn_engine.figures.paper import INCH, Paper
 from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.figures.set_text import LINE, check_legend, wrap_text
-from dgn_engine.scene.chart_layout import NARROW, Box, ChartPlace, use_narrow_place
+from dgn_engine.scene.chart_layout import NARROW, Box, ChartPlace, aspect_ratio, use_narrow_place
 from dgn_engine.scene.elements import Chart
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.scene.typeset import escape_label
@@ -273,6 +273,9 @@ def _natural_height(charts: Sequence[Chart], width: float, style: FigureStyle) -
     share = 200.0 if not narrow else min(200.0, max(0.62 * width, 110.0))
     if narrow and any(chart.square for chart in charts):
         share = max(share, min(0.9 * width, 200.0))
+    if len(charts) == 1 and charts[0].matrix is not None and charts[0].matrix.tile is not None:
+        # A montage fills the width if that makes it at most half as high.
+        share = max(share, min(width / aspect_ratio(charts[0]) + 40.0, 0.5 * width))
     text_height = (style.text_size - 9.0) * 5
     return (share + text_height) * max(count, 1) + 70.0 * len(low)
 

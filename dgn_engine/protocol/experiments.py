@@ -116,8 +116,9 @@ LineStyle = Literal["line", "points", "printed", "boxes", "cloud"]
 class PlottedLine:
     """One curve; `spread` (half-width) is drawn as a band. Without x it is a horizontal line.
 
-    For categories, `x` counts them from 0. 'boxes' draws the values at each x as a box plot
-    (quartiles, median, whiskers); 'cloud' draws each value as a small point, spread sideways.
+    With `log`, `y` are geometric means and `spread` is a half-width of log10 y. For categories, `x`
+    counts them from 0. 'boxes' draws the values at each x as a box plot (quartiles, median,
+    whiskers); 'cloud' draws each value as a small point, spread sideways.
     """
 
     label: str
@@ -125,6 +126,7 @@ class PlottedLine:
     y: tuple[float, ...]
     spread: tuple[float, ...] = ()
     style: LineStyle = "line"
+    log: bool = False
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,21 @@ def _with_own_names(figure: Figure, curves: Iterable[Curve]) -> Iterator[Curve]:
 def _picture_chart(figure: Figure, row: int) -> Chart:
     """Return a chart of an image, coloured from its 1st to its 99th percentile."""
     values = np.asarray(figure.image, dtype=np.float64)
-    matrix = Matrix(figure.name, values, "sequential", 0.0, 1.0, bar=typeset(figure.scale))
+    labels = tuple(
+        f"{row or figure.title}, {figure.x} {column}".strip()
+        for row in figure.rows or ("",)
+        for column in figure.columns
+    )
+    matrix = Matrix(
+        figure.name,
+        values,
+        "sequential",
+        0.0,
+        1.0,
+        bar=typeset(figure.scale),
+        row_labels=labels,
+        tile=_tile_size(figure, values.shape),
+    )
     reach = span_range([values], _COLOURS)
     return Chart(
         key=figure.name,
@@ -103,6 +117,17 @@ def _picture_chart(figure: Figure, row: int) -> Chart:
         row=row,
         square=True,
     )
+
+
+def _tile_size(figure: Figure, shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """Return (rows, columns) of a tile in pixels; None if the image is not a montage."""
+    if not (figure.rows or figure.columns):
+        return None
+    high, wide = (
+        (pixels + 1) // max(len(names), 1) - 1
+        for pixels, names in zip(shape, (figure.rows, figure.columns), strict=True)
+    )
+    return high, wide
 
 
 def _tile_axis(label: str, names: Sequence[str], pixels: int) -> Axis:
@@ -122,13 +147,24 @@ def _x_axis(figure: Figure) -> Axis:
 
 
 def _own_ticks(figure: Figure) -> tuple[tuple[float, str], ...] | None:
-    """Return a tick for each x if these are a few integers, such as widths, else None."""
+    """Return a tick for each x if these are a few integers, such as widths, else None.
+
+    Many integers in a short range, such as layers, have ticks at integers only.
+    """
     values = sorted({value for line in figure.lines for value in line.x})
     if not all(map(math.isfinite, values)) or (figure.log_x and values and values[0] <= 0):
         return None
-    if not 2 <= len(values) <= _TICKS or not all(value == round(value) for value in values):
+    if len(values) < 2 or not all(value == round(value) for value in values):
         return None
-    return tuple((value, format_number(value)) for value in values)
+    if len(values) > _TICKS:
+        span = values[-1] - values[0]
+        step = next((step for step in (1, 2, 5) if span <= step * _TICKS), 0)
+        if figure.log_x or not step:
+            return None
+        values = [
+            value for value in range(int(values[0]), int(values[-1]) + 1) if value % step == 0
+        ]
+    return tuple((float(value), format_number(value)) for value in values)
 
 
 def _x_limits(figure: Figure) -> tuple[float, float] | None:
@@ -160,8 +196,8 @@ def _typeset_short(name: str) -> str:
 def _y_limits(figure: Figure) -> tuple[float, float] | None:
     """Return limits of the y axis within the bounds of the quantity; None: automatic.
 
-    The outer 5 % of the band of a long line are ignored, as one wide interval would flatten all
-    curves.
+    On a linear axis, the outer 5 % of the band of a long line are ignored, as one wide interval
+    would flatten all curves.
     """
     log = figure.log_y
     shown = np.array([value for line in figure.lines for value in _shown_values(line, log)])
@@ -184,12 +220,21 @@ def _y_limits(figure: Figure) -> tuple[float, float] | None:
 def _shown_values(line: PlottedLine, log: bool) -> list[float]:
     if not line.x:
         return list(line.y[-1:])
-    spreads = zip(line.y, line.spread, strict=False)
-    edges = [edge for y, half in spreads for edge in (y - half, y + half) if math.isfinite(edge)]
-    edges = [edge for edge in edges if edge > 0 or not log]
-    if line.style == "line" and len(line.y) > _FEW and edges:
+    ends = np.ravel(_interval_ends(line)) if line.spread else np.empty(0)
+    edges = ends[np.isfinite(ends) & ((ends > 0) | (not log))].tolist()
+    if line.style == "line" and not line.log and len(line.y) > _FEW and edges:
         edges = [float(edge) for edge in np.quantile(edges, (0.05, 0.95))]
     return [*line.y, *edges]
+
+
+def _interval_ends(line: PlottedLine) -> tuple[Array, Array]:
+    """Return the lower and upper end of the interval at each point."""
+    y, half = np.asarray(line.y, dtype=np.float64), np.asarray(line.spread, dtype=np.float64)
+    if not line.log:
+        return y - half, y + half
+    with np.errstate(over="ignore"):  # an infinite end is not drawn
+        factor = 10.0**half
+        return y / factor, y * factor
 
 
 def _all_curves(figure: Figure) -> Iterator[Curve]:
@@ -197,9 +242,9 @@ def _all_curves(figure: Figure) -> Iterator[Curve]:
     ends = (min(reach), max(reach)) if reach else (0.0, 1.0)
     if figure.categories:
         ends = (-0.5, len(figure.categories) - 0.5)
-    for line, x, look in zip(
-        figure.lines, drawn_positions(figure), line_looks(figure), strict=True
-    ):
+    drawn = zip(figure.lines, drawn_positions(figure), line_looks(figure), strict=True)
+    # The name that partners share comes last in the key.
+    for line, x, look in sorted(drawn, key=lambda item: partner_of(figure, item[0]) is not None):
         role, dash = look
         if partner_of(figure, line) is not None:
             line = replace(line, label=line.label.partition(", ")[0])
@@ -220,22 +265,21 @@ def _line_curves(line: PlottedLine, look: tuple[Role, Dash], log: bool) -> Itera
     role, dash = look
     x, y = np.asarray(line.x, dtype=np.float64), np.asarray(line.y, dtype=np.float64)
     if line.spread:
-        yield from _band_curves(x, y, np.asarray(line.spread, dtype=np.float64), role, log)
+        yield from _band_curves(x, *_interval_ends(line), role, log)
     thick = line.style == "line"
     marked = x.size <= _FEW
     yield Curve(_typeset_short(line.label), x, y, role=role, dash=dash, thick=thick, marker=marked)
 
 
-def _band_curves(x: Array, y: Array, half: Array, role: Role, log: bool) -> Iterator[Curve]:
-    """Yield the outlines of y ± half, one per contiguous stretch of finite values."""
-    inside = np.isfinite(y + half) & ((y > 0) | (not log))
+def _band_curves(x: Array, low: Array, high: Array, role: Role, log: bool) -> Iterator[Curve]:
+    """Yield the outlines of the intervals, one per contiguous stretch of finite values."""
+    inside = np.isfinite(low + high) & ((low + high > 0) | (not log))
     edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]])))
     for start, end in edges.reshape(-1, 2).tolist():
-        at = x[start:end]
-        low, high = (y - half)[start:end], (y + half)[start:end]
+        at, below, above = x[start:end], low[start:end], high[start:end]
         if log:
-            low = np.maximum(low, _FAR_DOWN * high)
-        outline = np.concatenate([at, at[::-1]]), np.concatenate([high, low[::-1]])
+            below = np.maximum(below, _FAR_DOWN * above)
+        outline = np.concatenate([at, at[::-1]]), np.concatenate([above, below[::-1]])
         yield Curve("", *outline, role=role, segments=True, filled=True)
 
 
@@ -248,8 +292,7 @@ def _point_curves(line: PlottedLine, x: Sequence[float], role: Role, log: bool) 
         scatter_curve(_typeset_short(line.label), at, y, role), ring=line.style == "printed"
     )
     if line.spread:
-        half = np.asarray(line.spread, dtype=np.float64)[order]
-        ends = np.stack([y - half, y + half], axis=1)
+        ends = np.stack(_interval_ends(line), axis=1)[order]
         yield Curve(
             "", *_upright_paths(at, np.where(ends > 0, ends, np.nan) if log else ends), role=role
         )

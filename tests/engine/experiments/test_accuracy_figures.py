@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from dgn_engine.experiments import Request, Row
-from dgn_engine.experiments._accuracy_figures import model_boxes, plot_measured_and_printed
+from dgn_engine.experiments._accuracy_figures import (
+    model_boxes,
+    plot_groups,
+    plot_measured_and_printed,
+)
 from dgn_engine.protocol.experiments import Figure, PlottedLine, Printed
 from tests.engine.experiments.forty_eight import ALL, EIGHT
 from tests.engine.experiments.made_up import (
@@ -144,6 +148,18 @@ def test_a_column_without_a_value_has_no_point_and_one_value_no_bar() -> None:
     alone = plot_measured_and_printed("n", "label", {"a": Row("", (1.0, 3.0))})
     assert [line.label for line in alone.lines] == ["measured"]
     assert alone.title == "label: measured"
+
+
+def test_groups_stand_side_by_side_and_relu_is_a_level_line() -> None:
+    groups = {"FL": {"a": Row("", (1.0, 3.0)), "b": Row("", (4.0,))}, "DL": {"b": Row("", (5.0,))}}
+    figure = plot_groups("n", "title", groups, Row("", (6.0, 8.0)))
+    first, second, level = figure.lines
+    assert figure.categories == ("a", "b")
+    assert (first.label, first.x, first.y) == ("FL", (0.0, 1.0), (2.0, 4.0))
+    assert first.spread[0] == approximately(12.706204736432095)
+    assert (second.x, second.y) == ((1.0,), (5.0,))
+    assert (level.x, level.y) == ((), (7.0,))
+    assert "n = 1 or 2 seeds" in figure.note
 
 
 def test_printed_numbers_stand_beside_the_boxes() -> None:

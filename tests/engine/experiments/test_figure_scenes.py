@@ -135,3 +135,13 @@ def test_a_place_that_is_no_number_is_left_out_of_the_axis(bad: float) -> None:
     assert made.x.limits is not None
     assert 0.9 < made.x.limits[0] < 1.0
     assert 3.0 < made.x.limits[1] < 3.1
+
+
+def test_a_tile_of_a_montage_is_named_under_the_cursor() -> None:
+    image = tuple(tuple(float(10 * row + column) for column in range(5)) for row in range(5))
+    montage = Figure("m", "", "layer", "", (), image=image, rows=("a", "b"), columns=("1", "2"))
+    made = chart(montage)
+    assert made.matrix is not None
+    assert made.matrix.tile == (2, 2)
+    assert describe_point(made, 4.0, 3.0) == ("b, layer 2", "row 0, column 1: 34")
+    assert describe_point(made, 2.0, 0.0) == (), "the gap between tiles"

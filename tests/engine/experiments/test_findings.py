@@ -252,7 +252,7 @@ def made_of(sources: Mapping[str, float]) -> str:
 
 def drawn_line(line: PlottedLine) -> str:
     across = f"{len(line.x)} from {line.x[0]:g} to {line.x[-1]:g}" if line.x else "across"
-    spread = f" ± {line.spread[-1]:.4g}" if line.spread else ""
+    spread = f" ± {line.spread[-1]:.4g}{' of log10' * line.log}" if line.spread else ""
     return f"{across}: {line.y[0]:.5g} … {line.y[-1]:.5g}{spread} {line.style}"
 
 
@@ -261,6 +261,8 @@ def test_rows_claims_and_figures_are_what_is_recorded(
     name: str, request_: Request, recorded: Recorded
 ) -> None:
     found = read_findings(name, request_, *drawn(find(name).plan(request_).units))
+    for figure in found.figures:
+        assert figure.note or not any(line.spread for line in figure.lines), figure.name
     recorded(
         {
             "rows": {row.label: row_of(row) for row in found.rows},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dgn_engine.config import RunConfig
@@ -18,7 +19,8 @@ from dgn_engine.experiments._grid import (
     mean_line,
     training_unit,
 )
-from dgn_engine.protocol.experiments import Printed, Row
+from dgn_engine.experiments.report.figure_scenes import scene_of
+from dgn_engine.protocol.experiments import Figure, Printed, Row
 from dgn_engine.sweep.unit import Calculation, UnitFile
 from tests.engine.experiments.made_up import MadeUpResults, approximately, make_run_of, make_runs_of
 
@@ -65,7 +67,7 @@ def test_a_trained_cell_has_percents_and_the_longest_run_counts() -> None:
     assert TrainedCell([none]).last_epoch == 0.0
     line = cell.accuracy_line("a")
     assert (line.x, line.y) == ((1.0, 7.0), approximately((37.5, 75.0)))
-    assert cell.loss_line("a").y == approximately((0.375, 0.75))
+    assert cell.loss_line("a").y == approximately((math.sqrt(0.25 * 0.5), 0.75))
     assert cell.row("r", Printed(3.0), "why", [2.0], "") == Row(
         "r", (2.0,), Printed(3.0), "", 7.0, approximately(304.1), "why"
     )
@@ -123,3 +125,21 @@ def test_curves_are_averaged_as_far_as_they_go(
     line = mean_line("a", (10, 20), curves)
     assert (line.x, line.y) == (approximately((10.0, 20.0)[: len(y)]), approximately(y))
     assert line.spread == approximately(spread)
+
+
+def test_on_a_logarithmic_axis_the_mean_is_geometric_and_the_band_stays_positive() -> None:
+    """A slow twin: numpy's mean and standard deviation of log10 y, with t(0.975) of 2 degrees."""
+    values = np.array([[1.0, 5.0], [10.0, 0.2], [400.0, 0.0]])
+    line = mean_line("a", (0, 1), values.tolist(), log=True)
+    logs = np.log10(values[:, 0])
+    assert line.y[0] == approximately(10 ** logs.mean())
+    assert line.spread[0] == approximately(4.302652729911275 * logs.std(ddof=1) / math.sqrt(3))
+    assert math.isnan(line.y[1]), "a zero has no logarithm: a gap"
+    assert line.spread[1] == 0.0
+    figure = Figure("f", "", "x", "y", (mean_line("a", (0, 1), values[:, :1].repeat(2, 1), True),))
+    (chart,) = scene_of((replace(figure, log_y=True),)).charts
+    band = next(curve for curve in chart.curves if curve.filled)
+    ends = line.y[0] / 10 ** line.spread[0], line.y[0] * 10 ** line.spread[0]
+    assert (band.y.min(), band.y.max()) == approximately(ends)
+    assert chart.y.limits is not None
+    assert 0 < chart.y.limits[0] < ends[0] < ends[1] < chart.y.limits[1], "nothing is cut"

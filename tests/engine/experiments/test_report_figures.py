@@ -190,7 +190,7 @@ def test_printed_lines_are_grey_or_dotted_beside_their_partner_and_printed_point
         PlottedLine("ideal, d = 2", LONG, LONG, style="printed"),
         *(PlottedLine(name, (), (1.0,), style="printed") for name in "pq"),
     )
-    own, ideal, p, q = given(*lines).lines
+    own, p, q, ideal = given(*lines).lines
     assert own.get_color() == ideal.get_color() == LIGHT[SERIES[0]]
     assert p.get_color() == q.get_color() == LIGHT["muted"]
     patterns = [str(line._unscaled_dash_pattern) for line in (own, ideal, q)]  # type: ignore[attr-defined]
@@ -234,7 +234,12 @@ def test_few_whole_x_are_ticks_of_their_own_with_room_at_both_ends() -> None:
         assert [text.get_text() for text in axes.get_xticklabels()] == ["16", "64", "256"]
         assert axes.get_xlim()[0] < 16 < 256 < axes.get_xlim()[1]
     assert chart(PlottedLine("", (0.5, 1.0), (1.0, 2.0))).x.ticks is None
-    assert chart(PlottedLine("", LONG, LONG)).x.ticks is None
+    layers = tuple(float(layer) for layer in range(1, 12))
+    ticks = chart(PlottedLine("", layers, layers)).x.ticks
+    assert ticks is not None
+    assert [text for _, text in ticks] == ["2", "4", "6", "8", "10"], "whole layers only"
+    steps = tuple(float(step) for step in range(200))
+    assert chart(PlottedLine("", steps, steps)).x.ticks is None
 
 
 def test_a_picture_names_its_tiles_at_their_middles_and_leaves_outliers_to_the_ends() -> None:
