@@ -10,8 +10,8 @@ from typing import Any
 from dgn_engine.experiments._experiment import Request
 from dgn_engine.protocol.experiments import Printed
 
-# Points within which a measured mean counts as equal to the printed one, as in the claim npf-8. The
-# printed gap between random and learnt gates is 0.9 to 2.6 points on MNIST, 4 to 13 on CIFAR-10.
+# Points within which a measured mean counts as equal to the printed one. The printed gap between
+# random and learnt gates is 0.9 to 2.6 points on MNIST, 4 to 13 on CIFAR-10.
 MARGINS = {"MNIST": 0.5, "CIFAR-10": 2.0}
 
 

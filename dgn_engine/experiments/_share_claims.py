@@ -32,12 +32,13 @@ MeanAt = Callable[[float], MeanTest]
 
 @dataclass(frozen=True)
 class ShareTest(MeanTest):
-    """A share in percent with the ends of its interval; NaN if the gap may be 0."""
+    """A share in percent with the ends of its 95 % interval; NaN if the gap may be 0."""
 
     low: float = math.nan
     high: float = math.nan
 
-    def interval(self) -> tuple[float, float]:
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        assert level == 0.95
         return self.low, self.high
 
 
