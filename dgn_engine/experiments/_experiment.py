@@ -109,7 +109,7 @@ class Experiment:
         plan: returns the units for a request.
         findings: reads the results of the units.
         quick_minutes: estimated time at quick scale on two CPU cores; 0 if unknown.
-        full_hours: estimated time at full scale on one CPU core; 0 if unknown.
+        full_hours: the same at full scale.
         claims: ids of the claims that it tests.
         protocols: supported protocols.
         rows: labels that the request's `only` can choose.

@@ -116,8 +116,8 @@ EXPERIMENT = Experiment(
     about="A 9-layer ResNet with batch normalisation as the feature network.",
     plan=plan,
     findings=findings,
-    quick_minutes=2.0,
-    full_hours=770,
+    quick_minutes=0.16,
+    full_hours=350,
     claims=("comp-1",),
     asks=("augmentation",),
 )

@@ -241,7 +241,7 @@ EXPERIMENT = Experiment(
     about="Contributions of the sub-networks to the path kernel and the value kernel.",
     plan=plan,
     findings=findings,
-    quick_minutes=0.3,
-    full_hours=0.05,
+    quick_minutes=0.14,
+    full_hours=0.0051,
     claims=("comp-5",),
 )

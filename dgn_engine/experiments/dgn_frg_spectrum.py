@@ -154,7 +154,7 @@ EXPERIMENT = Experiment(
     about="Identical inputs, independent random gates: K_0 and its closed form, by depth.",
     plan=plan,
     findings=findings,
-    quick_minutes=0.5,
-    full_hours=0.05,
+    quick_minutes=0.13,
+    full_hours=0.003,
     claims=("dgn-1",),
 )

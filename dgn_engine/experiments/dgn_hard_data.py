@@ -89,7 +89,7 @@ EXPERIMENT = Experiment(
     about="Homogeneous networks cannot fit both (x, 1) and (x/2, -1).",
     plan=plan,
     findings=findings,
-    quick_minutes=0.5,
-    full_hours=0.2,
+    quick_minutes=0.3,
+    full_hours=0.074,
     claims=("ws-3",),
 )

@@ -95,8 +95,8 @@ EXPERIMENT = Experiment(
     about="Gates of a linear feature network: random and frozen, learnt and frozen, or trained.",
     plan=plan,
     findings=findings,
-    quick_minutes=1.5,
-    full_hours=3000,
+    quick_minutes=0.17,
+    full_hours=1300,
     claims=("dual-8",),
     rows=("FC/MNIST", "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"),
 )

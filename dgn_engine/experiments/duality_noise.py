@@ -266,7 +266,7 @@ EXPERIMENT = Experiment(
     about="Values memorise noisy labels, while the gates remain useful for the true ones.",
     plan=plan,
     findings=findings,
-    quick_minutes=2.5,
-    full_hours=8000,
+    quick_minutes=0.28,
+    full_hours=3500,
     claims=("dual-9", "dual-10", "dual-11", "dual-12"),
 )

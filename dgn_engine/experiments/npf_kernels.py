@@ -147,8 +147,8 @@ EXPERIMENT = Experiment(
     about="Value and feature tangent kernels while both networks are trained (DL).",
     plan=plan,
     findings=findings,
-    quick_minutes=1.0,
-    full_hours=0.8,
+    quick_minutes=0.13,
+    full_hours=0.091,
     claims=("npf-5",),
     protocols=("as-published", "as-in-code"),
 )

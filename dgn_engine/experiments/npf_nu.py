@@ -118,8 +118,8 @@ EXPERIMENT = Experiment(
     about="yᵀĤ⁻¹y of the path kernel while a ReLU network is trained on two digits.",
     plan=plan,
     findings=findings,
-    quick_minutes=0.5,
-    full_hours=0.1,
+    quick_minutes=0.12,
+    full_hours=0.0083,
     claims=("npf-4",),
     protocols=("as-published", "as-in-code"),
 )

@@ -193,6 +193,6 @@ EXPERIMENT = Experiment(
     about="The next step predicted by K_t and the actual one; switching gates; drift by width.",
     plan=plan,
     findings=findings,
-    quick_minutes=1.0,
-    full_hours=0.2,
+    quick_minutes=0.13,
+    full_hours=0.023,
 )

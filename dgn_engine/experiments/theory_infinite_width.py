@@ -236,7 +236,7 @@ EXPERIMENT = Experiment(
     about="Tangent kernels of wide ReLU networks, K^(d) and βH; angles and overlaps by layer.",
     plan=plan,
     findings=findings,
-    quick_minutes=0.5,
-    full_hours=0.1,
+    quick_minutes=0.12,
+    full_hours=0.0067,
     claims=("ws-4", "comp-4"),
 )

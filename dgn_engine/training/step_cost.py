@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,21 +15,23 @@ from dgn_engine.data import Examples
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.device_data import to_device
+from dgn_engine.training.steps.choice import StepCase, choose_way
 from dgn_engine.training.steps.dense_step import is_dense_architecture
 from dgn_engine.training.trainer import Trainer
 
-# Seconds, and FLOP/s of one core, fitted to 36 steps timed on a shared core of an AMD EPYC: fc of
-# three widths, cnn4 on three shapes, gconv, vconv, davidnet, resnet18 and a small network with max
-# pooling, in ReLU, FR-II and DL at batch 32. Estimate / measured is 0.68 to 1.38.
-#   step = STEP + passes (nodes NODE + operations / rate + elements ELEMENT)
+# Seconds, and FLOP/s of one core, fitted to 82 kinds of steps and test passes in processor time of
+# an AMD EPYC core, 29 November 2026: fc of 13 shapes at batch 32, 64 and 256, cnn4, gconv, vconv,
+# davidnet and resnet_fc, in ReLU, FR-II and DL. Estimate / measured is 0.73 to 1.53 for steps.
+#   step = STEP + UNFUSED + passes (nodes NODE + operations / rate + numbers MAP)
 # with 3 passes of a trained network, and 1 more for a frozen or 3 for a trained feature network.
-STEP = 1.5e-4  # per step: Python, loss, optimiser
-LAYER = 2e-6  # per layer and pass of a dense chain, with its hand-written step
-NODE = 1e-4  # per node and pass of any other network
-ELEMENT = 1e-9  # per number of a map and pass: gates, pooling, memory traffic
-DENSE, CONV = 5e10, 9e10
+STEP = 1e-4  # per step: Python, loss, optimiser
+UNFUSED = 1.5e-4  # per trained network with RMSprop, which has no fused step
+LAYER, NODE, MAP_NODE = 5e-6, 2e-5, 7e-5  # per node and pass: hand-written, of vectors, of maps
+MAP = 2e-9  # per number of a map and pass: gates, pooling, memory traffic
+TESTED, TESTED_MAP = 2e-9, 8e-9  # per unit of a test pass: its chunks do not fit in the cache
+DENSE, CONV = 8e10, 9e10
 PACKED_LAYER, PACKED = 4.5e-5, 4.6e10  # of dense networks in a stack
-EPOCH = 5e-3  # per epoch, besides its test pass: scores, log, checkpoint
+EPOCH = 1e-3  # per epoch, besides its test pass: scores, log, checkpoint
 
 _TIMED, _WARM = 0.3, 2  # seconds of timed steps, and warm-up steps
 
@@ -101,7 +104,8 @@ def seconds_a_step(
         work = passes * count_operations(architecture) * batch
         return passes * layers * PACKED_LAYER / stack + work / PACKED
     passes = 3 + feature  # backward is twice forward
-    return STEP + passes * _seconds_a_pass(architecture, batch)
+    unfused = UNFUSED * (1 + (feature > 1)) if config.training.optimiser == "rmsprop" else 0.0
+    return STEP + unfused + passes * _seconds_a_pass(config, architecture, batch)
 
 
 def seconds_to_test(
@@ -121,7 +125,7 @@ def seconds_to_test(
     networks = 1 + bool(feature_passes(config))
     if stack > 1:
         return EPOCH / stack + networks * count_operations(architecture) * examples / PACKED
-    return EPOCH + networks * _seconds_a_pass(architecture, examples)
+    return EPOCH + networks * _seconds_a_pass(config, architecture, examples, tests=True)
 
 
 def time_steps(
@@ -170,10 +174,19 @@ def time_steps(
         torch.set_num_threads(threads)
 
 
-def _seconds_a_pass(architecture: Architecture, examples: int) -> float:
+def _seconds_a_pass(
+    config: RunConfig, architecture: Architecture, examples: int, *, tests: bool = False
+) -> float:
     """Return the seconds of a forward pass of `examples` examples."""
     work = count_operations(architecture) * examples
-    numbers = sum(math.prod(shape) for _, shape in architecture.shapes() if len(shape) > 1)
-    rate = CONV if numbers else DENSE
-    per_node = LAYER if is_dense_architecture(architecture) else NODE
-    return len(architecture.nodes) * per_node + work / rate + numbers * examples * ELEMENT
+    maps = sum(math.prod(shape) for _, shape in architecture.shapes() if len(shape) > 1)
+    if maps:
+        rate, per_node, per_number = CONV, MAP_NODE, TESTED_MAP if tests else MAP
+    else:
+        case = StepCase(config, find_regime(config.gating.regime))
+        dense = is_dense_architecture(architecture)
+        by_hand = choose_way("gradients", replace(case, dense=dense)).way == "dense"
+        rate, per_node = DENSE, LAYER if by_hand else NODE
+        per_number = TESTED if tests else 0.0
+    numbers = maps or sum(math.prod(shape) for _, shape in architecture.shapes())
+    return len(architecture.nodes) * per_node + work / rate + numbers * examples * per_number

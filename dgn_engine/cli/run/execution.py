@@ -80,7 +80,7 @@ def carry_out(
         if not arguments.quiet:
             for sentence in task_notices(task):
                 print_error(f"{task.name}: {sentence}")
-            print_error(cost_in_words(task, timed=runs_on_this_machine(arguments.cluster)))
+            print_error(_cost_line(arguments, task))
         with stop, UnitProgressBar(task.name, sys.stderr, arguments.quiet) as bar:
             document = reproduce(task, executor, bar.show_unit_progress, stop.stop_requested)
     (show or print_document)(document, task.folder, sys.stdout)
@@ -90,6 +90,14 @@ def carry_out(
             f"{task.folder}."
         )
     return document
+
+
+def _cost_line(arguments: argparse.Namespace, task: ReproductionTask) -> str:
+    """Return the estimated cost with the workers of this machine that would be used."""
+    here = runs_on_this_machine(arguments.cluster)
+    workers = 1 if arguments.executor == "serial" else arguments.workers or usable_cores()
+    packed = not arguments.cluster and arguments.executor in ("auto", "packed")
+    return cost_in_words(task, timed=here, workers=workers if here else 0, packed=packed)
 
 
 def exit_code(document: Document, stop: StopSignals) -> int:

@@ -211,9 +211,9 @@ def _cost_cells(line: RowCost) -> tuple[str, ...]:
     cost = line.cost
     if cost is None:
         return (line.label, "", "", "", "", line.remark)
-    more = f"plus {cost.calculations:,} calculations, not included" if cost.calculations else ""
-    if not cost.runs:
-        return (line.label, "0", "", "", "", more)
+    more = f"{cost.calculations:,} calculations" if cost.calculations else ""
+    if cost.unknown:
+        more += f", {cost.unknown:,} of unknown time not included"
     times = (
         format_duration(cost.seconds),
         format_duration(cost.packed),
@@ -231,6 +231,7 @@ def _cost_as_dict(line: RowCost) -> dict[str, Any]:
         "cost": {
             "runs": cost.runs,
             "calculations": cost.calculations,
+            "of_unknown_time": cost.unknown,
             "seconds": round(cost.seconds, 3),
             "packed_seconds": round(cost.packed, 3),
             "storage_bytes": round(cost.storage),

@@ -14,8 +14,11 @@ def sizes_of(data: DataConfig) -> DataSizes:
 
 
 def expected_sizes(data: DataConfig) -> DataSizes:
-    """Return the known sizes of a data set, else load it; raises `UserError` if it is missing."""
-    return known_sizes(data) or sizes_of(data)
+    """Return the known sizes of a data set, else load it; raises `UserError` if it is missing.
+
+    All classes are assumed to have the same number of examples.
+    """
+    return known_sizes(data, balanced=True) or sizes_of(data)
 
 
 @cache

@@ -159,6 +159,7 @@ class Document:
         notices: sentences at the top, on data or a scale that are not the paper's.
         command: arguments of `dgn` to resume or repeat it.
         columns: columns of the paper's table in order; empty: in order of appearance.
+        estimated: estimated time of all runs and calculations on CPUs, NaN if unknown.
     """
 
     name: str
@@ -185,6 +186,7 @@ class Document:
     notices: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    estimated: float = math.nan
     format: str = field(default=FORMAT)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine import experiments
-from dgn_engine.experiments import Experiment, all_experiments
+from dgn_engine.experiments import all_experiments
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.text.written_numbers import format_duration
 
@@ -34,8 +34,8 @@ def experiment_entries() -> tuple[ExperimentEntry, ...]:
             fields["paper"],
             fields["about"],
             tuple(fields.get("protocols", ("as-published",))),
-            _duration_or_unknown(fields["quick_minutes"]),
-            _duration_or_unknown(60 * fields["full_hours"]),
+            format_cost(fields["quick_minutes"]),
+            format_cost(60 * fields["full_hours"]),
             tuple(fields.get("rows", ())),
             tuple(fields.get("asks", ())),
             fields.get("question", ""),
@@ -62,13 +62,6 @@ def _literal_fields(source: str) -> dict[str, Any]:
     raise LookupError("EXPERIMENT is missing")
 
 
-def _duration_or_unknown(minutes: float) -> str:
+def format_cost(minutes: float) -> str:
+    """Format an estimated time of an experiment; 0 is unknown."""
     return format_duration(60 * minutes) if minutes else UNKNOWN
-
-
-def format_quick_cost(experiment: Experiment) -> str:
-    return _duration_or_unknown(experiment.quick_minutes)
-
-
-def format_full_cost(experiment: Experiment) -> str:
-    return _duration_or_unknown(60 * experiment.full_hours)

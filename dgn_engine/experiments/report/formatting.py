@@ -256,9 +256,12 @@ def _raw_facts(document: Document) -> Iterator[tuple[str, str]]:
     if options:
         yield "requested options", options
     count = len(document.units)
+    estimate = document.estimated
+    known = math.isfinite(estimate) and document.machine.get("device") == "cpu"
     yield (
         "runs and calculations",
-        f"{count:,}, {format_duration(document.seconds)} of computing time",
+        f"{count:,}, {format_duration(document.seconds)} of computing time"
+        + (f" ({format_duration(estimate)} estimated)" if known else ""),
     )
     wall = document.machine.get("wall_seconds")
     if isinstance(wall, (int, float)) and wall > 1:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dgn_engine.errors import UserError
-from dgn_engine.experiments.report.cost import Cost, cost_of
+from dgn_engine.experiments.report.cost import cost_of
 from dgn_engine.experiments.report.data_sizes import expected_sizes
 from dgn_engine.experiments.report.reproduce import has_rows, no_rows_message
+from dgn_engine.experiments.report.unit_costs import Cost
 from dgn_engine.experiments.report.write_report import ReproductionTask
 
 ALL = "all rows"

@@ -13,6 +13,7 @@ from pathlib import Path
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import at_scale, with_holm
+from dgn_engine.experiments.report.data_sizes import expected_sizes
 from dgn_engine.experiments.report.document import (
     Document,
     ReportRow,
@@ -24,6 +25,7 @@ from dgn_engine.experiments.report.document import (
 from dgn_engine.experiments.report.known_findings import known_findings
 from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS, TABLES
 from dgn_engine.experiments.report.run_scale import describe_substitution, scale_of
+from dgn_engine.experiments.report.unit_costs import cost_of_units
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import InnerPath, inner_folder
 from dgn_engine.storage.runs import run_info
@@ -116,12 +118,22 @@ def write_report(
         details=findings.details,
         command=task.command,
         columns=findings.columns,
+        estimated=_estimated_seconds(task, plan),
         notices=(*unfinished, *task_notices(task)),
     )
     write_file(inner_folder(task.folder) / RESULTS, to_bytes(document))
     document = read_document(task.folder)  # report what other readers will see
     write_files(document, task.folder)
     return document
+
+
+def _estimated_seconds(task: ReproductionTask, plan: Plan) -> float:
+    """Return the estimated computing time on CPUs; NaN if it is unknown."""
+    try:
+        cost = cost_of_units(plan.units, task.request.scale, expected_sizes)
+    except UserError:  # a data set that is not here
+        return math.nan
+    return math.nan if cost.unknown or cost.device != "cpu" else cost.packed
 
 
 def _available_findings(

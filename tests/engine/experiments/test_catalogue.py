@@ -9,7 +9,7 @@ import pytest
 from dgn_engine.experiments import all_experiments
 from dgn_engine.experiments._claims import UNMEASURED, judge
 from dgn_engine.experiments._published import claim_ids, find_printed, published_claim
-from dgn_engine.experiments.report.experiment_list import format_full_cost, format_quick_cost
+from dgn_engine.experiments.report.experiment_list import format_cost
 from dgn_engine.experiments.report.papers import OTHERS, PAPERS, paper_title
 from dgn_engine.protocol.experiments import Printed
 from tests.plugins import own
@@ -24,8 +24,8 @@ def test_experiments_name_paper_claims_costs_protocols_and_what_they_ask(
             name: [
                 found.paper,
                 " ".join(found.claims),
-                f"{found.quick_minutes:g} min: {format_quick_cost(found)}",
-                f"{found.full_hours:g} h: {format_full_cost(found)}",
+                f"{found.quick_minutes:g} min: {format_cost(found.quick_minutes)}",
+                f"{found.full_hours:g} h: {format_cost(60 * found.full_hours)}",
                 " ".join((*found.protocols, *found.asks)),
             ]
             for name, found in ((one, all_experiments()[one]) for one in own(all_experiments()))

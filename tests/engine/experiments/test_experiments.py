@@ -24,8 +24,7 @@ from dgn_engine.experiments._published import claim_ids
 from dgn_engine.experiments.report import document, experiment_list
 from dgn_engine.experiments.report.experiment_list import (
     experiment_entries,
-    format_full_cost,
-    format_quick_cost,
+    format_cost,
 )
 from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
 from dgn_engine.experiments.report.write_report import ReproductionTask
@@ -213,8 +212,8 @@ def test_the_menu_is_read_from_the_sources_as_the_experiments_say_it() -> None:
             experiment.about,
         )
         assert entry.protocols == tuple(experiment.protocols)
-        assert entry.quick_cost == format_quick_cost(experiment)
-        assert entry.full_cost == format_full_cost(experiment)
+        assert entry.quick_cost == format_cost(experiment.quick_minutes)
+        assert entry.full_cost == format_cost(60 * experiment.full_hours)
         assert (entry.rows, entry.asks) == (experiment.rows, experiment.asks)
     assert {entry.id for entry in experiment_entries()} == set(EXPERIMENTS)
 

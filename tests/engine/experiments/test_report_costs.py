@@ -11,19 +11,21 @@ import pytest
 import torch
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.experiments import Experiment, Findings, Plan, Request
+from dgn_engine.experiments import Experiment, Findings, Plan, Request, all_experiments
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report import reproduction_progress as progress
 from dgn_engine.experiments.report.cost import (
     cost_in_words,
     cost_of,
 )
+from dgn_engine.experiments.report.data_sizes import expected_sizes
 from dgn_engine.experiments.report.reproduction_progress import (
     FailedUnit,
     ProgressTally,
     RunningUnit,
     work_of,
 )
+from dgn_engine.experiments.report.unit_costs import CALCULATIONS, RUN, START, Cost
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.sweep.schedule import UnitProgress
@@ -33,6 +35,7 @@ from dgn_engine.training.step_cost import count_operations, seconds_a_step, time
 from dgn_engine.training.trainer import Trainer
 from tests.engine.experiments.documents import result
 from tests.engine.experiments.made_up import approximately
+from tests.plugins import each
 from tests.refusals import refused
 
 NET = NetConfig("fc", (("width", 16), ("depth", 3)))
@@ -51,10 +54,8 @@ def of(regime: str, unit_id: str = "", config: RunConfig = CONFIG, **gating: Any
     return Training(unit_id or regime, replace(config, gating=gates))
 
 
-def task(*units: Any, quick_minutes: float = 1.5, **request: Any) -> ReproductionTask:
-    made = Experiment(
-        "T", "P", "A", lambda _: Plan(units), lambda *_: Findings(), quick_minutes, 30.0
-    )
+def task(*units: Any, **request: Any) -> ReproductionTask:
+    made = Experiment("T", "P", "A", lambda _: Plan(units), lambda *_: Findings(), 0.0, 0.0)
     return ReproductionTask("tiny", made, Request(**request), Path("/there"))
 
 
@@ -70,12 +71,15 @@ def task(*units: Any, quick_minutes: float = 1.5, **request: Any) -> Reproductio
     ],
 )
 def test_seconds_and_bytes_of_one_run(regime: str, passes: int, networks: int) -> None:
-    """Steps of 0.15 ms, passes of 3 layers at 2 µs, and 2 operations a weight at 50 GFLOP/s."""
+    """A fixed time a step and an epoch, a time a layer and pass, and 2 operations a weight."""
     made = cost_of(task(of(regime)))
     steps = 2 * 4  # four batches of at most 32 an epoch, each taken as full
     work = 2 * WEIGHTS * (passes * steps * 32 + networks * 2 * 50)
-    layers = 3 * 2e-6 * (steps * passes + 2 * networks)
-    assert made.seconds == approximately(steps * 1.5e-4 + 2 * 5e-3 + layers + work / 5e10)
+    by_hand = regime != "FRG"  # its gates belong to examples: autograd
+    layers = 3 * (step_cost.LAYER if by_hand else step_cost.NODE) * (steps * passes + 2 * networks)
+    tested = 2 * 50 * networks * (16 + 16 + 10) * step_cost.TESTED
+    fixed = RUN + steps * step_cost.STEP + 2 * step_cost.EPOCH
+    assert made.seconds == approximately(fixed + layers + work / step_cost.DENSE + tested)
     kept = 1 + 2 * (1 + 2)  # the weights; two checkpoints with both moments of Adam
     assert made.storage == approximately(4 * WEIGHTS * networks * kept + 3e4)
     assert (made.runs, made.calculations, made.packed) == (1, 0, approximately(made.seconds))
@@ -100,10 +104,10 @@ def test_a_stack_shares_its_layers_and_computes_frozen_gates_once(
     ]
     made = cost_of(task(*eight, Calculation("c", "dgn_engine.x:y")))
     work = 2 * WEIGHTS * (passes * 8 * 32 + networks * 100)
-    each = 8 * passes * 3 * 4.5e-5 / 8 + 2 * 5e-3 / 8 + work / 4.6e10
-    assert made.packed == approximately(8 * each)
+    each = 8 * passes * 3 * step_cost.PACKED_LAYER / 8 + 2 * step_cost.EPOCH / 8
+    assert made.packed == approximately(8 * (RUN + each + work / step_cost.PACKED))
     assert made.seconds == approximately(8 * cost_of(task(eight[0])).seconds)
-    assert (made.runs, made.calculations) == (8, 1)
+    assert (made.runs, made.calculations, made.unknown, made.jobs) == (8, 1, 1, 2)
 
 
 def test_maps_are_counted_at_every_position_and_at_their_own_rate() -> None:
@@ -114,10 +118,11 @@ def test_maps_are_counted_at_every_position_and_at_their_own_rate() -> None:
     assert count_operations(architecture) == once
     made = cost_of(task(of("ReLU", config=replace(CONFIG, net=net))))
     examples, passes = 8 * 3 * 32 + 2 * 50, 8 * 3 + 2
-    nodes = passes * len(architecture.nodes) * 1e-4
-    numbers = examples * 4 * 3 * 64 * 1e-9  # four layers of three maps
-    fixed = 8 * 1.5e-4 + 2 * 5e-3
-    assert made.seconds == approximately(fixed + nodes + numbers + once * examples / 9e10)
+    nodes = passes * len(architecture.nodes) * step_cost.MAP_NODE
+    maps = 4 * 3 * 64  # four layers of three maps
+    numbers = maps * (8 * 3 * 32 * step_cost.MAP + 2 * 50 * step_cost.TESTED_MAP)
+    fixed = RUN + 8 * step_cost.STEP + 2 * step_cost.EPOCH
+    assert made.seconds == approximately(fixed + nodes + numbers + once * examples / step_cost.CONV)
 
 
 def test_a_batch_has_no_more_examples_than_there_are() -> None:
@@ -175,13 +180,13 @@ def test_a_cost_by_timed_steps_is_the_estimate_times_how_slow_this_machine_is(
         width = dict(config.net.options)["width"]
         return slower[int(width)] * seconds_a_step(config, architecture, examples)
 
-    monkeypatch.setattr("dgn_engine.experiments.report.cost.time_steps", timed)
+    monkeypatch.setattr("dgn_engine.experiments.report.unit_costs.time_steps", timed)
     estimate, made = cost_of(work), cost_of(work, timed=True)
     pace = (2.0 * single[0] + 5.0 * single[1]) / sum(single)
     assert made.seconds == approximately(pace * estimate.seconds)
     assert (made.timed, estimate.timed) == (True, False)
     assert made.storage == estimate.storage
-    monkeypatch.setattr("dgn_engine.experiments.report.cost._LONGEST", 0.0)
+    monkeypatch.setattr("dgn_engine.experiments.report.unit_costs._LONGEST", 0.0)
     assert cost_of(work, timed=True) == estimate, "nothing was short enough to be timed"
 
 
@@ -203,25 +208,66 @@ def test_gates_that_are_learnt_first_are_epochs_too() -> None:
 
 
 def test_a_cost_is_said_in_a_sentence() -> None:
-    assert cost_in_words(task(of("ReLU"))) == (
-        "tiny, quick: 1 run; about 11 ms of one CPU core to train, 70.3 kB of storage "
-        "(estimated); epochs: 2 (chosen for --quick). Folder: /there."
-    )
-    eight = [replace(of("ReLU", f"s{s}"), config=replace(CONFIG, seed=s)) for s in range(8)]
-    words = cost_in_words(task(*eight, Calculation("c", "dgn_engine.x:y"), scale="full"))
-    assert words.startswith("tiny, full: 8 runs, 1 calculation; about 91 ms of one CPU core")
-    assert ", 14 ms packed, 563 kB of storage" in words
+    words = cost_in_words(task(of("ReLU")))
+    assert words.startswith("tiny, quick: 1 run; about ")
+    assert "70.3 kB of storage (estimated); epochs: 2 (chosen for --quick)" in words
+    long = replace(CONFIG, training=replace(CONFIG.training, epochs=500))
+    eight = [of("ReLU", f"s{s}", replace(long, seed=s)) for s in range(8)]
+    full = task(*eight, Calculation("c", "dgn_engine.x:y"), scale="full")
+    assert cost_in_words(full).startswith("tiny, full: 8 runs, 1 calculation; about ")
+    assert " packed" in cost_in_words(full)
+    assert "with 2 workers" in cost_in_words(full, workers=2)
+    assert "1 calculation of unknown time" in cost_in_words(full)
     few = cost_in_words(task(*eight[:3]))  # too few to be stacked on a CPU
     assert "packed" not in few
+    unknown = task(Calculation("c", "dgn_engine.x:y"))
+    assert cost_in_words(unknown) == "tiny, quick: 1 calculation; time unknown. Folder: /there."
 
 
-def test_calculations_cost_what_the_experiment_says() -> None:
-    call = Calculation("c", "dgn_engine.x:y")
-    started = "tiny, quick: 1 calculation; "
-    assert cost_in_words(task(call)) == f"{started}about 90 s. Folder: /there."
-    assert cost_in_words(task(call, scale="full")).endswith("; about 30 h. Folder: /there.")
-    unknown = cost_in_words(task(call, quick_minutes=0))
-    assert unknown == f"{started}time unknown. Folder: /there."
+def test_the_seconds_of_a_calculation_follow_its_function_and_the_scale() -> None:
+    name, (quick, full) = next(iter(CALCULATIONS.items()))
+    calls = [Calculation(f"c{i}", f"dgn_engine.experiments.{name}") for i in range(3)]
+    assert cost_of(task(*calls)).seconds == approximately(3 * quick)
+    made = cost_of(task(*calls, scale="full"))
+    assert made.seconds == made.packed == approximately(3 * full)
+    assert (made.calculations, made.unknown, made.runs) == (3, 0, 0)
+
+
+def test_workers_share_the_units_but_a_stack_is_one_and_the_start_is_not_shared() -> None:
+    cost = Cost(8, 0, seconds=80.0, packed=20.0, storage=0.0, jobs=2)
+    assert cost.seconds_with(1) == START + 20.0
+    assert cost.seconds_with(2) == cost.seconds_with(16) == START + 10.0
+    assert cost.seconds_with(4, packed=False) == START + 20.0
+    assert cost.seconds_with(100, packed=False) == START + 10.0
+
+
+def test_another_device_has_no_time_and_nothing_is_timed_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> float:
+        raise AssertionError("timed on a CPU, for runs on a card")
+
+    monkeypatch.setattr("dgn_engine.experiments.report.unit_costs.time_steps", refuse)
+    monkeypatch.setattr(
+        "dgn_engine.experiments.report.unit_costs.choose_device", lambda _: torch.device("cuda")
+    )
+    cost = cost_of(task(of("ReLU")), timed=True)
+    assert (cost.device, cost.timed) == ("cuda", False)
+    words = cost_in_words(task(of("ReLU")), timed=True, workers=2)
+    assert "cuda" in words
+    assert "workers" not in words
+
+
+@pytest.mark.parametrize("name", each(all_experiments()))
+def test_the_listed_costs_are_those_of_the_computed_estimate(name: str) -> None:
+    """Within a factor of 1.5, on two cores, with data sets of their published sizes."""
+    experiment = all_experiments()[name]
+    listed = {"quick": 60 * experiment.quick_minutes, "full": 3600 * experiment.full_hours}
+    for scale, seconds in listed.items():
+        request = Request(scale)  # type: ignore[arg-type]  # both are scales
+        cost = cost_of(ReproductionTask(name, experiment, request, Path("/there")), expected_sizes)
+        if seconds and not cost.unknown:
+            assert 1 / 1.5 < seconds / cost.seconds_with(2) < 1.5, (scale, cost.seconds_with(2))
 
 
 # Progress.

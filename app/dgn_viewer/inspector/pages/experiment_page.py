@@ -47,7 +47,7 @@ class ExperimentPage(QWidget):
         self.quick = QRadioButton(f"quick: {_describe_cost(entry.quick_cost)}")
         self.full = QRadioButton(f"paper scale: {_describe_cost(entry.full_cost)}")
         self.quick.setToolTip("Scaled down as described in the report; time on two CPU cores")
-        self.full.setToolTip("Time on one CPU core; a GPU is much faster")
+        self.full.setToolTip("Time on two CPU cores; a GPU is much faster")
         self.quick.setChecked(True)
         self._scales = QButtonGroup(self)
         for button in (self.quick, self.full):
