@@ -110,6 +110,8 @@ IN_WORDS = {
     "npf-7": "The gates of the first stage stay below the ReLU network, those of the last reach "
     "it.",
     "npf-8": "The accuracy that fixed learnt gates lose against ReLU is what Table 2 prints.",
+    "npf-9": "With soft gates the error obeys ė = −Ke, and the part of K that the gates add is "
+    "needed.",
     "ws-1": "Gates learnt from random labels or pixels are worse than random gates, which are "
     "worse than gates learnt from true labels.",
     "ws-2": "The variance of the tangent kernel at its start grows with depth and falls with width "
@@ -146,6 +148,8 @@ IN_WORDS = {
     "comp-4": "With depth, the angle between two inputs falls and the overlap per unit tends to ½.",
     "comp-5": "At its start, the value part of the tangent kernel is β times the neural path "
     "kernel: for dense, convolutional and residual networks.",
+    "comp-6": "Gates that are learnt apart (DL) or copied (FL) keep more than half of what learnt "
+    "gates add to random ones.",
     "dgn-1": "With fixed random gates, the eigenvalues of the kernel are near the predicted ones, "
     "and nearer in wider networks.",
     "dgn-2": "With depth, training first becomes faster, then slower again.",

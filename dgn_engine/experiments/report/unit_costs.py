@@ -49,6 +49,7 @@ CALCULATIONS: Mapping[str, tuple[float, float]] = {
     "npf_nu:nu_of_stages": (0.4, 1.2),
     "theory_depth:speed": (0.09, 8.0),
     "theory_dynamics:dynamics": (0.17, 3.9),
+    "theory_dynamics:soft_dynamics": (0.12, 1.0),
     "theory_infinite_width:angles": (0.15, 1.1),
     "theory_infinite_width:distances": (0.45, 2.5),
     "theory_ntk_npk:distances": (0.3, 1.2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,77 @@ def test_dynamics_step_by_step(own: bool, steps: int) -> None:
     assert found["npv"] == pytest.approx(distance(path_values(end), path_values(start)), rel=1e-6)
     drift = distance(path_features(still, x), path_features(open_, x))
     assert found["npf"] == pytest.approx(drift, rel=1e-6, abs=1e-7)
+
+
+Weights = list[torch.Tensor]
+
+
+def soft_output(values: Weights, makers: Weights, own: bool, x: torch.Tensor) -> torch.Tensor:
+    """The logit of `values` with the gates σ(8q) of `makers`: `own`, or of a ReLU network."""
+    z, of_maker = x, x
+    for value, maker in zip(values[:-1], makers, strict=False):
+        q = of_maker @ maker.T
+        gate = torch.sigmoid(8 * q)
+        z, of_maker = (z @ value.T) * gate, q * gate if own else q.relu()
+    return (z @ values[-1].T)[:, 0]
+
+
+def jacobian(function: Any, weights: Weights) -> torch.Tensor:
+    return torch.cat([part.flatten(1) for part in torch.func.jacrev(function)(weights)], 1)
+
+
+def moved_by(alpha: float, weights: Weights, slope: torch.Tensor) -> Weights:
+    parts = slope.split([weight.numel() for weight in weights])
+    return [w - alpha * part.reshape(w.shape) for w, part in zip(weights, parts, strict=True)]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_dynamics_with_soft_gates(own: bool) -> None:
+    """Jacobians by autograd, the other factor held; the logits after a step calculated anew."""
+    dynamics, steps = theory_dynamics, 3
+    found = dynamics.soft_dynamics(work(own=own, width=4, seed=3, steps=steps))
+    x, y = initial.unit_inputs(20, (5,), 3), initial.draw_targets(20, 3)
+    network = initial.draw_network(
+        initial.dense_architecture(5, 4, 3), 3, own=own, soft=True, init="kaiming"
+    )
+    values = [weight.detach().clone() for weight in network.value.weights]
+    makers = values if own else [weight.detach().clone() for weight in network.feature.weights[:-1]]
+    output = partial(soft_output, own=own, x=x)
+    rate, off, ends, expected, before = 0.0, [], [], y, y
+    for step in range(steps + 1):
+        error = output(values, makers) - y
+        off.append(float((error - expected).norm() / (expected - before).norm()))
+        J_v = jacobian(partial(output, makers=makers), values)
+        J_f = jacobian(partial(output, values), makers)
+        value, feature = J_v @ J_v.T, J_f @ J_f.T
+        cross = J_v @ J_f.T + J_f @ J_v.T if own else torch.zeros_like(value)
+        whole = value + feature + cross
+        along_v, along_f = ((J_v + J_f).T @ error,) * 2 if own else (J_v.T @ error, J_f.T @ error)
+        rate = rate or 0.1 / float(torch.linalg.eigvalsh(whole)[-1])
+        expected, before = error - rate * whole @ error, error
+        if step in (0, steps):
+            kernels = {dynamics.WHOLE: (whole, 1, 1), dynamics.NO_FEATURE: (whole - feature, 1, 1)}
+            if own:
+                kernels[dynamics.NO_CROSS] = (whole - cross, 1, 1)
+            else:
+                kernels |= {dynamics.VALUES: (value, 1, 0), dynamics.FEATURES: (feature, 0, 1)}
+            sizes: dict[str, list[float]] = {part: [] for part in kernels}
+            for (part, (kernel, v, f)), k in product(kernels.items(), range(dynamics.HALVINGS + 1)):
+                alpha = rate / 2**k
+                after = output(
+                    moved_by(v * alpha, values, along_v), moved_by(f * alpha, makers, along_f)
+                )
+                left = after - y - error + alpha * kernel @ error
+                sizes[part].append(float(left.norm() / (alpha * whole @ error).norm()))
+            ends.append(sizes)
+        values, makers = moved_by(rate, values, along_v), moved_by(rate, makers, along_f)
+    assert set(found["remainders"]) == set(ends[0])
+    for part, sizes_of_part in found["remainders"].items():
+        for one, sizes in zip(sizes_of_part, ends, strict=True):
+            assert one == pytest.approx(sizes[part], rel=1e-6, abs=1e-11)
+    assert found["off"] == pytest.approx(sorted(off[1:])[1], rel=1e-8)
+    assert found["worst"] == pytest.approx(max(off[1:]), rel=1e-8)
+    assert found["switched"] == [False, False]
 
 
 def wide(width: int, depth: int, seed: int) -> list[np.ndarray]:

@@ -15,7 +15,15 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from dgn_engine.experiments import Claim, Findings, PlottedLine, Request, Row, all_experiments
+from dgn_engine.experiments import (
+    Claim,
+    Findings,
+    PlottedLine,
+    Request,
+    Row,
+    all_experiments,
+    theory_dynamics,
+)
 from dgn_engine.experiments import find_experiment as find
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments.duality_noise import peak_heights
@@ -133,6 +141,25 @@ GIVEN: dict[str, Callable[[np.random.Generator, Mapping[str, Any]], Any]] = {
     "theory_dynamics:dynamics": lambda random, _: (
         table_of(random, "off", "worst", "parameters", "npf", "npv")
         | {"instants": [1] * int(100 * some(random, 1)[0]), "loss": some(random, 4)}
+    ),
+    "theory_dynamics:soft_dynamics": lambda random, given: (
+        table_of(random, "off", "worst", "parameters", "npf", "npv")
+        | {"loss": some(random, 4), "switched": [False, given["seed"] == 1]}
+        | {
+            "remainders": {
+                part: [some(random, theory_dynamics.HALVINGS + 1) for _ in range(2)]
+                for part in (
+                    (theory_dynamics.WHOLE, theory_dynamics.NO_FEATURE, theory_dynamics.NO_CROSS)
+                    if given["own"]
+                    else (
+                        theory_dynamics.WHOLE,
+                        theory_dynamics.NO_FEATURE,
+                        theory_dynamics.VALUES,
+                        theory_dynamics.FEATURES,
+                    )
+                )
+            }
+        }
     ),
     "theory_infinite_width:angles": lambda random, _: table_of(
         random, "angle", "overlap", "predicted", count=11
@@ -339,8 +366,8 @@ def test_a_run_that_never_scored_leaves_the_claim_open() -> None:
     runs = make_runs_of(("ReLU", "FR-II-image", "FL-image"))
     lost = runs["FR-II-image-s1"]
     runs["FR-II-image-s1"] = replace(lost, best=math.nan, last=math.nan, epochs=(), test=())
-    (judged,) = read_findings("composite-davidnet", QUICK, runs).claims
-    assert judged.verdict == "not decided"
+    claims = read_findings("composite-davidnet", QUICK, runs).claims
+    assert {judged.verdict for judged in claims} == {"not decided"}
 
 
 def test_pictures_of_hidden_outputs_have_holes_where_nothing_was_computed() -> None:

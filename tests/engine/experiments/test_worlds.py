@@ -16,7 +16,8 @@ from tests.engine.experiments.world_rates import ClaimRate, rates_in
 from tests.engine.experiments.worlds import FALSE, claimed_region
 from tests.plugins import own
 
-ONLY_EXACT = {"dgn-hard-data", "npf-eigenvalue-bound"}  # experiments whose claims are all exact
+# Experiments whose claims are all exact.
+ONLY_EXACT = {"dgn-hard-data", "npf-eigenvalue-bound", "theory-dynamics"}
 NO_NUMBER = {  # claims for which the paper prints nothing, so that no power is known
     r"dual-12 M1\(\d\d\): peak − first epoch": "the first epoch of figure 5 is not printed",
     r"ws-1 Arch-5.* − random-(label|pixel) gates": "Table 4 has no gates from noise on CIFAR-10",
