@@ -26,6 +26,7 @@ from dgn_engine.model import architecture as arch
 # Less work than this does not repay loading the compiled loops.
 WORTH_COMPILING = 1e8  # pairs of positions, summed over layers and pairs of examples
 TILE_BYTES = 32 << 20
+CARD_SHARE = 40  # a tile may take this fraction of a card's free memory: there are about 15 copies
 
 
 def map_limits(
@@ -147,19 +148,40 @@ def convolutional_limit(
                 "average pooling or flattening.",
                 kind="not-supported",
             )
+    return limit_on_device(architecture, x, other)
+
+
+def limit_on_device(
+    architecture: arch.Architecture,
+    x: Tensor,
+    other: Tensor | None = None,
+    device: torch.device | None = None,
+) -> LimitKernels:
+    """Compute `convolutional_limit` of checked arguments on a device with float64.
+
+    Args:
+        architecture: The network.
+        x: Images, `(n, C, H, W)`.
+        other: Second set of images, `(m, C, H, W)`.
+        device: The device, without compiled loops. Default: the CPU, with them.
+
+    Returns:
+        The kernels on the CPU.
+    """
     images = x.detach().to("cpu", torch.float64)
     if other is None:
         single, kinds = images.unique(dim=0, return_inverse=True)  # type: ignore[no-untyped-call]
         if len(single) < len(images):  # duplicates must not differ by rounding
-            unique_limit = convolutional_limit(architecture, single)
+            unique_limit = limit_on_device(architecture, single, device=device)
             covariance, tangent = (
                 kernel[kinds][:, kinds]
                 for kernel in (unique_limit.covariance, unique_limit.tangent)
             )
             return LimitKernels(tangent, covariance)
     images, block = join_examples(images, other)
+    images = images.to(device or images.device)
     variances = position_variances(architecture, images)
-    fast = map_limits(architecture, images, variances, block)
+    fast = None if device else map_limits(architecture, images, variances, block)
     covariance, tangent = fast or _map_limits(architecture, images, variances, block)
     gated = sum(isinstance(node, arch.Dense) and node.gated for node in architecture.nodes)
     # 2E[χ(q)²] = E[q²] for the ReLU: these are the variances at every dense layer, too.
@@ -191,7 +213,7 @@ def _own_covariances(
         _map_pair_limits(architecture, images, variances, flat, row, slice(row, row + 1))[0]
         for row in range(len(images))
     ]
-    covariances = torch.cat(diagonals)
+    covariances = torch.cat(diagonals).cpu()
     return covariances[block.rows], covariances[block.columns]
 
 
@@ -207,7 +229,10 @@ def _map_limits(
 def _pairs_at_once(variances: list[Tensor], flat: bool) -> int:
     """Return how many pairs of examples fit into a tile."""
     positions = max(layer[0].numel() for layer in variances)
-    return max(1, TILE_BYTES // (8 * (positions if flat else positions**2)))
+    size = TILE_BYTES
+    if variances[0].is_cuda:
+        size = torch.cuda.mem_get_info(variances[0].device)[0] // CARD_SHARE
+    return max(1, size // (8 * (positions if flat else positions**2)))
 
 
 def join_examples(x: Tensor, other: Tensor | None) -> tuple[Tensor, KernelBlock]:

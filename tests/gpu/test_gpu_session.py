@@ -199,6 +199,22 @@ def test_the_table_alone_has_all_but_twenty_seconds(tmp_path: Path) -> None:
     assert output.count("\n") == 1
 
 
+def test_the_cntk_alone_leaves_the_files_of_an_earlier_session(tmp_path: Path) -> None:
+    out = old_files(tmp_path)
+    (out / "cntk.json").touch()
+    python = stub_interpreter(tmp_path, "exit 0")
+    words = ("--python", str(python), "--seconds", "180", "--only", "cntk", "--data", "here")
+    before = int(time.time())
+    output, _ = start(out, *words).communicate()
+    module, *given = output.split()
+    until = int(given.pop(3))
+    assert [module, *given] == [
+        "benchmarks.gpu_cntk", "--out", f"{out}/cntk.json", "--until", "--data", f"{tmp_path}/here",
+    ]  # fmt: skip
+    assert before + 175 <= until <= time.time() + 175
+    assert sorted(path.name for path in out.iterdir()) == FILES
+
+
 def test_a_signal_is_passed_on_and_its_end_awaited(tmp_path: Path) -> None:
     trap = "trap 'sleep 0.1; echo saved; exit 143' TERM"
     body = f"{trap}; echo begun; for i in {{1..3000}}; do sleep 0.02; done"
