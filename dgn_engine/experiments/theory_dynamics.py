@@ -54,8 +54,8 @@ DRIFTS = {"parameters": "‖θ_t − θ_0‖/‖θ_0‖", "npf": "‖φ_t − φ
 SOFT = {"own": "one network, soft gates", "pair": "pair, soft gates"}
 SOFT_WIDTHS, SHOWN_WIDTH = (16, 64, 256), 64
 SOFT_STEPS = (50, 500)
-HALVINGS = 8  # of α = 0.1/ρ_max(K_0); the last one gives the order of the remainder
-ORDER_ERROR = 0.05  # around 1 and 2; at these α, the higher orders amount to 0.002
+HALVINGS = 7  # of α = 0.1/ρ_max(K_0); the last one gives the order of the remainder
+ORDER_ERROR = 0.05  # around 1 and 2; higher orders (large α) and rounding (small α) reach 0.02
 WHOLE, NO_FEATURE, NO_CROSS = "K", "K − K^F", "K − K^X"
 VALUES, FEATURES = "K^V, only Θ^v moved", "K^F, only Θ^f moved"
 
