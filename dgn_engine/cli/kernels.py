@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale",
         choices=("none", "trace", "width", "cosine"),
         default="none",
-        help="scale of the overlap, sensitive overlap and NPK (default: none)",
+        help="scale of the overlap, sensitive overlap, δ and NPK (default: none)",
     )
     parser.add_argument(
         "--folded",
@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only",
         type=_parse_quantities,
         metavar="ntk,gates",
-        help=f"compute only these of {', '.join(QUANTITIES)} (default: all that fit)",
+        help=f"compute only these of {', '.join(QUANTITIES)} (default: all that fit, but delta)",
     )
     parser.add_argument(
         "--device",

@@ -12,6 +12,9 @@ from dgn_engine.kernels.expectation import random_gating_kernel as random_gating
 from dgn_engine.kernels.expectation import value_kernel_constant as value_kernel_constant
 from dgn_engine.kernels.expectation import weight_sigmas as weight_sigmas
 from dgn_engine.kernels.expected_features import expected_feature_kernel as expected_feature_kernel
+from dgn_engine.kernels.expected_features import path_gradient_overlap as path_gradient_overlap
+from dgn_engine.kernels.generalisation import ReluBound as ReluBound
+from dgn_engine.kernels.generalisation import relu_bound as relu_bound
 from dgn_engine.kernels.gram import input_gram as input_gram
 from dgn_engine.kernels.infinite import LimitKernels as LimitKernels
 from dgn_engine.kernels.infinite import gated_limit as gated_limit

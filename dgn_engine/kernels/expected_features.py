@@ -1,4 +1,4 @@
-"""E[K^F_0], the tangent kernel of trained gates averaged over value weights ([DGN] Lemma 3.1)."""
+"""δ of [DGN] Lemma 3.1, and E[K^F_0] = σ^{2d} Σ ⊙ δ, the expected tangent kernel of the gates."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
-from dgn_engine.kernels.arguments import check_network_inputs
+from dgn_engine.kernels.arguments import check_choice, check_network_inputs
 from dgn_engine.kernels.expectation import check_sigmas, weight_sigmas
 from dgn_engine.kernels.gram import flat_gram
+from dgn_engine.kernels.path_kernels import Normalise, normalise_kernel
 from dgn_engine.kernels.precision import full_precision
-from dgn_engine.model.architecture import Dense
+from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.network import GatedNetwork
 
 TILE_BYTES = 32 << 20
@@ -35,14 +36,7 @@ def expected_feature_kernel(
 
         E[K^F_0] = Π_l σ_l² Σ ⊙ δ,   δ(s, s') = Σ_θ Σ_p ∂_θA(x_s, p) ∂_θA(x_s', p),
 
-    over feature parameters θ and paths p from one input unit. Paths are not enumerated. With τ_m
-    the gate overlaps, δ is the sum of a term per layer and a term per pair of layers,
-
-        Σ_l Π_{m≠l} τ_m Σ_i ∂γ_i ∂γ_i' ⟨∇q_i, ∇q_i'⟩
-        + Σ_{l≠k} Π_{m≠l,k} τ_m ⟨Σ_i G_i' ∂γ_i ∇q_i, Σ_j G_j ∂γ_j' ∇q_j'⟩,
-
-    each computed by sweeps through the feature network; the second costs O(n²w²). Wiring, rotation,
-    tiling and biases of the feature network are taken into account.
+    over feature parameters θ and paths p from one input unit (see `path_gradient_overlap`).
 
     Args:
         network: Dense deep gated network with soft gates made by a feature network.
@@ -73,35 +67,103 @@ def expected_feature_kernel(
     return flat_gram(rows.x_value, columns.x_value) * delta * sigmas[-1] ** 2
 
 
+@torch.no_grad()
+@full_precision
+def path_gradient_overlap(
+    network: GatedNetwork, x: Tensor, other: Tensor | None = None, normalise: Normalise = "none"
+) -> Tensor:
+    """Compute δ, the overlap of the gradients of path activities.
+
+        δ(s, s') = Σ_θ Σ_p ∂_θA(x_s, p) ∂_θA(x_s', p)
+
+    over feature parameters θ and paths p from one input unit. `sensitive_overlap` S is simpler: it
+    differentiates by the pre-activations instead of θ, each layer on its own. Paths are not
+    enumerated. With τ_m the gate overlaps, δ is the sum of a term per layer and a term per pair of
+    layers,
+
+        Σ_l Π_{m≠l} τ_m Σ_i ∂γ_i ∂γ_i' ⟨∇q_i, ∇q_i'⟩
+        + Σ_{l≠k} Π_{m≠l,k} τ_m ⟨Σ_i G_i' ∂γ_i ∇q_i, Σ_j G_j ∂γ_j' ∇q_j'⟩,
+
+    each computed by sweeps through the feature network; the second costs O(d²n²w²). Wiring,
+    rotation, tiling and biases of the feature network are taken into account.
+
+    Args:
+        network: Dense deep gated network with soft gates made by a feature network.
+        x: Inputs, `(n, *input_shape)`.
+        other: Second set of inputs, `(m, *input_shape)`.
+        normalise: As for `sensitive_overlap`; 'trace' and 'cosine' only without `other`.
+
+    Returns:
+        δ, `(n, n)` or `(n, m)`, float64.
+
+    Raises:
+        ArgumentError: The lemma does not apply to this network, or a block has no such scale.
+
+    References:
+        [DGN] Lemma 3.1.
+    """
+    check_network_inputs(network, x)
+    check_choice("normalise", normalise, Normalise)
+    if other is not None:
+        check_network_inputs(network, other, "other")
+        if normalise in ("trace", "cosine"):
+            raise ArgumentError(
+                f"normalise is {normalise!r}, which needs the diagonal of a square kernel; use "
+                "'none' or 'width' with other.",
+                kind="contradiction",
+            )
+    _check_kind(network)
+    widths = [shape[0] for shape in network.architecture.gated_shapes]
+    rows = _FeaturePass(network, x)
+    columns = rows if other is None else _FeaturePass(network, other)
+    by_width = _Delta(network, rows, columns, [width**-0.5 for width in widths]).total()
+    return normalise_kernel(by_width, normalise, float(prod(widths)))
+
+
+def path_gradient_cost(architecture: Architecture, n: int) -> float:
+    """Estimate the cost of δ, which is that of its terms for all pairs of layers.
+
+    Args:
+        architecture: Architecture of one network.
+        n: Number of examples.
+
+    Returns:
+        FLOP; 0 if the lemma does not apply.
+    """
+    widths = [shape[0] for shape in architecture.gated_shapes if len(shape) == 1]
+    return 10.0 * n**2 * len(widths) ** 2 * max(widths, default=0) ** 2
+
+
 def _check_kind(network: GatedNetwork) -> None:
     """Raise `ArgumentError` if Lemma 3.1 does not apply to the network."""
     if network.own_gates or network.given_gates is not None or network.drawn_gates:
         raise ArgumentError(
-            "E[K^F_0] needs a separate feature network: a network's own gates depend on its "
-            "weights, and random gates have no gradient.",
+            "Lemma 3.1 of [DGN] needs a separate feature network: a network's own gates depend on "
+            "its weights, and random gates have no gradient.",
             kind="not-supported",
         )
     if not network.gate.soft or network.gate.open:
         raise ArgumentError(
-            "K^F is zero for these gates: only soft gates have a gradient.", kind="singular"
+            "Lemma 3.1 of [DGN] needs soft gates: others have no gradient, so K^F and δ are zero.",
+            kind="singular",
         )
     nodes = network.architecture.nodes
     if not all(isinstance(node, Dense) for node in nodes) or not all(
         isinstance(node, Dense) and node.gated for node in nodes[:-1]
     ):
         raise ArgumentError(
-            "E[K^F_0] is known only for dense networks with a gate in every hidden layer.",
+            "Lemma 3.1 of [DGN] is for dense networks with a gate in every hidden layer.",
             kind="not-supported",
         )
     if len(network.value.biases):
         raise ArgumentError(
-            "E[K^F_0] is not defined for a value network with biases.", kind="not-supported"
+            "Lemma 3.1 of [DGN] is for a value network without biases.", kind="not-supported"
         )
     stack = network.feature
     if stack.is_partly_frozen or not all(layer.is_plain for layer in stack.layer_parameters()):
         raise ArgumentError(
-            "E[K^F_0] needs a feature network whose weights and biases all train, without "
-            "constant factors.",
+            "Lemma 3.1 of [DGN] needs a feature network whose weights and biases all train, "
+            "without constant factors.",
             kind="not-supported",
         )
 

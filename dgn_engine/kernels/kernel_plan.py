@@ -13,11 +13,11 @@ from torch import nn
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.ntk import Logits
 from dgn_engine.kernels.peak_memory import WORKING, PeakMemory, format_gib, largest_count
-from dgn_engine.kernels.quantities import QUANTITIES, QUANTITIES_OF_K, WITH_SPECTRUM
+from dgn_engine.kernels.quantities import ON_DEMAND, QUANTITIES, QUANTITIES_OF_K, WITH_SPECTRUM
 from dgn_engine.model.network import GatedNetwork
 
 # In order of priority; what is derived from kernels comes after them.
-_ORDER = ("ntk", "npk", "overlap", "sensitive", "gram", "gates")
+_ORDER = ("ntk", "npk", "overlap", "sensitive", "delta", "gram", "gates")
 _SPECTRAL = 6  # float64 matrices besides K that its eigenvalues need
 
 Cost = Callable[[frozenset[str], int], int]  # bytes of some quantities for a number of inputs
@@ -220,7 +220,7 @@ def quantities_wanted(
     K is named and H is not.
 
     Args:
-        only: The names; all of them if `None`.
+        only: The names; all but those `ON_DEMAND` if `None`.
         logits: As for `tangent_kernels`.
         labelled: Whether there are labels.
         gated: Whether there is a gated network; otherwise only K exists.
@@ -231,7 +231,8 @@ def quantities_wanted(
     Raises:
         UserError: A name is unknown or not applicable.
     """
-    names = tuple(QUANTITIES) if only is None else tuple(only)
+    usual = tuple(name for name in QUANTITIES if name not in ON_DEMAND)
+    names = usual if only is None else tuple(only)
     exist = QUANTITIES if gated else QUANTITIES_OF_K
     for name in names:
         if name not in QUANTITIES:
@@ -248,7 +249,11 @@ def quantities_wanted(
         elif logits in ("mean", "sumlogit"):
             wanted.append("nu_ntk")
     if "eigenvalues" in names:
-        spectra = [kernel for kernel in named or WITH_SPECTRUM if kernel in exist]
+        spectra = [
+            kernel
+            for kernel in named or WITH_SPECTRUM
+            if kernel in exist and kernel in (*named, *usual)
+        ]
         for kernel in (item for item in _ORDER if item in spectra):
             if kernel != "ntk" or logits != "perclass":
                 wanted.append("eigenvalues" if kernel == "npk" else f"eigenvalues_{kernel}")

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine import kernels as k
-from dgn_engine.errors import UserError
+from dgn_engine.errors import ArgumentError, UserError
 from dgn_engine.kernels.arguments import Array
 from dgn_engine.kernels.empirical import module_kernel
+from dgn_engine.kernels.generalisation import has_relu_bound
 from dgn_engine.kernels.kernel_plan import KernelPlan, plan_kernels
 from dgn_engine.model.network import GatedNetwork
 
@@ -64,14 +65,16 @@ def kernel_arrays(
     """Compute the kernels of a network, with eigenvalues and ν, as arrays by name.
 
     For L gate layers the names are `gram` (Σ of the value input), `tau_1` … `tau_L` (value layer l,
-    after the wiring), `overlap` (Λ), `sensitive` (S), `npk` (H), `ntk_value`, `ntk_feature`,
-    `ntk_cross` as far as they exist, and their sum `ntk`; `eigenvalues` and, with labels, `nu` of H
-    scaled to trace 1; `eigenvalues_NAME` of the other kernels, scaled likewise, except for `tau_l`,
-    `ntk_cross` and tangent kernels 'perclass'. For kernels with more than 2,000 rows, eigenvalues
-    are the 200 largest. `nu` comes with `nu_rank`, `nu_cutoff`, `nu_ridge`, `nu_outside` (see
-    `kernels.Nu`) and `nu_contradictory`, the number of inputs that also occur with another label;
-    if `only` names K and not H, they are those of K (`nu_ntk`, `nu_rank_ntk` …). With
-    'cosine', examples without an active path are NaN, and such a kernel has no eigenvalues.
+    after the wiring), `overlap` (Λ), `sensitive` (S), `delta` (δ, if `only` names it), `npk` (H),
+    `ntk_value`, `ntk_feature`, `ntk_cross` as far as they exist, and their sum `ntk`; `eigenvalues`
+    and, with labels, `nu` of H scaled to trace 1; `eigenvalues_NAME` of the other kernels, scaled
+    likewise, except for `tau_l`, `ntk_cross` and tangent kernels 'perclass'. For kernels with more
+    than 2,000 rows, eigenvalues are the 200 largest. `nu` comes with `nu_rank`, `nu_cutoff`,
+    `nu_ridge`, `nu_outside` (see `kernels.Nu`) and `nu_contradictory`, the number of inputs that
+    also occur with another label; if `only` names K and not H, they are those of K (`nu_ntk`,
+    `nu_rank_ntk` …). Beside ν, `bound`, `bound_rank` and so on are those of `kernels.ReluBound`,
+    for dense networks without biases. With 'cosine', examples without an active path are NaN, and
+    such a kernel has no eigenvalues.
 
     Args:
         network: The network.
@@ -99,6 +102,8 @@ def kernel_arrays(
         tensors["overlap"] = shared.overlap(how)
     if plan.uses("sensitive"):
         tensors["sensitive"] = shared.sensitive_overlap(how)
+    if plan.uses("delta"):
+        tensors["delta"] = k.path_gradient_overlap(network, x, normalise=how)
     if plan.uses("npk"):
         tensors["npk"] = shared.npk(how)
     if plan.uses("ntk"):
@@ -109,7 +114,10 @@ def kernel_arrays(
             {f"ntk_{part}": kernel for part, kernel in parts.items() if kernel is not None}
         )
     _check_finite(tensors, how)
-    return _collect_arrays(tensors, x, labels, network.architecture.classes, plan)
+    arrays = _collect_arrays(tensors, x, labels, network.architecture.classes, plan)
+    if labels is not None and "nu_contradictory" in arrays and has_relu_bound(network):
+        arrays |= _bound_arrays(x, labels, network)
+    return arrays
 
 
 def module_arrays(
@@ -181,6 +189,22 @@ def _collect_arrays(
     return arrays
 
 
+def _bound_arrays(x: Tensor, labels: Tensor, network: GatedNetwork) -> dict[str, Array]:
+    """Compute the bound of Cao & Gu; nothing if an input is zero."""
+    targets = k.class_targets(labels, network.architecture.classes)
+    try:
+        bound = k.relu_bound(x, targets, len(network.architecture.weight_layers))
+    except ArgumentError:
+        return {}
+    return {
+        "bound": np.array(bound.value),
+        "bound_rank": np.array(bound.rank),
+        "bound_cutoff": np.array(bound.cutoff),
+        "bound_ridge": np.array(bound.ridge),
+        "bound_outside": np.array(bound.outside),
+    }
+
+
 def _spectrum_arrays(kernel: Tensor, targets: Tensor | None) -> dict[str, Array]:
     """Compute eigenvalues and ν of one kernel."""
     if len(kernel) > k.FULL_UP_TO:
@@ -204,12 +228,12 @@ def _spectrum_arrays(kernel: Tensor, targets: Tensor | None) -> dict[str, Array]
 def _check_finite(tensors: dict[str, Tensor], normalise: k.Normalise) -> None:
     """Raise `UserError` if a kernel overflowed; with 'cosine', NaN is allowed."""
     for name, kernel in tensors.items():
-        empty = normalise == "cosine" and name in ("overlap", "sensitive", "npk")
+        empty = normalise == "cosine" and name in ("overlap", "sensitive", "delta", "npk")
         if bool(torch.isinf(kernel).any()) or (bool(torch.isnan(kernel).any()) and not empty):
             remedy = "scale down the inputs"
             if kernel.dtype == torch.float32:
                 remedy = "use --dtype float64"
-            elif name in ("overlap", "sensitive", "npk"):
+            elif name in ("overlap", "sensitive", "delta", "npk"):
                 remedy = "use --scale width"
             raise UserError(
                 f"Kernel '{name}' overflows; {remedy}.",

@@ -16,9 +16,10 @@ import torch
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.arguments import check_choice, check_count, check_network
 from dgn_engine.kernels.contraction import CACHED, is_pairwise
+from dgn_engine.kernels.expected_features import TILE_BYTES
 from dgn_engine.kernels.gram import TILE_ITEMS, rows_at_least
 from dgn_engine.kernels.ntk import Logits, logit_chunks
-from dgn_engine.kernels.quantities import WITH_SPECTRUM
+from dgn_engine.kernels.quantities import ON_DEMAND, WITH_SPECTRUM
 from dgn_engine.kernels.recursion import pair_numbers, tile_bytes_on
 from dgn_engine.kernels.walk import Factor
 from dgn_engine.model import architecture as arch
@@ -26,7 +27,7 @@ from dgn_engine.model.network import GatedNetwork
 
 WORKING = 32 << 20  # libraries and one-off allocations, independent of n
 Terms = list[tuple[Factor, ...]]
-_ALL = frozenset((*WITH_SPECTRUM, "gates", "eigenvalues", "eigenvalues_ntk"))
+_ALL = frozenset((*WITH_SPECTRUM, "gates", "eigenvalues", "eigenvalues_ntk")) - {*ON_DEMAND}
 _BY_RECURSION = frozenset(("overlap", "sensitive", "npk"))
 EIGENVALUES = 9  # float64 matrices that a spectrum needs, its kernel included
 
@@ -269,6 +270,8 @@ class PeakMemory:
             stages.append(self.sweep_bytes)
         if names & _BY_RECURSION:
             stages.append(self.recursion_bytes)
+        if "delta" in names:
+            stages.append(self.delta_bytes)
         derived = {name for name in names if name.startswith(("eigenvalues", "nu"))}
         if derived:
             stages.append(self._spectrum_bytes(any(name.endswith("_ntk") for name in derived)))
@@ -307,6 +310,8 @@ class PeakMemory:
             total += self.pair_count * self.item * len(self.architecture.gated_shapes)
         if paths:
             total += self.pair_count * 8 * 5
+        if "delta" in names:
+            total += self.pair_count * 8
         if "ntk" in names:
             total += (4 if self.soft else 2) * self.tangent_numbers * self.item
         return total
@@ -320,6 +325,20 @@ class PeakMemory:
         """
         per_example = self.item * (3 * self.largest + self._window_numbers())
         return self.t * per_example
+
+    @property
+    def delta_bytes(self) -> int:
+        """Temporary memory of δ: passes, overlaps and gradients of one layer, all in float64.
+
+        Returns:
+            Bytes.
+        """
+        widths = [shape[0] for shape in self.architecture.gated_shapes]
+        widest = max(widths, default=0)
+        passes = self.t * (6 * self.gates + prod(self.architecture.input_shape))
+        gradients = 8 * self.t * widest**2
+        pairs = self.pair_count * (3 * len(widths) + 6)
+        return 8 * (passes + gradients + pairs) + 4 * TILE_BYTES
 
     @property
     def sweep_bytes(self) -> int:

@@ -50,7 +50,7 @@ from dgn_engine.scene.trials import blind_value_network, freeze_random_gates
 from dgn_engine.text.written_numbers import format_number, format_percent, plus_minus
 
 SHOWN = ("spectrum", "alignment", "kernel")
-_IN_SIGHT = ("nu", "rank")  # scalars in the header; the others are on hover
+_IN_SIGHT = ("nu", "bound", "rank")  # scalars in the header; the others are on hover
 SHOW = Option("show", "Show", always(*zip(SHOWN, SHOWN, strict=True)))
 
 
@@ -268,6 +268,12 @@ _SECOND = {"spectrum": _draw_cumulative, "alignment": _draw_alignment, "kernel":
 def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     rows = (
         ("ν", "nu", "ν = tr(Yᵀ Ĥ⁻¹ Y) / C with Ĥ = H / trace H: small where H fits the labels."),
+        (
+            "ReLU bound",
+            "bound",
+            "Bound of Cao & Gu, up to constants, on the error of a wide ReLU network of this depth "
+            "with these examples at norm 1, whatever the gates here: d √(yᵀK⁻¹y / n), K: limit.",
+        ),
         ("rank", "rank", "Number of eigenvalues above the cut-off."),
         (
             "left out of ν",
@@ -317,6 +323,10 @@ def _write_note(reading: Reading, shown: str) -> str:
     outside = reading.scalars.get("outside")
     if outside is not None:
         text += f" ({format_percent(outside, 2)} of the label energy)"
+    if "bound" in reading.scalars:
+        text += "; ReLU bound up to constants"
+        if (left_out := reading.scalars["bound_outside"]) > 0.0:
+            text += f", without {format_percent(left_out, 2)} of the label energy: singular kernel"
     contradictory = int(reading.scalars.get("contradictory", 0))
     if contradictory:
         text += f"; {contradictory} examples share an input with one of another label"
@@ -335,27 +345,34 @@ PANEL = PanelSpec(
             "eigenvalues hold most of the energy, the gates distinguish only a few kinds of "
             "examples. ν measures how hard the labels are to fit with this kernel: it falls as "
             "the gates learn. The dashed line is the share of label energy in the first i "
-            "eigenvectors."
+            "eigenvectors. The ReLU bound beside ν is the same measure of the kernel of an "
+            "infinitely wide ReLU network of this depth: up to unknown constants it bounds the "
+            "test error of that network, not of this one. It does not change in training."
         ),
         formulas=(
             r"$H = \Sigma \odot \Lambda, \quad \hat{H} = H / \mathrm{tr}\,H$",
             r"$\nu = \frac{1}{C}\,\mathrm{tr}\left(Y^\top \hat{H}^{-1} Y\right)"
             r" = \sum_i (u_i^\top y)^2 / \hat{\rho}_i$",
+            r"bound $= d\,\sqrt{\mathrm{tr}(Y^\top (K^{(d)})^{-1} Y) / (Cn)}$, "
+            r"$K^{(d)} = (\tilde{K}^{(d)} + \Sigma^{(d)})/2$",
             r"effective rank $= (\sum_i \rho_i)^2 / \sum_i \rho_i^2$",
         ),
         symbols=(
             "$Σ$: inner products of the inputs; $Λ$: active paths shared by two examples; $ρ_i$, "
             "$u_i$: eigenvalues and eigenvectors, with a hat those of Ĥ; $Y$: a column of ±1 for "
-            "each of $C$ classes, $y$: one of them."
+            "each of $C$ classes, $y$: one of them; $d$: weight layers, $n$: examples, $K^{(d)}$: "
+            "tangent kernel of the wide ReLU network."
         ),
         source=(
             "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
-            "arXiv:2006.10529, Figure 2: ν of the path kernel while a network trains"
+            "arXiv:2006.10529, Figure 2: ν of the path kernel while a network trains; bound: Cao & "
+            "Gu, arXiv:1905.13210, Corollary 3.10"
         ),
         computed=(
             "H is the entrywise product of Λ and the inner products of the inputs, divided by its "
             "trace; eigenvalues are computed in float64. ν omits what lies below the stated "
-            "cut-off and is not shown for estimates."
+            "cut-off and is not shown for estimates. The bound is for dense networks without "
+            "biases; its inputs are scaled to norm 1."
         ),
         trials=(
             freeze_random_gates("ν jumps up and then stays put: the kernel no longer learns."),

@@ -85,11 +85,14 @@ def _print_kernels(
         name: _summarise_kernel(array) for name, array in arrays.items() if array.ndim in (2, 4)
     }
     nu = {name: array.item() for name, array in arrays.items() if name.startswith("nu")}
+    bound = {name: array.item() for name, array in arrays.items() if name.startswith("bound")}
     of, mark = ("NPK", "") if "nu" in nu else ("K", "_ntk")
     eigenvalues = {name: array for name, array in arrays.items() if name.startswith("eigenvalues")}
     if as_json:
         lists = {name: [float(v) for v in array] for name, array in eigenvalues.items()}
-        print_json({"settings": settings, "notes": notes, "kernels": figures, **nu, **lists})
+        print_json(
+            {"settings": settings, "notes": notes, "kernels": figures, **nu, **bound, **lists}
+        )
         return
     table = Table("kernel", "trace", "Frobenius norm", "smallest entry", "largest entry")
     for name, row in figures.items():
@@ -116,6 +119,12 @@ def _print_kernels(
         out.print(f"ν = {value} ({of} at trace 1{assuming}; {cut_in_words(cut)})")
         for sentence in contradiction_in_words(cut):
             out.print(sentence)
+    if bound:
+        cut = {name.removeprefix("bound_"): value for name, value in bound.items()}
+        out.print(
+            f"Bound of Cao & Gu = {format_number(bound['bound'], 6)}, up to constants (error of a "
+            f"wide ReLU network of this depth, inputs of norm 1; {cut_in_words(cut)})"
+        )
     for note in notes:
         out.print(note)
 

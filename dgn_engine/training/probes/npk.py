@@ -4,7 +4,10 @@ Arrays: `npk` (n, n) with trace 1; `eigenvalues` (n,), descending; `cumulative` 
 share; `alignment` (n,), (u_iᵀy)² as a share of yᵀy. Scalars: `nu`, `rank`, `effective_rank`,
 `rho_min`, `rho_max`, `cutoff`; `outside`, share of the labels' energy below the cut-off, which ν
 leaves out; `contradictory`, number of examples whose input also occurs with another label. If any
-example has no label, `alignment`, `nu`, `outside` and `contradictory` are missing.
+example has no label, `alignment`, `nu`, `outside` and `contradictory` are missing. For dense
+networks without biases also `bound`, that of Cao & Gu for a wide ReLU network of the same depth,
+whatever the gates (`kernels.relu_bound`), and `bound_outside`, the share of the labels' energy left
+out.
 
 An estimate has no scalars, since ν, rank and the smallest eigenvalues cannot be estimated from it.
 It adds `npk_error` (n, n) and `eigenvalues_error` (n,), one standard error of each entry and of
@@ -16,11 +19,14 @@ eigenvalue is within twice their errors of a neighbour.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from dgn_engine import kernels as k
+from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.generalisation import has_relu_bound
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
@@ -53,19 +59,55 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     Args:
         context: The step.
         options: Unused.
-        memory: Unused.
+        memory: The bound, which does not change in training.
 
     Returns:
         Arrays and scalars as above.
     """
-    return _exact_result(context, context.kernels.npk("trace"))
+    bound = memory if isinstance(memory, _Bound) and memory.is_of(context) else None
+    return _exact_result(context, context.kernels.npk("trace"), bound)
 
 
-def _exact_result(context: ProbeContext, npk: Tensor) -> ProbeResult:
+@dataclass(frozen=True)
+class _Bound:
+    """The scalars of the bound, and the examples that they are of."""
+
+    x: Tensor
+    labels: Tensor
+    depth: int
+    scalars: Mapping[str, float]
+
+    @staticmethod
+    def of_context(context: ProbeContext, targets: Tensor | None) -> _Bound:
+        """Compute the bound; there are no scalars where it does not apply."""
+        depth = len(context.architecture.weight_layers)
+        scalars = {}
+        if targets is not None and has_relu_bound(context.network):
+            try:
+                bound = k.relu_bound(context.x, targets, depth)
+            except ArgumentError:  # an input is zero
+                bound = None
+            if bound is not None:
+                scalars = {"bound": bound.value, "bound_outside": bound.outside}
+        return _Bound(context.x, context.labels, depth, scalars)
+
+    def is_of(self, context: ProbeContext) -> bool:
+        """Return whether the examples and the depth are the same."""
+        return (
+            self.depth == len(context.architecture.weight_layers)
+            and self.x.shape == context.x.shape
+            and torch.equal(self.x, context.x)
+            and torch.equal(self.labels, context.labels)
+        )
+
+
+def _exact_result(context: ProbeContext, npk: Tensor, bound: _Bound | None = None) -> ProbeResult:
     """Return the result for H with trace 1, which is 0 if no path is open."""
     if not bool(npk.any()):
         return ProbeResult(facts={"fault": "no open path"}, absent=NOTHING_OPEN)
-    spectrum = k.spectrum(npk, _class_targets(context))
+    targets = _class_targets(context)
+    spectrum = k.spectrum(npk, targets)
+    bound = bound or _Bound.of_context(context, targets)
     arrays: dict[str, Array] = {
         "labels": to_numpy(context.labels),
         "npk": to_numpy(npk),
@@ -86,7 +128,7 @@ def _exact_result(context: ProbeContext, npk: Tensor) -> ProbeResult:
     if spectrum.outside is not None:
         scalars["outside"] = spectrum.outside
         scalars["contradictory"] = float(len(k.contradictory_examples(context.x, context.labels)))
-    return ProbeResult(arrays, scalars)
+    return ProbeResult(arrays, scalars | dict(bound.scalars), memory=bound)
 
 
 def _class_targets(context: ProbeContext) -> Tensor | None:

@@ -67,9 +67,9 @@ def test_of_a_file_of_weights_the_quantities_asked_for_are_those_of_the_whole_re
     assert main([*words, "--out", "all.npz"]) == 0
     assert main([*words, "--out", "some.npz", "--only", "npk,nu"]) == 0
     whole, some = read_arrays("all.npz"), read_arrays("some.npz")
-    names = {name for name in whole if name == "npk" or name.startswith("nu")}
+    names = {name for name in whole if name == "npk" or name.startswith(("nu", "bound"))}
     assert set(some) == names | {"settings"}
-    assert len(names) == 7
+    assert len(names) == 12
     for name in names:
         np.testing.assert_array_equal(some[name], whole[name])
 

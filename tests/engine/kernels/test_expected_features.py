@@ -1,8 +1,9 @@
-"""E[K^F_0] at any width: against the mean of K^F over every sign pattern of the value weights."""
+"""δ against every path and feature weight, E[K^F_0] against every sign pattern of the values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import pytest
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
+from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.wiring import Route
+from tests.engine.kernels.allocated import peak_bytes
 from tests.engine.kernels.conftest import Take
 from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, make_network
 from tests.refusals import refused
@@ -91,6 +94,78 @@ def test_the_expected_feature_kernel_is_the_mean_over_all_signs(kind: str, take:
     torch.testing.assert_close(block, mean[:2, 1:], rtol=1e-12, atol=1e-12)
 
 
+def delta_by_paths(network: GatedNetwork, x: Tensor) -> Tensor:
+    """Σ_θ Σ_p ∂_θA(x_s, p) ∂_θA(x_s', p), path by path."""
+    parameters = list(network.feature.parameters())
+    widths = [shape[0] for shape in network.architecture.gated_shapes]
+    gradients = []
+    for row in range(len(x)):
+        with torch.enable_grad():
+            gates = network.trace(x[row : row + 1]).value.gates
+            paths = torch.stack(
+                [
+                    torch.stack([layer[0, unit] for layer, unit in zip(gates, path, strict=True)])
+                    for path in product(*map(range, widths))
+                ]
+            ).prod(1)
+        options = {"retain_graph": True, "materialize_grads": True}  # no path uses the head
+        single = [
+            torch.cat([grad.flatten() for grad in torch.autograd.grad(path, parameters, **options)])
+            for path in paths
+        ]
+        gradients.append(torch.stack(single).flatten())
+    found = torch.stack(gradients)
+    return found @ found.T
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_delta_is_the_sum_over_all_paths_and_feature_weights(kind: str) -> None:
+    network, x = KINDS[kind](), draw_images(CHAIN, 3)
+    slow = delta_by_paths(network, x)
+    found = k.path_gradient_overlap(network, x)
+    torch.testing.assert_close(found, slow, rtol=1e-12, atol=1e-12)
+    block = k.path_gradient_overlap(network, x[:2], other=x[1:])
+    torch.testing.assert_close(block, slow[:2, 1:], rtol=1e-12, atol=1e-12)
+    diagonal = slow.diagonal().sqrt()
+    cosine = k.path_gradient_overlap(network, x, normalise="cosine")
+    torch.testing.assert_close(cosine, slow / torch.outer(diagonal, diagonal))
+    for scale in ("trace", "cosine"):
+        with refused("contradiction"):
+            k.path_gradient_overlap(network, x, other=x, normalise=scale)
+
+
+def test_the_expected_kernel_is_delta_times_the_inner_products_of_the_inputs() -> None:
+    network, x = permuted(), draw_images(CHAIN, 3)
+    squares = torch.tensor(SIGMAS, dtype=torch.float64).square().prod()
+    found = k.path_gradient_overlap(network, x) * (x @ x.T) * squares
+    expected = k.expected_feature_kernel(network, x, sigmas=SIGMAS)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_report_has_delta_only_where_it_is_asked_for() -> None:
+    network, x, labels = gated(), draw_images(CHAIN, 3), torch.tensor([0, 1, 1])
+    assert not [
+        name for name in kernel_arrays(network, x, labels, KernelSettings()) if "delta" in name
+    ]
+    wanted = KernelSettings(normalise="cosine", only=("delta", "eigenvalues"))
+    found = kernel_arrays(network, x, labels, wanted)
+    assert set(found) == {"delta", "eigenvalues_delta"}
+    delta = k.path_gradient_overlap(network, x, normalise="cosine").numpy()
+    assert (found["delta"] == delta).all()
+    with refused("singular"):
+        kernel_arrays(make_network(CHAIN, own=False), x, labels, wanted)
+
+
+def test_delta_takes_at_most_the_memory_that_is_said_of_it(take: Take) -> None:
+    take("nothing hidden")
+    nodes = (Dense(30, 40), *[Dense(40, 40)] * 3, Dense(40, 2, gated=False))
+    network = make_network(Architecture((30,), nodes), own=False, soft=True)
+    x, settings = draw_images(network.architecture, 60), KernelSettings(only=("delta",))
+    plan = settings.make_plan(network, x, None)
+    taken = peak_bytes(partial(kernel_arrays, network, x, None, settings, plan))
+    assert 0 < taken <= plan.whole
+
+
 def test_a_deeper_network_lies_between_draws_within_their_standard_error() -> None:
     network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
     x, draws = draw_images(network.architecture, 3), []
@@ -136,3 +211,5 @@ def test_of_other_networks_it_is_refused(make: Callable[[], GatedNetwork], kind:
     network = make()
     with refused(kind):
         k.expected_feature_kernel(network, draw_images(network.architecture, 2))
+    with refused(kind):
+        k.path_gradient_overlap(network, draw_images(network.architecture, 2))

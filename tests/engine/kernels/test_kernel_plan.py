@@ -14,7 +14,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.kernels import gram, kernel_plan
 from dgn_engine.kernels.kernel_plan import kernel_of, plan_kernels, quantities_wanted
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
-from dgn_engine.kernels.quantities import QUANTITIES
+from dgn_engine.kernels.quantities import ON_DEMAND, QUANTITIES
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten
 from dgn_engine.model.network import GatedNetwork
 from tests.engine.kernels.allocated import peak_bytes
@@ -24,6 +24,7 @@ from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, make_network
 from tests.refusals import refused
 
 PLENTY = 1 << 40
+USUAL = [name for name in QUANTITIES if name not in ON_DEMAND]
 
 
 def large_maps() -> GatedNetwork:
@@ -33,7 +34,7 @@ def large_maps() -> GatedNetwork:
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("name", QUANTITIES)
+@pytest.mark.parametrize("name", USUAL)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_quantity_takes_at_most_what_is_said_of_it(seed: int, name: str, take: Take) -> None:
     take("nothing hidden")
@@ -142,7 +143,7 @@ def test_a_name_that_says_nothing_is_refused(
         quantities_wanted(only, logits, labelled)
 
 
-@pytest.mark.parametrize("name", QUANTITIES)
+@pytest.mark.parametrize("name", USUAL)
 def test_a_report_of_one_quantity_holds_that_alone(name: str) -> None:
     architecture = ARCHITECTURES["conv-gap"]
     network, x = make_network(architecture), draw_images(architecture, 4)

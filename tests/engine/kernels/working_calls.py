@@ -178,8 +178,14 @@ CALLS: dict[str, Callable[[], Call]] = {
         "budget_bytes": 1 << 20,
     },
     "pair_bytes": lambda: {"architecture": DENSE},
+    "path_gradient_overlap": lambda: {
+        **_without(_network(), "logits", "trains", "folded"), "normalise": "width",
+    },
     "random_gating_eigenvalues": lambda: {"n": 3, "p": 0.5, "depth": 2},
     "random_gating_kernel": lambda: {"n": 3, "p": 0.5, "depth": 2},
+    "relu_bound": lambda: {
+        "x": draw_images(DENSE, N), "targets": a_target(), "depth": 3, "ridge": 0.1,
+    },
     "relu_limit": lambda: _limit(sigma_w=[1.0, 1.2, 0.9], sigma_b=0.1),
     "residual_blocks": lambda: {"architecture": BLOCKS},
     "sensitive_overlap": lambda: _without(

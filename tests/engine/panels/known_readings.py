@@ -104,6 +104,8 @@ READINGS = (
         cumulative=array(0.5, 0.8, 0.96, 1.0, 1.0),
         alignment=array(4.0, 3.0, 2.0, 1.0, 0.0),
         nu=12.44,
+        bound=2.5,
+        bound_outside=0.125,
         rank=4.0,
         effective_rank=2.736,
         rho_max=0.5,
@@ -170,6 +172,14 @@ READINGS = (
     ),
     reading(
         "kernel_theory", value=SIZES, expected=2 * SIZES, distance=0.5, cosine=0.96, traces=0.75
+    ),
+    reading(
+        "sensitive",
+        sensitive=SENSITIVE,
+        delta=ACTIVE_2,
+        mean_sensitive=0.11,
+        mean_delta=0.26,
+        agreement=0.625,
     ),
     reading(
         "layer_kernels",
@@ -251,6 +261,8 @@ SERIES = {
         kernel_theory__distance=[0.25, 0.5],
         kernel_theory__cosine=[0.98, 0.96],
         kernel_theory__traces=[0.875, 0.75],
+        sensitive__mean_sensitive=[0.125, 0.11],
+        sensitive__mean_delta=[0.25, 0.26],
         gate_statistics__density_0=[0.75, 0.5],
         gate_statistics__churn_1=[0.5, 0.03125],
         regions__regions=[3.0, 4.0],

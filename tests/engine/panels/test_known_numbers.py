@@ -173,6 +173,14 @@ OF_BOTH = (
         choices={"measure": "traces"},
     ),
     Known(
+        "sensitive",
+        curves={
+            "over_steps: $S$": (BOTH_STEPS, [0.125, 0.11]),
+            "over_steps: $δ$": (BOTH_STEPS, [0.25, 0.26]),
+        },
+        matrices={"sensitive": known.SENSITIVE, "delta": known.ACTIVE_2},
+    ),
+    Known(
         "layer_kernels",
         curves={
             "along: each layer": (LAYERS, [0.275, 0.31]),
