@@ -130,7 +130,7 @@ IN_WORDS = {
     "dual-4": "Random gates are below the convolutional tangent kernel, which is below all "
     "networks whose gates were learnt.",
     "dual-5": "Networks are as accurate with their gate layers in another order, in all 24 orders "
-    "of four.",
+    "of four. (The path kernel of a dense network is the same, that of a CNN only roughly.)",
     "dual-6": "Networks are as accurate if the value network sees ones instead of the image.",
     "dual-7": "Networks are as accurate if their gates are tiled over a wider layer or rotated.",
     "dual-8": "Networks are as accurate with a feature network that has no non-linearity between "
@@ -144,7 +144,7 @@ IN_WORDS = {
     "comp-2": "A network with the gates of a trained network in reverse order, and random values "
     "as input, is about as accurate as that network.",
     "comp-3": "The path kernel of a convolutional network with global pooling does not change when "
-    "an image is rotated cyclically.",
+    "an image is rotated cyclically, if convolutions pad circularly.",
     "comp-4": "With depth, the angle between two inputs falls and the overlap per unit tends to ½.",
     "comp-5": "At its start, the value part of the tangent kernel is β times the neural path "
     "kernel: for dense, convolutional and residual networks.",

@@ -64,6 +64,8 @@ def plan(request: Request) -> Plan:
             "shifted cyclically by a random number of units, the same for all examples (in "
             "feature maps also by 1 to 4 rows and columns), and repeated k times for k times as "
             "many units",
+            "but for a factor, repeating and shifting along the units keep the neural path kernel; "
+            "shifting rows and columns changes it",
             f"'robust' means a mean difference from identity within ±{MARGIN[CNN]:g} points (CNN "
             f"and quick scale) or ±{MARGIN[FC]:g} point (FC/MNIST), for every wiring and regime",
             ADDED_ROW,

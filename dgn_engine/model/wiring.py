@@ -1,6 +1,8 @@
 """Wiring of gate layers to value layers: permutation, rotation, shift and tiling (theory §1).
 
-The papers mention rotation and tiling without defining them; these are our definitions.
+The papers mention rotation and tiling without defining them; these are our definitions. The path
+kernel of a dense network depends on none of them, but for the factor of tiling; that of a
+convolutional network changes with the permutation and the shift.
 """
 
 from __future__ import annotations

@@ -136,10 +136,11 @@ PANEL = PanelSpec(
             "by layer the overlap of two different examples shrinks, in any order: that is what "
             "depth does. Permute the gate layers in the strip above: the overlaps τ trade places "
             "and the curve 'product' takes another route, but in a dense network it ends at the "
-            "same value, since a product does not depend on the order of its factors. The neural "
-            "path kernel is unchanged, and the papers find the same accuracy. For convolutions τ "
-            "is averaged over positions and Λ is not this product: the line above the charts "
-            "shows how much the permutation changed Λ."
+            "same value, since a product does not depend on the order of its factors, and so the "
+            "neural path kernel is unchanged. In a convolutional network it is not, though it "
+            "changes by a few per cent only: Λ is not this product, in which τ is averaged over "
+            "positions, and the line above the charts shows how much the permutation changed Λ. "
+            "The papers find the same accuracy in both."
         ),
         formulas=(
             r"$\tau_l = G_l G_l^\top, \quad \Lambda = \tau_1 \odot \cdots \odot \tau_{d-1}$",

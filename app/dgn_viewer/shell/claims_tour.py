@@ -142,7 +142,8 @@ class ClaimActs(QObject):
             TourStep(
                 "The order of the gates does not matter",
                 "From 'Disentangling deep neural networks … using duality' [DUAL]: each gate layer "
-                "determines which inputs look alike, and the kernel is the product over layers. "
+                "determines which inputs look alike, and the kernel is the product over layers: "
+                "exactly in dense networks like this one, roughly in convolutional ones. "
                 "'Show me' starts a run in DL with the gate layers in reverse order: it reaches "
                 "about the same accuracy.",
                 lambda: self._strip,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import permutations
 from math import prod
 
 import pytest
@@ -19,6 +20,7 @@ from tests.engine.kernels.tiny import (
     ONE_GATE_A_LAYER,
     draw_images,
     every_architecture,
+    make_network,
     random_gates,
     random_masks,
 )
@@ -49,6 +51,54 @@ def test_the_npk_counts_every_bundle_of_paths(name: str, hard: bool) -> None:
 def test_the_number_of_bundles_is_the_papers() -> None:
     assert len(bundles(ARCHITECTURES["fc-deep"])) == 3 * 3**3
     assert len(bundles(ARCHITECTURES["conv-gap"])) == 648
+
+
+def chain(maps: bool, width: int = 3) -> Architecture:
+    """Three gate layers of one shape, dense or convolutional with zero padding."""
+    if maps:
+        convs = (Conv(1, width), Conv(width, width), Conv(width, width))
+        return Architecture((1, 4, 4), (*convs, GlobalAveragePool(), Dense(width, 1, gated=False)))
+    dense = (Dense(4, width), Dense(width, width), Dense(width, width))
+    return Architecture((4,), (*dense, Dense(width, 1, gated=False)))
+
+
+def relative(found: Tensor, kernel: Tensor) -> float:
+    return float((found - kernel).norm() / kernel.norm())
+
+
+@pytest.mark.parametrize("maps", [False, True])
+def test_permuted_gate_layers_keep_the_npk_of_dense_networks_only(maps: bool) -> None:
+    architecture = chain(maps)
+    network, x = make_network(architecture, own=False), draw_images(architecture, 5)
+    gates = network.trace(x).value.gates  # hard, of a random feature network
+    kernel = k.neural_path_kernel(architecture, gates, x)
+    changes = []
+    for order in permutations(range(3)):
+        moved = [gates[layer] for layer in order]
+        phi = features(architecture, moved, x, [])
+        found = k.neural_path_kernel(architecture, moved, x)
+        torch.testing.assert_close(found, phi @ phi.T, **TIGHT)
+        changes.append(relative(found, kernel))
+    assert changes[0] == 0.0
+    assert all(change > 1e-3 for change in changes[1:]) if maps else max(changes) < 1e-12
+
+
+@pytest.mark.parametrize("maps", [False, True])
+def test_units_moved_alike_for_all_examples_or_repeated_keep_the_npk_and_shifts_do_not(
+    maps: bool,
+) -> None:
+    architecture = chain(maps)
+    network, x = make_network(architecture, own=False), draw_images(architecture, 5)
+    gates = network.trace(x).value.gates
+    kernel = k.neural_path_kernel(architecture, gates, x)
+    turned = [torch.roll(layer, 1 + place, 1) for place, layer in enumerate(gates)]
+    assert relative(k.neural_path_kernel(architecture, turned, x), kernel) < 1e-12
+    tiled = [torch.cat([layer, layer], 1) for layer in gates]
+    found = k.neural_path_kernel(chain(maps, 6), tiled, x) / 2**3
+    assert relative(found, kernel) < 1e-12
+    if maps:
+        shifted = [gates[0], torch.roll(gates[1], (1, 1), (2, 3)), gates[2]]
+        assert relative(k.neural_path_kernel(architecture, shifted, x), kernel) > 1e-3
 
 
 def test_for_dense_networks_the_npk_is_gram_times_overlap() -> None:
