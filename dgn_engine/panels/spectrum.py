@@ -297,10 +297,16 @@ def _list_facts(reading: Reading) -> tuple[Fact, ...]:
             Fact("$ρ$ max", text, about, aside=True),
         )
     return tuple(
-        Fact(name, format_number(scalars[key], 3), about, aside=key not in _IN_SIGHT)
+        Fact(name, _format_fact(key, scalars[key]), about, aside=key not in _IN_SIGHT)
         for name, key, about in rows
         if key in scalars
     )
+
+
+def _format_fact(key: str, value: float) -> str:
+    """Format a scalar; that of the bound has unknown constants and logarithms."""
+    text = format_number(value, 3)
+    return f"Õ({text})" if key == "bound" else text
 
 
 def _describe_estimate(reading: Reading, shown: str) -> str:
