@@ -17,6 +17,7 @@ from dgn_engine.experiments._power import Design, Region, claim_power, replicate
 from dgn_engine.experiments._published import claim_ids, published_claim
 from dgn_engine.protocol.experiments import Claim, Outlier, Verdict
 from dgn_engine.sweep.statistics import (
+    LEAST_FOR_FLIPS,
     Bounds,
     MeanTest,
     adjust_holm,
@@ -202,11 +203,26 @@ def _interval_test(
     outlier = find_outlier(sample.values, bounds)
     verdict: Verdict = "not decided"
     if n >= LEAST and mean.error > 0:
-        verdict = _decide(region, mean.interval())
-        if outlier is not None and math.isfinite(flipped[0]):
-            verdict = verdict if _decide(region, flipped) == verdict else "not decided"
+        verdict = decide(region, mean.interval(), flipped, n, outlier)
     p = _smaller_p(mean, region)
     return ClaimTest(condition, mean, n, verdict, of, region, p, flipped=flipped, outlier=outlier)
+
+
+def decide(
+    region: Region,
+    interval: tuple[float, float],
+    flipped: tuple[float, float],
+    n: int,
+    outlier: Outlier | None,
+) -> Verdict:
+    """Return the verdict of an interval, which with an outlier the sign-flip interval must share.
+
+    Below six replicates there is no sign-flip interval, so that it cannot object.
+    """
+    verdict = _decide(region, interval)
+    if outlier is not None and n >= LEAST_FOR_FLIPS and _decide(region, flipped) != verdict:
+        return "not decided"
+    return verdict
 
 
 def _decide(region: Region, interval: tuple[float, float]) -> Verdict:

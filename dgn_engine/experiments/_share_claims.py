@@ -6,6 +6,7 @@ A difference of accuracies such as ReLU − FL is often smaller than what 10,000
 resolve, while the gap is not. The interval is Fieller's: all θ for which a t test does not
 distinguish A − θ·ReLU − (1 − θ)·FR from 0. That is a contrast of accuracies, so that the finite
 test set counts as in all others, and a threshold of the share is tested by one contrast.
+The sign-flip interval consists of all θ for which that of the contrast contains 0.
 """
 
 from __future__ import annotations
@@ -14,12 +15,18 @@ import math
 from collections.abc import Callable, Sequence
 
 from dgn_engine.experiments._accuracy_designs import of_printed
-from dgn_engine.experiments._claims import LEAST, ClaimTest, judge
+from dgn_engine.experiments._claims import LEAST, ClaimTest, Sample, decide, judge
 from dgn_engine.experiments._grid import Term, TrainedCell, contrast
 from dgn_engine.experiments._power import Design, Region
 from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.experiments import Claim, Printed, Verdict
-from dgn_engine.sweep.statistics import MeanTest, mean_test
+from dgn_engine.sweep.statistics import (
+    LEAST_FOR_FLIPS,
+    MeanTest,
+    find_outlier,
+    mean_test,
+    sign_flip_interval,
+)
 
 MOST_OF_GAP = 50.0  # percent: more than this is most of the gap
 AROUND = 25.0  # percent of the gap that counts as no difference from a printed share
@@ -27,7 +34,8 @@ CLEARLY_MOST = 200 / 3  # percent: a printed share that is most of the gap by a 
 _ROUNDING = 1e-9  # a standard error of less (in percent) is none
 _FARTHEST = 100.0  # ends beyond this share (as a fraction) count as unbounded
 
-MeanAt = Callable[[float], MeanTest]
+SampleAt = Callable[[float], Sample]
+IntervalOf = Callable[[Sample], tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -133,26 +141,31 @@ def judge_share(
 def share_test(gap: SharedGap, region: Region) -> ClaimTest:
     """Test that a share lies in a region, in percent.
 
-    Each end is tested by its contrast; both must hold (two one-sided tests).
+    Each end is tested by its contrast; both must hold (two one-sided tests). An outlier is found
+    among share + contrast/gap of the seeds, with the mean gap, so that their mean is the share.
     """
-    mean_at, n = _contrasts(gap)
-    found = _invert(mean_at)
+    sample_at = _contrasts(gap)
+    found, n = _invert(sample_at), len(sample_at(0.0).values)
     low, high = region
     condition = f"; above {low:g}"
     if math.isfinite(high):
         condition = f"; within ±{(high - low) / 2:g} of {(high + low) / 2:g}"
     verdict: Verdict = "not decided"
-    if n >= LEAST and found.error > _ROUNDING:
-        inside = low < found.low and found.high < high
-        outside = found.high < low or high < found.low
-        verdict = "held" if inside else "not held" if outside else "not decided"
-    p = math.nan
+    flipped, outlier, p = (math.nan, math.nan), None, math.nan
     if math.isfinite(found.low):
-        tests = [mean_at(end / 100) for end in region if math.isfinite(end)]
+        points = sample_at(found.mean / 100).values
+        outlier = find_outlier([found.mean + 100 * v / _mean_gap(sample_at) for v in points])
+        if n >= LEAST_FOR_FLIPS:
+            flipped = _find_ends(sample_at, found.mean / 100, _flip_signs)
+        tests = [_test_mean(sample_at(end / 100)) for end in region if math.isfinite(end)]
         over = [tests[0].p_above(0.0), *(test.p_below(0.0) for test in tests[1:])]
         under = [tests[0].p_below(0.0), *(test.p_above(0.0) for test in tests[1:])]
         p = min(max(over), *under)
-    return ClaimTest(condition, found, n, verdict, "seeds", region, p)
+    if n >= LEAST and found.error > _ROUNDING:
+        verdict = decide(region, found.interval(), flipped, n, outlier)
+    return ClaimTest(
+        condition, found, n, verdict, "seeds", region, p, flipped=flipped, outlier=outlier
+    )
 
 
 def share_interval(gap: SharedGap, fixed_test_set: bool = False) -> ShareTest:
@@ -163,17 +176,17 @@ def share_interval(gap: SharedGap, fixed_test_set: bool = False) -> ShareTest:
         fixed_test_set: whether the interval refers to the given test examples, and not to others
             of their kind.
     """
-    return _invert(_contrasts(gap, fixed_test_set)[0])
+    return _invert(_contrasts(gap, fixed_test_set))
 
 
-def _contrasts(gap: SharedGap, fixed_test_set: bool = False) -> tuple[MeanAt, int]:
-    """Return the test of A − θ·ReLU − (1 − θ)·FR by θ, and the number of seeds.
+def _contrasts(gap: SharedGap, fixed_test_set: bool = False) -> SampleAt:
+    """Return A − θ·ReLU − (1 − θ)·FR as a function of θ, one value per seed.
 
     The variance due to the test set is a quadratic function of θ, given by three of its values.
     (Without recorded answers it is a bound for θ from 0 to 1.)
     """
 
-    def sample_at(share: float) -> tuple[tuple[float, ...], float]:
+    def read_at(share: float) -> tuple[tuple[float, ...], float]:
         terms = [
             *gap.recovered,
             *((-share * c, cell) for c, cell in gap.relu if share),
@@ -182,35 +195,55 @@ def _contrasts(gap: SharedGap, fixed_test_set: bool = False) -> tuple[MeanAt, in
         sample = contrast(*terms)
         return sample.values, sample.test_variance
 
-    (gained, at_0), (_, at_half), (lost, at_1) = map(sample_at, (0.0, 0.5, 1.0))
+    (gained, at_0), (_, at_half), (lost, at_1) = map(read_at, (0.0, 0.5, 1.0))
 
-    def mean_at(share: float) -> MeanTest:
-        values = [a + share * (b - a) for a, b in zip(gained, lost, strict=True)]
+    def sample_at(share: float) -> Sample:
+        values = tuple(a + share * (b - a) for a, b in zip(gained, lost, strict=True))
         bent = 2 * (at_0 + at_1 - 2 * at_half)
         variance = at_0 + share * (at_1 - at_0 - bent) + share**2 * bent
-        return mean_test(values, test_variance=0.0 if fixed_test_set else max(variance, 0.0))
+        return Sample(values, test_variance=0.0 if fixed_test_set else max(variance, 0.0))
 
-    return mean_at, len(gained)
+    return sample_at
 
 
-def _invert(mean_at: MeanAt) -> ShareTest:
-    """Return the share and all shares that are not rejected."""
-    gained, gap = mean_at(0.0).mean, mean_at(0.0).mean - mean_at(1.0).mean
+def _test_mean(sample: Sample) -> MeanTest:
+    return mean_test(sample.values, test_variance=sample.test_variance)
+
+
+def _flip_signs(sample: Sample) -> tuple[float, float]:
+    return sign_flip_interval(sample.values, test_variance=sample.test_variance)
+
+
+def _mean_gap(sample_at: SampleAt) -> float:
+    """Return ReLU − FR, the mean over seeds."""
+    return _test_mean(sample_at(0.0)).mean - _test_mean(sample_at(1.0)).mean
+
+
+def _invert(sample_at: SampleAt) -> ShareTest:
+    """Return the share and all shares that are not rejected by t tests."""
+    gained, gap = _test_mean(sample_at(0.0)).mean, _mean_gap(sample_at)
     ratio = gained / gap if gap else math.nan
     if not gap > 0:
         return ShareTest(100 * ratio, math.nan, math.nan)
-    at = mean_at(ratio)
-    low, high = (100 * _find_end(mean_at, ratio, side) for side in (-1, 1))
-    if math.isnan(low + high):
-        low = high = math.nan
-    return ShareTest(100 * ratio, 100 * at.error / gap, at.freedom, None, low, high)
+    at = _test_mean(sample_at(ratio))
+    ends = _find_ends(sample_at, ratio, lambda sample: _test_mean(sample).interval())
+    return ShareTest(100 * ratio, 100 * at.error / gap, at.freedom, None, *ends)
 
 
-def _find_end(mean_at: MeanAt, ratio: float, side: int) -> float:
+def _find_ends(sample_at: SampleAt, ratio: float, interval_of: IntervalOf) -> tuple[float, float]:
+    """Return the ends of the shares, in percent, for which the interval of the contrast contains 0.
+
+    NaN if one of them is infinite.
+    """
+    low, high = (100 * _find_end(sample_at, ratio, interval_of, side) for side in (-1, 1))
+    return (math.nan, math.nan) if math.isnan(low + high) else (low, high)
+
+
+def _find_end(sample_at: SampleAt, ratio: float, interval_of: IntervalOf, side: int) -> float:
     """Return the end of the interval below (−1) or above (1) the ratio; NaN if it is unbounded."""
 
     def is_rejected(distance: float) -> bool:
-        low, high = mean_at(ratio + side * distance).interval()
+        low, high = interval_of(sample_at(ratio + side * distance))
         return low > 0 if side < 0 else high < 0
 
     inner, outer = 0.0, 0.01

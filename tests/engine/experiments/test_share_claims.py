@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from dgn_engine.experiments._share_claims import (
 from dgn_engine.protocol.experiments import Printed
 from dgn_engine.sweep.statistics import ratio_of_means
 from dgn_engine.sweep.unit_results import Answers, TrainedRun
-from tests.engine.experiments.worlds import scored, shared_error, variance_of
+from tests.engine.experiments.worlds import MANY, scored, shared_error, variance_of
 
 GAP = PrintedGap(
     Printed(79.68, 0.32), Printed(80.43, 0.35), (Printed(67.09, 0.58), Printed(67.08, 0.27))
@@ -139,6 +140,51 @@ def test_seeds_that_do_not_vary_decide_nothing() -> None:
     assert share_test(shared_gap(*cells), ABOVE).verdict == "not decided"
     two = [TrainedCell(cell.runs[:2]) for cell in cells]
     assert share_test(shared_gap(*two), ABOVE).verdict == "not decided"
+
+
+def with_a_bad_seed(seeds: int) -> SharedGap:
+    """Seed 2 of FL is 8 points below the others."""
+    gap = drawn(np.random.default_rng(6), 79.0, seeds, MANY)
+    object.__setattr__(gap.recovered[0][1].runs[2], "best", 0.71)
+    return gap
+
+
+def test_an_outlier_is_the_seed_that_moves_the_share_most() -> None:
+    gap = with_a_bad_seed(7)
+    outlier = share_test(gap, ABOVE).outlier
+    assert outlier is not None
+    assert outlier.number == 2
+    learnt, relu, frozen = seeds_of(gap)
+    of_seed = 100 * (learnt - frozen)[2] / (relu - frozen)[2]
+    assert outlier.value == pytest.approx(of_seed, abs=3)
+    assert share_test(drawn(np.random.default_rng(6), 79.0, 7), ABOVE).outlier is None
+    assert all(map(math.isnan, share_test(with_a_bad_seed(5), ABOVE).flipped))
+
+
+def test_the_sign_flip_interval_is_all_shares_that_no_flip_of_signs_rejects() -> None:
+    gap = with_a_bad_seed(7)
+    learnt, relu, frozen = seeds_of(gap)
+    signs = np.array(list(product((-1, 1), repeat=7)))
+
+    def chance(percent: float) -> float:
+        share = percent / 100
+        contrast = learnt - share * relu - (1 - share) * frozen
+        return float((abs(signs @ contrast) >= abs(contrast.sum()) - 1e-9).mean())
+
+    low, high = share_test(gap, ABOVE).flipped
+    assert min(chance(low + 0.01), chance(high - 0.01)) > 0.05
+    assert max(chance(low - 0.01), chance(high + 0.01)) <= 0.05
+
+
+def test_with_an_outlier_both_intervals_must_hold() -> None:
+    gap = with_a_bad_seed(10)
+    test = share_test(gap, ABOVE)
+    (low, _), (flip_low, _) = test.found.interval(), test.flipped
+    assert flip_low < low
+    between = share_test(gap, ((low + flip_low) / 2, math.inf))
+    assert between.outlier is not None
+    assert between.verdict == "not decided"
+    assert share_test(gap, (flip_low - 1, math.inf)).verdict == "held"
 
 
 def test_a_printed_share_below_two_thirds_is_claimed_within_a_margin_that_leaves_out_all() -> None:
