@@ -19,6 +19,7 @@ LEAST_FOR_OUTLIER = 5  # with fewer, hardly any outlier could be found
 LEAST_FOR_FLIPS = 6  # 2 of the 2⁵ sign patterns are more than 5 %
 MOST_SIGNS = 12  # replicates up to which all subsets are enumerated
 DRAWN_SUBSETS = 4095  # above it
+ROUNDING = 1e-12  # relative standard error below which values are equal
 
 
 def mean_and_half_width(values: tuple[float, ...]) -> tuple[float, float]:
@@ -172,6 +173,8 @@ def mean_test(
     if n < 2:
         return MeanTest(mean, math.nan, math.nan, bounds)
     between = sum((value - mean) ** 2 for value in transformed) / (n - 1) / n
+    if math.sqrt(between) <= ROUNDING * max(map(abs, transformed)):
+        between = 0.0  # else 0.1 + 0.2 and 0.3 would vary, and decide a claim
     shared = 0.0
     if test_variance:
         shared = test_variance * open_scale_slope(from_open_scale(mean, bounds), bounds) ** 2
@@ -214,7 +217,7 @@ def find_outlier(values: Sequence[float], bounds: Bounds | None = None) -> Outli
     which = max(range(n), key=lambda index: abs(places[index] - middle))
     mean, square, _ = _sample_moments(places[:which] + places[which + 1 :])
     spread = math.sqrt(square * (n - 1))
-    if spread <= 1e-12 * max(map(abs, places)):  # equal up to rounding
+    if spread <= ROUNDING * max(map(abs, places)):
         return None
     distance = abs(places[which] - mean) / spread
     chance = 2 * n * float(t.sf(distance / math.sqrt(1 + 1 / (n - 1)), n - 2))

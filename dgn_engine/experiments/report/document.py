@@ -65,7 +65,7 @@ class Agreement:
         within: the smallest margin within which the means agree; NaN if unknown.
         margin: the margin declared before the run; NaN if none was.
         verdict: 'agrees' if the means agree within that margin, 'differs' if they are proved to
-            differ by more, otherwise 'open'; '' without a margin.
+            differ by more, otherwise 'open'; '' without a margin, or if nothing varies.
     """
 
     within: float = math.nan
@@ -116,7 +116,7 @@ class ReportRow:
         test = welch_difference(self.values, printed.value, printed.spread, PRINTED_RUNS)
         low, high = test.interval(0.90)
         within = max(-low, high)
-        if math.isnan(within) or math.isnan(margin):
+        if not test.error > 0 or math.isnan(margin):
             return Agreement(within, margin)
         differs = low > margin or high < -margin
         return Agreement(

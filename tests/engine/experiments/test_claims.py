@@ -105,6 +105,15 @@ def test_what_does_not_vary_at_all_decides_nothing() -> None:
     assert known.high == pytest.approx(1.959964 * 100 / 360)
 
 
+def test_values_that_differ_by_rounding_do_not_vary() -> None:
+    test = above((0.1 + 0.2, 0.3, 0.3, 0.3, 0.3))
+    assert (test.verdict, test.found.error) == ("not decided", 0.0)
+    assert math.isnan(test.p)
+    assert above(Sample((0.1 + 0.2, 0.3, 0.3), test_variance=0.01)).verdict == "held"
+    row = report_row(Row("FR", (97.0,) * 3, Printed(97.0, 0.0, 0.5)))
+    assert row.agreement.verdict == ""
+
+
 def test_the_test_sets_variance_does_not_shrink_with_more_seeds() -> None:
     draw = np.random.default_rng(0)
     for n in (3, 30, 300):
