@@ -115,6 +115,13 @@ def test_verdicts_are_counted_by_claim_and_claims_that_nobody_judged_are_named()
     assert "npf-3" in missing, "its line only says how to measure it"
 
 
+@pytest.fixture
+def no_worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without rates in made-up worlds, which are columns of the table of claims."""
+    monkeypatch.setattr(results_page, "WORLDS", tmp_path / "worlds.json")
+
+
+@pytest.mark.usefixtures("no_worlds")
 def test_a_claim_has_its_worst_verdict_at_its_best_scale() -> None:
     quick = made(scale="quick", claims=(CLAIM, replace(EXACT, id="ws-2"), MISSED))
     assert "| npf-1 | held at quick scale |" in written([quick])
@@ -159,6 +166,7 @@ def test_arch_1_has_the_networks_and_numbers_of_a_row_of_table_2() -> None:
             assert ours == find_printed("npf_npk_2020_table2", same, its)
 
 
+@pytest.mark.usefixtures("no_worlds")
 def test_arch_1_takes_columns_and_claims_of_table_2_unless_it_was_run() -> None:
     arch = "Arch-1 w=128 d=6 Adam MNIST"
     share = replace(CLAIM, id="npf-8", statistic=f"{ROW}: (FL − FR)/(ReLU − FR) in %; above 50")
