@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
+from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any, Literal, NamedTuple
 
 from dgn_engine.config import RunConfig
@@ -31,6 +31,11 @@ class UnitFile(NamedTuple):
 
     def path(self, root: Path) -> Path:
         return unit_folder(root, self.unit) / self.file
+
+    def is_at(self, path: str) -> bool:
+        """Return whether a path of this or another system leads to this file in some folder."""
+        inner = PurePath(UNITS, self.unit, self.file).parts
+        return PureWindowsPath(path).parts[-len(inner) :] == inner  # splits at / and at \
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,20 @@ class Training:
         if self.weights_from is not None:
             training = replace(training, weights_from=str(self.weights_from.path(root)))
         return replace(self.config, gating=gating, training=training)
+
+    def is_run(self, config: RunConfig, root: Path) -> bool:
+        """Return whether a run in this unit's folder has the configuration of this unit.
+
+        The run names files of other units by their path when it began; `root` may have been moved
+        or copied since.
+        """
+        gating, training = config.gating, config.training
+        if self.gates_from is not None and self.gates_from.is_at(gating.gates_from):
+            gating = replace(gating, gates_from=str(self.gates_from.path(root)))
+        if self.weights_from is not None and self.weights_from.is_at(training.weights_from):
+            training = replace(training, weights_from=str(self.weights_from.path(root)))
+        found = replace(config, gating=gating, training=training)
+        return found.is_same_run(self.resolve_paths(root))
 
 
 @dataclass(frozen=True)

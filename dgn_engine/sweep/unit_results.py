@@ -39,7 +39,7 @@ def state_of(unit: Unit, root: Path) -> FolderState:
     if not (folder / RUN).exists():
         return "diverged" if find_unstartable(unit, root) and read_unstartable(folder) else "new"
     reader = RunReader(folder)
-    if not reader.config.is_same_run(unit.resolve_paths(root)):
+    if not unit.is_run(reader.config, root):
         raise UserError(
             f"{folder} has a run with a different configuration; choose another folder with --out.",
             kind="other-run",

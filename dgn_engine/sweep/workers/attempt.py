@@ -22,7 +22,7 @@ from dgn_engine.protocol.training import Measured, RegimeSwapped, RunStarted
 from dgn_engine.storage.atomic_write import make_folder
 from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.lock import LockHeldError, free_lock
-from dgn_engine.storage.runs.folder_layout import LOCK
+from dgn_engine.storage.runs.folder_layout import LOCK, RUN
 from dgn_engine.sweep.unit import (
     Calculation,
     OnUpdate,
@@ -179,9 +179,13 @@ def _train_unit(
     from dgn_engine.storage.runs.run_folder import RunFolder
     from dgn_engine.training.headless_run import HeadlessRun, NotBegunError
 
-    path = unit_folder(root, unit.id)
+    path, config = unit_folder(root, unit.id), unit.resolve_paths(root)
     headless = HeadlessRun(watcher, interrupted)
-    folder = RunFolder(path) if begun else RunFolder.create(path, unit.resolve_paths(root))
+    folder = RunFolder(path) if begun else RunFolder.create(path, config)
+    if not (folder.checkpoints or folder.info.config.is_same_run(config)):
+        # It starts again, but its files are no longer there: the sweep's folder was moved.
+        folder.discard_folder()
+        folder, begun = RunFolder.create(path, config), False
     try:
         outcome = (
             headless.continue_folder(folder)
@@ -205,11 +209,17 @@ def _ran_out_of_handles(refusal: UserError) -> bool:
 
 
 def _pack_job(task: UnitTask) -> Job:
+    from dgn_engine.storage.runs.run_reader import RunReader
     from dgn_engine.training.batched import Job
 
     assert isinstance(task.unit, Training)
     _free_locks(task)
-    return Job(task.unit.resolve_paths(task.root), unit_folder(task.root, task.unit.id))
+    folder, config = unit_folder(task.root, task.unit.id), task.unit.resolve_paths(task.root)
+    if (folder / RUN).exists():
+        stored = RunReader(folder).config
+        if task.unit.is_run(stored, task.root):
+            config = stored  # with the paths from before the sweep's folder was moved
+    return Job(config, folder)
 
 
 def _job_update(task: UnitTask, result: JobResult, far: float) -> UnitUpdate:

@@ -22,6 +22,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.unit import (
     Calculation,
     ProcessId,
+    Training,
     UnitTask,
     UnitUpdate,
     unit_folder,
@@ -31,7 +32,13 @@ from dgn_engine.sweep.workers.attempt import attempt_pack, attempt_unit
 from dgn_engine.training import batched
 from dgn_engine.training.batched import Job, JobProgress, JobResult
 from dgn_engine.training.headless_run import Outcome
-from tests.engine.sweep.small import SMALL, never_stop, small_training
+from tests.engine.sweep.small import (
+    SMALL,
+    never_stop,
+    read_results,
+    relu_and_fl_units,
+    small_training,
+)
 
 UNIT = small_training(0)
 STEEP = replace(SMALL.training, learning_rate=1e20, optimiser="sgd")
@@ -92,6 +99,40 @@ def test_what_is_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
     assert tried(UNIT, tmp_path, again).state == "done"
     assert again.all[1].fraction == pytest.approx(8 / 30)
     assert RunReader(unit_folder(tmp_path, UNIT.id)).step == 30
+
+
+@pytest.mark.usefixtures("every_step")
+@pytest.mark.parametrize("first", [8, 31], ids=["begun", "done"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_moved_folder_is_continued_with_the_gates_in_its_new_place(
+    tmp_path: Path, first: int, packed: bool
+) -> None:
+    relu, fixed = relu_and_fl_units(0)
+    old, new, whole = tmp_path / "old", tmp_path / "new", tmp_path / "whole"
+    for root in (old, whole):
+        assert tried(relu, root).state == "done"
+    tried(fixed, old, Heard(first))
+    old.rename(new)
+    if packed:
+        (last,) = attempt_pack([UnitTask(fixed, new)], Heard(), never_stop)
+    else:
+        last = tried(fixed, new)
+    assert (last.state, last.trouble) == ("done", "")
+    assert RunReader(unit_folder(new, fixed.id)).step == 30
+    if not packed:  # a stack adds in another order
+        assert tried(fixed, whole).state == "done"
+        assert read_results([fixed], new) == read_results([fixed], whole)
+
+
+def test_a_moved_run_without_a_checkpoint_starts_again(tmp_path: Path) -> None:
+    relu, fixed = relu_and_fl_units(0)
+    old, new = tmp_path / "old", tmp_path / "new"
+    assert tried(relu, old).state == "done"
+    assert isinstance(fixed, Training)
+    RunFolder.create(unit_folder(old, fixed.id), fixed.resolve_paths(old)).close()
+    old.rename(new)
+    assert tried(fixed, new).state == "done"
+    assert RunReader(unit_folder(new, fixed.id)).config == fixed.resolve_paths(new)
 
 
 def test_what_is_over_is_not_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.runs import RunContinued
@@ -243,6 +244,27 @@ def test_a_run_whose_needs_diverged_is_skipped_and_told_as_diverged(tmp_path: Pa
     for _ in range(2):
         states = run_units(SerialExecutor(), [wild, fixed], tmp_path)
         assert states == {relu.id: "diverged", fixed.id: "diverged"}
+
+
+@pytest.mark.parametrize("place", ["/elsewhere", "relative", "C:\\\\of another system"])
+def test_a_run_in_a_moved_folder_is_that_of_its_unit(tmp_path: Path, place: str) -> None:
+    """The configuration of a run has the path of its gates as it was when the run began."""
+    _, fixed = relu_and_fl_units(0)
+    assert isinstance(fixed, Training)
+    source = fixed.gates_from
+    assert source is not None
+    path = f"{place}/units/{source.unit}/{source.file}"
+    moved = path.replace("/", "\\") if ":" in place else path
+
+    def with_gates(path: str) -> RunConfig:
+        return replace(fixed.config, gating=replace(fixed.config.gating, gates_from=path))
+
+    assert fixed.is_run(with_gates(moved), tmp_path)
+    for other in ("", "/gates.pt", f"{path}2", path.replace(source.unit, "ReLU-s1"), source.file):
+        assert not fixed.is_run(with_gates(other), tmp_path), other
+    assert not fixed.is_run(replace(with_gates(moved), seed=1), tmp_path)
+    own = replace(fixed, config=with_gates("/elsewhere/gates.pt"), gates_from=None)
+    assert not own.is_run(with_gates("/other/gates.pt"), tmp_path), "no unit's file"
 
 
 # calculations
