@@ -168,6 +168,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=0.31,
-    full_hours=0.45,
+    full_hours=0.67,
     claims=("dgn-3", "dgn-9", "dgn-10"),
 )

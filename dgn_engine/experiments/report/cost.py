@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dgn_engine.config import DataConfig
+from dgn_engine.confinement.child_process import usable_cores
 from dgn_engine.data import DataSizes
 from dgn_engine.experiments.report.data_sizes import sizes_of
 from dgn_engine.experiments.report.reproduce import epochs_in_words, plan_of
@@ -34,7 +35,7 @@ def cost_in_words(
     Args:
         task: the experiment.
         timed: see `cost_of_units`.
-        workers: number of processes; 0 if unknown.
+        workers: number of processes on this machine, which share its cores; 0 if unknown.
         packed: whether stacks are used.
     """
     cost = cost_of(task, timed=timed)
@@ -50,7 +51,8 @@ def cost_in_words(
         if cost.device != "cpu":
             parts.append(f" (not estimated for {cost.device})")
         elif workers:
-            wall = format_duration(cost.seconds_with(workers, packed=packed))
+            cores = min(workers, usable_cores())
+            wall = format_duration(cost.seconds_with(cores, packed=packed))
             parts.append(f", {wall} with {workers} worker{'s' * (workers > 1)}")
         if cost.unknown:
             noun = f"calculation{'s' * (cost.unknown > 1)}"

@@ -241,6 +241,14 @@ def test_workers_share_the_units_but_a_stack_is_one_and_the_start_is_not_shared(
     assert cost.seconds_with(100, packed=False) == START + 10.0
 
 
+def test_more_workers_than_cores_are_no_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dgn_engine.experiments.report.cost.usable_cores", lambda: 2)
+    long = replace(CONFIG, training=replace(CONFIG.training, epochs=500))
+    units = [of("DL", f"s{seed}", replace(long, seed=seed)) for seed in range(16)]
+    two, many = (cost_in_words(task(*units), workers=count) for count in (2, 16))
+    assert many.replace("16 workers", "2 workers") == two
+
+
 def test_another_device_has_no_time_and_nothing_is_timed_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -266,7 +274,8 @@ def test_the_listed_costs_are_those_of_the_computed_estimate(name: str) -> None:
     for scale, seconds in listed.items():
         request = Request(scale)  # type: ignore[arg-type]  # both are scales
         cost = cost_of(ReproductionTask(name, experiment, request, Path("/there")), expected_sizes)
-        if seconds and not cost.unknown:
+        assert cost.unknown == 0, "a calculation has no line in CALCULATIONS"
+        if seconds:
             assert 1 / 1.5 < seconds / cost.seconds_with(2) < 1.5, (scale, cost.seconds_with(2))
 
 
