@@ -17,7 +17,7 @@ from dgn_engine.text.written_numbers import format_number
 
 BAR = 6.0  # points: width of a colour bar
 PAD = 3.0  # between an axis and its labels
-KEY = 14.0  # width of the line before a name in a key
+KEY = 22.0  # width of the line before a name in a key; longer than a period of its dashes
 _NAMES = 0.35  # share of a chart for names at its line ends; wider ones go above it
 _DEEPEST = 110.0  # maximum points of an upright name below a chart
 _TURNS = 4  # layout passes at most
@@ -139,13 +139,14 @@ def _fit_labels(chart: Chart, place: ChartPlace, before: ChartFit, style: Figure
     key = before.key
     if names and (key or chart.named_above or widest > _NAMES * across):
         key = _wrap_key(names, style, box.width)
+    upright = box.height + 2 * min(margins.top, margins.bottom)  # labels are centred on the frame
     return ChartFit(
         tuple(wrap_text(chart.title, style.text_size, across, bold=True)),
         turned,
         key,
         shorten_text(axis_label(chart.x), style.text_size, across),
-        _wrap_label(axis_label(chart.y), box.height + margins.bottom, style),
-        _bar_lines(chart, box.height + 2 * min(margins.top, margins.bottom), style),
+        _wrap_label(axis_label(chart.y), upright, style),
+        _bar_lines(chart, upright, style),
     )
 
 

@@ -107,8 +107,8 @@ def test_printed_means_agree_within_a_margin_and_old_ones_declared_none() -> Non
 def test_verdicts_are_counted_by_claim_and_claims_that_nobody_judged_are_named() -> None:
     page = written([made(claims=(*made().claims, CLAIM))])
     assert (
-        "**Full scale**: Statistical: 4 verdicts on 3 claims (1 repeat one), 1 held, 1 not held, "
-        "1 not decided. Exact: 1 verdict on 1 claim, 1 held." in page
+        "**Full scale**: Statistical claims: 1 held, 1 not held, 1 not decided "
+        "(4 verdicts on 3 claims). Exact claims: 1 held (1 verdict on 1 claim)." in page
     )
     (missing,) = [line for line in page.splitlines() if line.startswith("- No verdict yet:")]
     assert "npf-2" in missing

@@ -127,10 +127,9 @@ class RowTable(QTableWidget):
 
 
 def _cell_texts(row: ReportRow) -> tuple[str, ...]:
-    unit = f" {row.unit}" if row.unit else ""
     return (
         row.label,
-        formatting.format_measured(row) + unit,
+        formatting.format_measured_with_unit(row),
         formatting.format_printed(row.printed, row.unit),
         formatting.format_number(row.difference, row.unit, signed=True),
         _agreement_text(row),

@@ -24,6 +24,7 @@ from dgn_engine.text.written_numbers import format_duration, format_percent
 NOTHING = "–"
 LEVEL = 0.025  # one-sided significance level that corresponds to the 95 % interval
 MINUS = "−"
+_ROUNDING = 1e-9  # share of an interval below which a value is a rounding error
 VERDICTS = ("held", "not held", "not decided")
 SERIES: tuple[Role, ...] = (
     "value",
@@ -99,6 +100,11 @@ def format_measured(row: ReportRow) -> str:
     return f"{mean} ± {format_number(row.half_width, row.unit)}"
 
 
+def format_measured_with_unit(row: ReportRow) -> str:
+    text = format_measured(row)
+    return f"{text} {row.unit}" if row.unit and text != NOTHING else text
+
+
 def format_printed(found: Printed | None, unit: str) -> str:
     if found is None:
         return NOTHING
@@ -129,6 +135,12 @@ def format_outlier(found: Outlier | None, of: str) -> str:
     )
 
 
+def _format_value(claim: Claim) -> str:
+    """Format the value of a claim; rounding errors, far below its interval, are 0."""
+    rounding = not claim.exact and abs(claim.value) < _ROUNDING * (claim.high - claim.low)
+    return format_number(0.0 if rounding else claim.value)
+
+
 def format_interval(claim: Claim) -> str:
     return "exact" if claim.exact else _format_ends(claim.low, claim.high)
 
@@ -145,10 +157,9 @@ def format_epochs(value: float) -> str:
 
 
 def row_cells(document: Document, row: ReportRow) -> tuple[str, ...]:
-    unit = f" {row.unit}" if row.unit else ""
     return (
         row.label,
-        format_measured(row) + unit,
+        format_measured_with_unit(row),
         format_printed(row.printed, row.unit),
         format_number(row.difference, row.unit, signed=True),
         format_agreement(row, document.scale),
@@ -165,13 +176,13 @@ def claim_cells(claim: Claim, scale: str = "") -> tuple[str, ...]:
     return (
         f"{claim.id}: {claim.statement}",
         claim.statistic,
-        format_number(claim.value),
+        _format_value(claim),
         format_interval(claim),
         _format_ends(claim.flip_low, claim.flip_high),
         format_replicates(claim.n, claim.of),
         format_p_value(claim.p),
         format_verdict(claim, scale),
-        after_holm(claim, scale),
+        after_holm(claim),
         format_power(claim),
         "; ".join(part for part in _claim_remarks(claim) if part),
     )
@@ -216,14 +227,17 @@ def _at_scale(scale: str) -> str:
     return "" if scale in ("", "full") else f" at {scale} scale"
 
 
-def after_holm(claim: Claim, scale: str = "") -> str:
-    """Format the verdict after Holm's correction; exact claims need none."""
+def after_holm(claim: Claim) -> str:
+    """Format the verdict after Holm's correction; exact claims need none.
+
+    It stands beside the verdict, which names the scale.
+    """
     if claim.exact:
-        return claim.verdict
+        return plain_verdict(claim)
     if not math.isfinite(claim.p_holm):
         return NOTHING
     stands = claim.p_holm <= LEVEL and claim.verdict in ("held", "not held")
-    return format_verdict(claim if stands else replace(claim, verdict="not decided"), scale)
+    return format_verdict(claim if stands else replace(claim, verdict="not decided"))
 
 
 def format_power(claim: Claim) -> str:
@@ -320,7 +334,10 @@ def claim_groups(document: Document) -> tuple[tuple[str, ...], tuple[ClaimGroup,
     columns = [place for place, head in enumerate(heads) if head not in ("claim", "remark")]
     remark = heads.index("remark") if "remark" in heads else None
     groups = []
-    for statement, rows in groupby(lines, key=lambda line: line[heads.index("claim")]):
+    statements: dict[str, list[tuple[str, ...]]] = {}
+    for line in lines:
+        statements.setdefault(line[heads.index("claim")], []).append(line)
+    for statement, rows in statements.items():
         parts = tuple(
             (tuple(tuple(line[place] for place in columns) for line in same), words)
             for words, same in groupby(
@@ -357,7 +374,10 @@ def summarize_verdicts(claims: Sequence[Claim], scale: str = "") -> str:
     """
     return " ".join(
         f"{title}: {_summarize_kind([claim for claim in claims if claim.exact == exact])}."
-        for title, exact in ((f"Statistical{_at_scale(scale)}", False), ("Exact", True))
+        for title, exact in (
+            (f"Statistical claims{_at_scale(scale)}", False),
+            ("Exact claims", True),
+        )
         if any(claim.exact == exact for claim in claims)
     )
 
@@ -367,15 +387,12 @@ def _summarize_kind(claims: Sequence[Claim]) -> str:
     for claim in claims:
         verdicts.setdefault(claim.id, set()).add(plain_verdict(claim))
     joint = [join_verdicts(words) for words in verdicts.values()]
-    counted = [f"{joint.count(word)} {word}" for word in VERDICTS if word in joint]
+    counted = ", ".join(f"{joint.count(word)} {word}" for word in VERDICTS if word in joint)
     text = f"{_count(len(claims), 'verdict')} on {_count(len(verdicts), 'claim')}"
-    repeats = len(claims) - len(verdicts)
-    if repeats:
-        text += f" ({repeats} repeat one)"
     outliers = sum(claim.outlier is not None for claim in claims)
     if outliers:
-        counted.append(f"{_count(outliers, 'verdict')} with an outlier")
-    return f"{text}, {', '.join(counted)}"
+        text += f", {outliers} with an outlier"
+    return f"{counted} ({text})"
 
 
 def join_verdicts(verdicts: Collection[str]) -> str:

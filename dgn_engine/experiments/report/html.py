@@ -10,6 +10,7 @@ from importlib.resources import files
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.formatting import (
     CLAIM_NOTE,
+    NOTHING,
     PRINTED_NOTE,
     ROW_HEADS,
     ROW_NOTE,
@@ -165,11 +166,11 @@ def _remark_element(heads: Sequence[str], remark: str) -> str:
 
 def _cell_element(tag: str, head: str, text: str) -> str:
     kind = "number" if head in _NUMBERS else "words" if head in _WORDY else ""
-    if tag == "td" and head in ("verdict", "after Holm"):
+    if tag == "td" and head in ("verdict", "after Holm") and text != NOTHING:
         word = re.split(" at | with ", text)[0]  # 'held at reduced scale'
         kind = f"verdict {_WORDS.get(word, 'open')}"
     attribute = f' class="{kind}"' if kind else ""
-    content = escape(text) if head else label_as_html(text)
+    content = label_as_html(text) if head in ("", "statistic") else escape(text)
     return f"<{tag}{attribute}>{content}</{tag}>"
 
 

@@ -13,7 +13,7 @@ from html import escape
 _LETTERS = (
     "KHΛSeEfxyzβγδεηθκλμνρστφψΓΘΣΦΨ"  # letters with sub- or superscripts, or that denote a quantity
 )
-_MARK = r"(?:\^(?:\([a-z]\)|[VFJvfdbT]|-?\d)|_(?:[a-zA-Z]|\d))"
+_MARK = r"(?:\^(?:\([a-z]\)|[VFXJvfdbT]|-?\d)|_(?:[a-zA-Z]|\d))"
 _NOT_IN_A_WORD = r"(?<![\w$\\/.:-])"
 _END = r"(?![\w$]|\.\w)"
 _FORMULAS = (
@@ -23,7 +23,7 @@ _FORMULAS = (
     rf"(?<=½)(?P<squared>[{_LETTERS}])²",
     rf"{_NOT_IN_A_WORD}(?P<path>v_[0t]){_END}",
     rf"{_NOT_IN_A_WORD}(?P<power>10\^-?\d+|log10){_END}",
-    r"(?P<greek>βH|τ/w|[βγδεηθκλμνπρστφψ](?![\w^]))(?!\w)",
+    r"(?P<greek>βH|τ/w|α/α_0|[βγδεηθκλμνπρστφψ](?![\w^]))(?!\w)",
     rf"{_NOT_IN_A_WORD}(?P<variable>[dwnbp])(?= = )",
     r"(?<=depth )(?P<depth>d)(?!\w)",
 )

@@ -318,3 +318,14 @@ def test_words_of_a_figure_in_a_page_are_left_as_they_are() -> None:
     page = inline_svg(Figure("f", "T", "", "", lines))
     assert "#0072b2" in page
     assert not [one for one in re.findall(r' id="([^"]*)"', page) if " " in one]
+
+
+def test_a_long_label_of_an_upright_axis_is_on_the_page() -> None:
+    with print_style():
+        drawn = draw_report_figure(replace(FIGURE, y="log10 of the remaining squared error"))
+        FigureCanvasAgg(drawn).draw()
+        (axes,) = drawn.axes
+        extent, page = axes.yaxis.label.get_window_extent(), drawn.bbox
+    assert page.x0 <= extent.x0
+    assert page.y0 <= extent.y0
+    assert extent.y1 <= page.y1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -75,11 +76,12 @@ def test_the_headline_counts_each_claim_once_and_exact_ones_apart() -> None:
     fails = replace(CLAIM, verdict="not held", outlier=Outlier(2, 91.2, 14.0))
     claims = (CLAIM, CLAIM, fails, OPEN, replace(OPEN, verdict="held"), MISSED, EXACT, EXACT)
     assert formatting.summarize_verdicts(claims, "quick") == (
-        "Statistical at quick scale: 6 verdicts on 3 claims (3 repeat one), 2 not held, "
-        "1 not decided, 1 verdict with an outlier. "
-        "Exact: 2 verdicts on 1 claim (1 repeat one), 1 held."
+        "Statistical claims at quick scale: 2 not held, 1 not decided "
+        "(6 verdicts on 3 claims, 1 with an outlier). "
+        "Exact claims: 1 held (2 verdicts on 1 claim)."
     )
-    assert formatting.summarize_verdicts((CLAIM,)) == "Statistical: 1 verdict on 1 claim, 1 held."
+    alone = formatting.summarize_verdicts((CLAIM,))
+    assert alone == "Statistical claims: 1 held (1 verdict on 1 claim)."
     assert formatting.summarize_verdicts(()) == ""
 
 
@@ -119,6 +121,20 @@ def test_claims_are_grouped_by_statement_and_sentences_are_no_columns() -> None:
     assert other.statement != same.statement
     page = render_html(result(rows=(), claims=twice))
     assert page.count("<tr class=claim>") == page.count("<tr class=remark>") == 1
+
+
+def test_a_statement_is_shown_once_however_its_verdicts_are_ordered() -> None:
+    _, groups = formatting.claim_groups(result(claims=(CLAIM, OPEN, CLAIM, OPEN)))
+    assert len(groups) == 2
+    assert [len(rows) for group in groups for rows, _ in group.parts] == [2, 2]
+
+
+def test_units_belong_to_numbers_and_rounding_errors_are_zero() -> None:
+    missing = replace(ROW, values=(), mean=math.nan, half_width=math.nan)
+    assert formatting.format_measured_with_unit(missing) == formatting.NOTHING
+    noise = replace(CLAIM, value=-2.84e-15, low=-2.9, high=2.9)
+    assert "0" in formatting.claim_cells(noise)
+    assert "0" not in formatting.claim_cells(replace(noise, low=-3e-15, high=3e-15))
 
 
 def test_markdown_holds_every_part_in_its_order(recorded: Recorded) -> None:
@@ -183,8 +199,34 @@ def test_a_table_on_a_terminal_has_words_at_the_left_and_signed_numbers_at_the_r
     assert second.startswith("x" * 90), "in one line: 180 letters are there for a file"
     assert first.startswith("DL" + " " * 88)
     assert "+0.50" in first
-    for head, cell in (("measured", "97.50 ± 6.35"), ("printed", "98.22 ± 0.05"), ("time", "83 s")):
+    for head, cell in (
+        ("measured", "97.50 ± 6.35 %"),
+        ("printed", "98.22 ± 0.05"),
+        ("time", "83 s"),
+    ):
         assert heads.index(head) + len(head) == first.index(cell) + len(cell)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_narrow_terminal_breaks_no_number_and_no_head(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", str(width))
+    labels = "FC(w=128,d=6)/Adam/MNIST FRNPF(II)", "fixed gates, w = 256: ‖e − predicted‖"
+    rows = tuple(replace(ROW, label=label) for label in labels)
+    stream = Terminal()
+    print_document(result(rows=rows, claims=(), units=(), scale="full"), Path("/d"), stream)
+    lines = re.sub("\x1b[^m]*m", "", stream.getvalue()).splitlines()
+    assert "measured" in lines[0]
+    assert "difference" in lines[0]
+    assert sum("97.50 ± 6.35 %" in line for line in lines) == 2
+    if width > 60:  # six columns need 72 letters
+        assert max(map(len, lines)) <= width
+        assert any(labels[0] in line for line in lines)
 
 
 def test_a_document_survives_its_file_and_nan_is_null(tmp_path: Path) -> None:
