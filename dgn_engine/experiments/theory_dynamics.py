@@ -323,8 +323,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             cell.row(f"{name}: steps at which a gate switched", switched),
             *(cell.row(f"{name}: {word}", cell[key]) for key, word in DRIFTS.items()),
         ]
-        count = len(cell["loss"][0])
-        percents = [100 * index / count for index in range(count)]
+        percents = torch.linspace(0, 100, len(cell["loss"][0]), dtype=torch.float64).tolist()
         losses.append(mean_line(name, percents, cell["loss"], log=True))
     soft = {
         key: grid.read_calculated("soft-{}-w{}".format(*key)) for key in product(SOFT, SOFT_WIDTHS)
