@@ -84,7 +84,7 @@ def path_gradient_overlap(
         Σ_l Π_{m≠l} τ_m Σ_i ∂γ_i ∂γ_i' ⟨∇q_i, ∇q_i'⟩
         + Σ_{l≠k} Π_{m≠l,k} τ_m ⟨Σ_i G_i' ∂γ_i ∇q_i, Σ_j G_j ∂γ_j' ∇q_j'⟩,
 
-    each computed by sweeps through the feature network; the second costs O(d²n²w²). Wiring,
+    each computed by sweeps through the feature network at a cost of O(d²nw³ + d²n²w²). Wiring,
     rotation, tiling and biases of the feature network are taken into account.
 
     Args:
@@ -121,17 +121,19 @@ def path_gradient_overlap(
 
 
 def path_gradient_cost(architecture: Architecture, n: int) -> float:
-    """Estimate the cost of δ, which is that of its terms for all pairs of layers.
+    """Estimate the cost of δ: of its terms for layers, and for pairs of layers.
 
     Args:
         architecture: Architecture of one network.
         n: Number of examples.
 
     Returns:
-        FLOP; 0 if the lemma does not apply.
+        FLOP.
     """
     widths = [shape[0] for shape in architecture.gated_shapes if len(shape) == 1]
-    return 10.0 * n**2 * len(widths) ** 2 * max(widths, default=0) ** 2
+    layers, widest = len(widths), max(widths, default=0)
+    backward = 2.0 * n * widest**3 * max(0, layers - 1) * max(0, layers - 2)
+    return backward + 10.0 * n**2 * layers**2 * widest**2
 
 
 def _check_kind(network: GatedNetwork) -> None:
@@ -233,16 +235,28 @@ class _Delta:
 
     def _same_layer(self, layer: int, grams: list[Tensor]) -> Tensor:
         """Compute Σ_i ∂γ_i ∂γ_i' ⟨∇q_i, ∇q_i'⟩ over the units of one layer, `(n, m)`."""
+        pair = (self.one, self.two)
+        total = grams[layer] * flat_gram(*(examples.changes[layer] for examples in pair))
+        if not layer:
+            return total
         weights = self._feature_weights()
-        sides = [torch.diag_embed(examples.changes[layer]) for examples in (self.one, self.two)]
-        total = grams[layer] * flat_gram(*sides)
-        for below in reversed(range(layer)):
+        examples_at_once = max(len(examples.changes[layer]) for examples in pair)
+        widest = max(gates.shape[1] for gates in self.one.gates[:layer])
+        size = max(1, TILE_BYTES // (8 * examples_at_once * widest))
+        for start in range(0, len(weights[layer]), size):
+            units = slice(start, start + size)
             # back through the feature network: ∇q_{l-1} = (∇q_l W_l) ⊙ χ'(q_{l-1})
             sides = [
-                (side @ weights[below + 1]) * examples.slopes[below][:, None]
-                for side, examples in zip(sides, (self.one, self.two), strict=True)
+                examples.changes[layer][:, units, None] * weights[layer][units] for examples in pair
             ]
-            total += grams[below] * flat_gram(*sides)
+            for below in reversed(range(layer)):
+                sides = [
+                    side * examples.slopes[below][:, None]
+                    for side, examples in zip(sides, pair, strict=True)
+                ]
+                total += grams[below] * flat_gram(*sides)
+                if below:
+                    sides = [side @ weights[below] for side in sides]
         return total
 
     def _two_layers(

@@ -16,6 +16,8 @@ from dgn_engine.kernels.spectra import nu
 from dgn_engine.model.architecture import Dense, is_gated
 from dgn_engine.model.network import GatedNetwork
 
+PARALLEL = 1e-14  # from a cosine of 1, at which arccos has lost all digits
+
 
 @dataclass(frozen=True)
 class ReluBound(HtmlFields):
@@ -74,14 +76,17 @@ def relu_bound(x: Tensor, targets: Tensor, depth: int, ridge: float = 0.0) -> Re
         1.8398
     """
     check_tensor("x", x)
-    inputs = x.detach().to("cpu", torch.float64).flatten(1)
+    inputs = x.detach().to("cpu", torch.float64, copy=True).flatten(1)
     norms = inputs.norm(dim=1, keepdim=True)
     if not bool((norms > 0).all()):
         raise ArgumentError(
             "An input is zero, but the bound of Cao & Gu assumes inputs of norm 1.",
             kind="singular",
         )
-    kernel = relu_limit(inputs / norms, depth).average_kernel
+    inputs /= norms
+    # Parallel inputs become equal, as the limit expects of duplicates, not equal but for rounding.
+    inputs = inputs[(inputs @ inputs.T > 1.0 - PARALLEL).to(torch.uint8).argmax(1)]
+    kernel = relu_limit(inputs, depth).average_kernel
     found = nu(kernel, targets, ridge)
     # ν = tr(Yᵀ(K/tr K)⁻¹Y)/C, so that tr(YᵀK⁻¹Y)/C = ν/tr K
     value = depth * math.sqrt(found.value / (float(kernel.trace()) * len(kernel)))

@@ -17,6 +17,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.kernels.arguments import check_choice, check_count, check_network
 from dgn_engine.kernels.contraction import CACHED, is_pairwise
 from dgn_engine.kernels.expected_features import TILE_BYTES
+from dgn_engine.kernels.generalisation import has_relu_bound
 from dgn_engine.kernels.gram import TILE_ITEMS, rows_at_least
 from dgn_engine.kernels.ntk import Logits, logit_chunks
 from dgn_engine.kernels.quantities import ON_DEMAND, WITH_SPECTRUM
@@ -233,6 +234,7 @@ class PeakMemory:
         folded = 0 if all(layer.is_plain for layer in layers) else 4
         self.copied = folded * sum(p.numel() for p in network.parameters())
         self.slopes = any(network.value.trained_slopes())
+        self.bounded = has_relu_bound(network)
         sizes = [prod(shape) for _, shape in self.architecture.shapes()]
         self.largest = max(sizes)
         self.gates = sum(prod(shape) for shape in self.architecture.gated_shapes)
@@ -275,6 +277,8 @@ class PeakMemory:
         derived = {name for name in names if name.startswith(("eigenvalues", "nu"))}
         if derived:
             stages.append(self._spectrum_bytes(any(name.endswith("_ntk") for name in derived)))
+        if self.bounded and "nu" in names:
+            stages.append(self._spectrum_bytes(False) + self.bound_input_bytes)
         return self._held_bytes(names) + max(stages)
 
     @property
@@ -328,17 +332,29 @@ class PeakMemory:
 
     @property
     def delta_bytes(self) -> int:
-        """Temporary memory of δ: passes, overlaps and gradients of one layer, all in float64.
+        """Temporary memory of δ: passes, overlaps, weights and tiles, all in float64.
 
         Returns:
             Bytes.
         """
         widths = [shape[0] for shape in self.architecture.gated_shapes]
-        widest = max(widths, default=0)
+        widest, layers = max(widths, default=0), len(widths)
         passes = self.t * (6 * self.gates + prod(self.architecture.input_shape))
-        gradients = 8 * self.t * widest**2
-        pairs = self.pair_count * (3 * len(widths) + 6)
-        return 8 * (passes + gradients + pairs) + 4 * TILE_BYTES
+        weights = 2 * widest * self.gates
+        pairs = self.pair_count * (3 * layers + 6)
+        row = 8 * self.t * widest * layers**2  # a tile has at least one
+        whole = 8 * widest * max(self.t * widest, self.pair_count * layers**2)
+        tile = max(row, min(TILE_BYTES, whole))
+        return 8 * (passes + weights + pairs) + 5 * tile
+
+    @property
+    def bound_input_bytes(self) -> int:
+        """Memory of the inputs in `relu_bound`: in float64, and those that differ, sorted.
+
+        Returns:
+            Bytes.
+        """
+        return 8 * 3 * self.n * prod(self.architecture.input_shape)
 
     @property
     def sweep_bytes(self) -> int:

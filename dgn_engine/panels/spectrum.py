@@ -271,8 +271,9 @@ def _list_facts(reading: Reading) -> tuple[Fact, ...]:
         (
             "ReLU bound",
             "bound",
-            "Bound of Cao & Gu, up to constants, on the error of a wide ReLU network of this depth "
-            "with these examples at norm 1, whatever the gates here: d √(yᵀK⁻¹y / n), K: limit.",
+            "Bound of Cao & Gu, up to constants and logarithms, on the error of a wide ReLU "
+            "network of this depth trained on these examples at norm 1, whatever the gates here: "
+            "d √(yᵀK⁻¹y / n), K: limit.",
         ),
         ("rank", "rank", "Number of eigenvalues above the cut-off."),
         (
@@ -304,9 +305,9 @@ def _list_facts(reading: Reading) -> tuple[Fact, ...]:
 
 
 def _format_fact(key: str, value: float) -> str:
-    """Format a scalar; that of the bound has unknown constants and logarithms."""
+    """Format a scalar; that of the bound has an unknown factor of constants and logarithms."""
     text = format_number(value, 3)
-    return f"Õ({text})" if key == "bound" else text
+    return f"{text}·Õ(1)" if key == "bound" else text
 
 
 def _describe_estimate(reading: Reading, shown: str) -> str:
@@ -352,8 +353,9 @@ PANEL = PanelSpec(
             "examples. ν measures how hard the labels are to fit with this kernel: it falls as "
             "the gates learn. The dashed line is the share of label energy in the first i "
             "eigenvectors. The ReLU bound beside ν is the same measure of the kernel of an "
-            "infinitely wide ReLU network of this depth: up to unknown constants it bounds the "
-            "test error of that network, not of this one. It does not change in training."
+            "infinitely wide ReLU network of this depth: up to unknown constants and logarithms it "
+            "bounds the test error of that network, not of this one. It does not change in "
+            "training."
         ),
         formulas=(
             r"$H = \Sigma \odot \Lambda, \quad \hat{H} = H / \mathrm{tr}\,H$",
@@ -378,7 +380,7 @@ PANEL = PanelSpec(
             "H is the entrywise product of Λ and the inner products of the inputs, divided by its "
             "trace; eigenvalues are computed in float64. ν omits what lies below the stated "
             "cut-off and is not shown for estimates. The bound is for dense networks without "
-            "biases; its inputs are scaled to norm 1."
+            "biases, unless an input is zero: inputs are scaled to norm 1."
         ),
         trials=(
             freeze_random_gates("ν jumps up and then stays put: the kernel no longer learns."),

@@ -122,8 +122,9 @@ def _print_kernels(
     if bound:
         cut = {name.removeprefix("bound_"): value for name, value in bound.items()}
         out.print(
-            f"Bound of Cao & Gu = {format_number(bound['bound'], 6)}, up to constants (error of a "
-            f"wide ReLU network of this depth, inputs of norm 1; {cut_in_words(cut)})"
+            f"Bound of Cao & Gu = {format_number(bound['bound'], 6)}, up to constants and "
+            "logarithms (error of a wide ReLU network of this depth, inputs of norm 1; "
+            f"{cut_in_words(cut)})"
         )
     for note in notes:
         out.print(note)

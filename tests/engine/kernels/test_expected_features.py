@@ -158,12 +158,26 @@ def test_a_report_has_delta_only_where_it_is_asked_for() -> None:
 
 def test_delta_takes_at_most_the_memory_that_is_said_of_it(take: Take) -> None:
     take("nothing hidden")
-    nodes = (Dense(30, 40), *[Dense(40, 40)] * 3, Dense(40, 2, gated=False))
-    network = make_network(Architecture((30,), nodes), own=False, soft=True)
-    x, settings = draw_images(network.architecture, 60), KernelSettings(only=("delta",))
+    for width, hidden, n in ((40, 4, 60), (300, 2, 40), (50, 1, 200)):
+        nodes = [Dense(30, width), *[Dense(width, width)] * (hidden - 1)]
+        architecture = Architecture((30,), (*nodes, Dense(width, 2, gated=False)))
+        _check_delta_memory(make_network(architecture, own=False, soft=True), n)
+
+
+def _check_delta_memory(network: GatedNetwork, n: int) -> None:
+    x, settings = draw_images(network.architecture, n), KernelSettings(only=("delta",))
     plan = settings.make_plan(network, x, None)
     taken = peak_bytes(partial(kernel_arrays, network, x, None, settings, plan))
     assert 0 < taken <= plan.whole
+
+
+def test_delta_in_tiles_of_units_is_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
+    x = draw_images(network.architecture, 3)
+    whole = k.path_gradient_overlap(network, x)
+    monkeypatch.setattr("dgn_engine.kernels.expected_features.TILE_BYTES", 1)
+    tiled = k.path_gradient_overlap(network, x)
+    torch.testing.assert_close(tiled, whole, rtol=1e-12, atol=0.0)
 
 
 def test_a_deeper_network_lies_between_draws_within_their_standard_error() -> None:

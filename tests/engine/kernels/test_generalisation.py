@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import dgn_engine.kernels as k
 from dgn_engine.kernels.generalisation import has_relu_bound
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from dgn_engine.model.architecture import Architecture, Dense
+from tests.engine.kernels.allocated import peak_bytes
 from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, make_network
 from tests.refusals import refused
 
@@ -88,3 +90,25 @@ def test_a_report_has_the_bound_of_dense_networks_without_biases(
 def test_an_ungated_hidden_layer_has_no_bound() -> None:
     nodes = (Dense(2, 3), Dense(3, 3, gated=False), Dense(3, 2, gated=False))
     assert not has_relu_bound(make_network(Architecture((2,), nodes)))
+
+
+def test_parallel_inputs_of_different_classes_make_the_kernel_singular() -> None:
+    y = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
+    for seed in range(10):  # rounded, some of these pairs are not equal at norm 1
+        draw = torch.Generator().manual_seed(seed)
+        x = torch.randn(4, 40, generator=draw, dtype=torch.float64)
+        x[1] = 3 * x[0]
+        found = k.relu_bound(x, y, 3)
+        assert found.rank == 3
+        assert found.outside == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_bound_takes_at_most_the_memory_that_is_said_of_nu(dtype: torch.dtype) -> None:
+    nodes = (Dense(4000, 8), Dense(8, 2, gated=False))
+    network = make_network(Architecture((4000,), nodes)).to(dtype)
+    x, labels = torch.randn(300, 4000, dtype=dtype), torch.arange(300) % 2
+    settings = KernelSettings(only=("nu",))
+    plan = settings.make_plan(network, x, labels)
+    taken = peak_bytes(partial(kernel_arrays, network, x, labels, settings, plan))
+    assert 0 < taken <= plan.whole
