@@ -19,7 +19,9 @@ _COUNT = bounded_number(int, least=1)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="experiment (see --list), or 'all'")
     parser.add_argument(
-        "--list", action="store_true", help="list the experiments with paper, cost and status"
+        "--list",
+        action="store_true",
+        help="list the experiments with paper, time on two cores and status",
     )
     parser.add_argument(
         "--rows", action="store_true", help="list the rows for --only and what they cost"

@@ -113,9 +113,12 @@ def _in_docstring(words: str) -> str:
 def _script_axes(axes: Axes, arrays: dict[str, Array]) -> Iterator[str]:
     name = str(axes.get_gid())
     bounds = tuple(float(value) for value in axes.get_position(original=True).bounds)
-    framed = axes.spines["top"].get_visible()
+    bare = bool(axes.images) and not axes.spines["top"].get_visible()  # a montage has no frame
+    framed = bare or axes.spines["top"].get_visible()
     yield f"\n# {name}"
     yield f"axes = new_axes({bounds!r}, framed={framed})"
+    if bare:
+        yield "axes.spines[:].set_visible(False)"
     for which in ("x", "y"):
         if getattr(axes, f"get_{which}scale")() == "log":
             yield f"axes.set_{which}scale('log')"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TextIO
 
 from rich.cells import cell_len
+from rich.console import RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document, ReportRow
@@ -95,7 +95,7 @@ def _row_texts(document: Document, row: ReportRow) -> tuple[str, ...]:
 
 def _row_lines(
     heads: Sequence[str], rows: Sequence[Sequence[str]], width: int
-) -> Iterator[Text | str]:
+) -> Iterator[RenderableType]:
     """Yield the lines of a table in which numbers are never broken.
 
     Where labels have too little room beside the numbers, they are set above them, and the last

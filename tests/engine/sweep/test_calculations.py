@@ -53,10 +53,8 @@ def test_a_calculation_tells_its_time_in_units_rows_and_the_whole(tmp_path: Path
     (unit,) = made.units
     assert unit.seconds > 0
     assert made.rows[0].seconds == made.seconds == unit.seconds
-    assert (
-        dict(report_facts(made))["runs and calculations"]
-        == f"1, {formatting.format_duration(unit.seconds)} of computing time"
-    )
+    told = dict(report_facts(made))["runs and calculations"]
+    assert told.startswith(f"1, {formatting.format_duration(unit.seconds)} of computing time (")
     assert report_again(_task(tmp_path)).units[0].seconds == unit.seconds
 
 
