@@ -173,8 +173,13 @@ def _page(results: Sequence[Document]) -> Iterator[str]:
     yield "\n## Every kept result\n"
     yield "Each name leads to rows, claims and a figure; times are those of all runs added up.\n"
     for scale in there:
-        listed = [_kept_result(result) for result in results if result.scale == scale]
-        yield f"- **{HOW[scale].capitalize()}**: {'; '.join(listed)}."
+        there_at = [result for result in results if result.scale == scale]
+        listed = (
+            f"{len(there_at)} [experiments](experiments/index.md)"
+            if scale == "quick"  # of seconds or minutes
+            else "; ".join(map(_kept_result, there_at))
+        )
+        yield f"- **{HOW[scale].capitalize()}**: {listed}."
 
 
 def _introduction(results: Sequence[Document]) -> str:
@@ -423,8 +428,6 @@ def _is_of(row: ReportRow, label: str) -> bool:
 
 
 def _kept_result(result: Document) -> str:
-    if result.scale == "quick":  # of seconds or minutes
-        return _link(result)
     chosen = [str(result.request.get("only") or ""), result.protocol]
     named = ", ".join([_link(result), *filter(None, chosen)])
     return f"{named} ({format_duration(result.seconds)})"
