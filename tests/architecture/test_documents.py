@@ -12,7 +12,7 @@ import pytest
 import dgn_engine
 from dgn_engine import __version__, kernels
 from dgn_engine.cli import main
-from dgn_engine.experiments.report.papers import PAPERS
+from dgn_engine.experiments.report.papers import PAPERS, RELATED
 from dgn_viewer import system_libraries
 
 ROOT = Path(__file__).parents[2]
@@ -249,8 +249,14 @@ def test_the_five_papers_are_named_with_year_and_number(document: str) -> None:
         assert not paper.arxiv or paper.arxiv in text
 
 
+def test_later_papers_are_named_with_year_and_number() -> None:
+    text = (ROOT / "docs/cite.md").read_text("utf-8")
+    for label, paper in RELATED.items():
+        assert f"| [{label}] | {paper.title} | {paper.year} | [arXiv:{paper.arxiv}]" in text
+
+
 def test_no_other_number_of_arxiv_is_named() -> None:
-    known = {paper.arxiv for paper in PAPERS.values()}
+    known = {paper.arxiv for paper in (*PAPERS.values(), *RELATED.values())}
     for document in [*DOCUMENTS, ROOT / "CITATION.cff"]:
         assert set(re.findall(r"\b\d{4}\.\d{5}\b", document.read_text("utf-8"))) <= known
 

@@ -47,10 +47,69 @@ PAPERS: Mapping[str, Publication] = {
         "Lakshminarayanan and Singh, submitted to ICLR",
     ),
 }
+RELATED: Mapping[str, Publication] = {  # what followed the five papers, and neighbours
+    "DLGN": Publication(
+        "Explicitising The Implicit Intrepretability of Deep Neural Networks Via Duality",
+        2022,
+        "Lakshminarayanan, Singh and Rajkumar",
+        "2203.16455",
+    ),
+    "HALF": Publication(
+        "Half-Space Feature Learning in Neural Networks",
+        2024,
+        "Yadav, Ramaswamy and Lakshminarayanan",
+        "2404.04312",
+    ),
+    "GALU": Publication(
+        "Decoupling Gating from Linearity",
+        2019,
+        "Fiat, Malach and Shalev-Shwartz",
+        "1906.05032",
+    ),
+    "NTH": Publication(
+        "Dynamics of Deep Neural Networks and Neural Tangent Hierarchy",
+        2019,
+        "Huang and Yau",
+        "1909.08156",
+    ),
+    "SILENT": Publication(
+        "Neural Networks as Kernel Learners: The Silent Alignment Effect",
+        2021,
+        "Atanasov, Bordelon and Pehlevan",
+        "2111.00034",
+    ),
+    "CONVEX": Publication(
+        "Fast Convex Optimization for Two-Layer ReLU Networks: Equivalent Model Classes and Cone "
+        "Decompositions",
+        2022,
+        "Mishkin, Sahiner and Pilanci",
+        "2202.01331",
+    ),
+    "NORM": Publication(
+        "A path-norm toolkit for modern networks: consequences, promises and challenges",
+        2023,
+        "Gonon, Brisebarre, Riccietti and Gribonval",
+        "2310.01225",
+    ),
+    "METRIC": Publication(
+        "A Rescaling-Invariant Lipschitz Bound Based on Path-Metrics for Modern ReLU Network "
+        "Parameterizations",
+        2024,
+        "Gonon, Brisebarre, Riccietti and Gribonval",
+        "2405.15006",
+    ),
+    "LOCAL": Publication(
+        "Training Dynamics of Deep Network Linear Regions",
+        2023,
+        "Humayun, Balestriero and Baraniuk",
+        "2310.12977",
+    ),
+}
 OTHERS = "Other papers"
 
 
 def paper_title(cited: str) -> str:
     """Return the full title of the first cited paper: for '[NPF], [DGN]' that of [NPF]."""
     match = _FIRST.match(cited)
-    return PAPERS[match[1]].title if match is not None and match[1] in PAPERS else OTHERS
+    paper = {**PAPERS, **RELATED}.get(match[1]) if match is not None else None
+    return OTHERS if paper is None else paper.title

@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine import __version__
-from dgn_engine.experiments.report.papers import PAPERS
+from dgn_engine.experiments.report.papers import PAPERS, RELATED
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.widgets.layouts import PlainLabel, make_column, make_row, plain_label, push_button
 
@@ -43,7 +43,8 @@ class ProgramPage(QWidget):
         lines = version_lines(torch_version)
         self.versions = plain_label("\n".join(lines), selectable=True)
         self.copy = push_button("Copy", self._copy_versions, about="Copy these versions")
-        papers = "\n\n".join(f"[{key}] {paper.full_citation}" for key, paper in PAPERS.items())
+        cited = {**PAPERS, **RELATED}.items()
+        papers = "\n\n".join(f"[{key}] {paper.full_citation}" for key, paper in cited)
         make_column(
             plain_label("Train deep gated networks live and see what their gates know."),
             PlainLabel("Versions", role="heading"),
