@@ -110,6 +110,7 @@ def settings_left_out(config: RunConfig) -> tuple[str, ...]:
         described.gating,
         epsilon=config.gating.epsilon,
         tiling=config.gating.tiling,
+        feature_layers=config.gating.feature_layers,
         gate_probability=config.gating.gate_probability,
         gates_from=config.gating.gates_from,
     )

@@ -20,7 +20,7 @@ from dgn_engine.config.setting import (
 )
 from dgn_engine.errors import UserError, Where, did_you_mean
 from dgn_engine.frozen_data import dataclass
-from dgn_engine.model.choices import Initialisation, ValueInput
+from dgn_engine.model.choices import FeatureLayers, Initialisation, ValueInput
 from dgn_engine.plugins import OptionValue
 from dgn_engine.text.toml import TomlError, format_toml, parse_toml
 
@@ -223,6 +223,13 @@ class GatingConfig:
         tip="Multiply the units of each value layer; its gates are repeated", advanced=True,
         order=-1, changed="tiled gates", title="Tiling", hint="1 1 … one per layer", when=_WIRED,
         effect={},  # with a network's own gates, tiling widens the network
+    )
+    feature_layers: FeatureLayers = setting(
+        "chain", "feature layers",
+        help="parallel: each feature layer reads the input, so that gates are half-spaces",
+        tip="In parallel, each feature layer reads the input; its gates are half-spaces",
+        advanced=True, order=-1, changed="parallel feature layers",
+        words={"chain": "one after another", "parallel": "each from the input"}, when=_WIRED,
     )
     gate_probability: float = setting(  # of each Bernoulli gate to be open
         0.5, "gate probability p", share=True, metavar="P",

@@ -149,6 +149,7 @@ def gating_of(listing: CheckpointContents) -> GatingConfig:
         rotation=state.rotation,
         shift=state.shift,
         tiling=state.config.gating.tiling,
+        feature_layers=state.config.gating.feature_layers,
     )
 
 

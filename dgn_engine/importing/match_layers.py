@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.importing.file_sequence import bias_of, in_stated_order
 from dgn_engine.importing.fold_batchnorm import (
@@ -86,7 +87,8 @@ def match_layers(
         for index, layer in enumerate(layers)
     ]
     file = listing.file_name
-    if obstacle := _reason_not_matched(listing, part, arrays, names, pairs):
+    obstacle = _reason_other_layout(listing, part, architecture)
+    if obstacle := obstacle or _reason_not_matched(listing, part, arrays, names, pairs):
         verdict = f"Gates of {file} {obstacle} Nothing was changed."
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     norms = [pair.row.tensor for pair in pairs if not pair.reason]
@@ -124,6 +126,41 @@ def _reason_not_matched(
         if pair.reason:
             return f"do not fit layer {number}: {pair.reason}.{_describe_known_file(listing)}"
     return ""
+
+
+def _reason_other_layout(
+    listing: CheckpointContents, part: Part, architecture: Architecture
+) -> str:
+    """Return why gates of a chain do not fit parallel layers, or the reverse; or ''.
+
+    Their shapes may be equal, if layers are as wide as the input.
+    """
+    if part == "values" or len(architecture.gated_nodes) < 2:
+        return ""
+    if has_parallel_features(listing) == architecture.is_parallel:
+        return ""
+    if architecture.is_parallel:
+        return (
+            "cannot be used: they are made by a chain of layers, but the feature layers here are "
+            "parallel, each from the input."
+        )
+    return (
+        "cannot be used: its feature layers are parallel, each from the input, but those here are "
+        "a chain."
+    )
+
+
+def has_parallel_features(listing: CheckpointContents) -> bool:
+    """Return whether the gates of one of our files are made by parallel feature layers.
+
+    Raises:
+        UserError: The file names an unknown regime, or its configuration is damaged.
+    """
+    regime = regime_of(listing)
+    if regime is None or regime.own_gates or "config" not in listing.metadata:
+        return False
+    gating = RunConfig.from_toml(listing.metadata["config"]).gating
+    return gating.feature_layers == "parallel"
 
 
 def _successful_match(

@@ -17,10 +17,10 @@ from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.importing.match_layers import regime_of
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.choices import ValueInput
+from dgn_engine.model.feature_layers import value_and_feature
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.model.stack import Stack
-from dgn_engine.model.tiling import tile_architecture
 from dgn_engine.model.wiring import check_shifts, check_wiring, make_routes, rotations_and_shifts
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural_key
@@ -201,7 +201,7 @@ def our_network(
     dtype: torch.dtype,
     build: BuildArchitecture = build_architecture,
 ) -> GatedNetwork:
-    """Return the network as it was trained: both stacks, regime, wiring, tiling, β, value input.
+    """Return the network as it was trained: both networks, regime, wiring, β, value input.
 
     Args:
         build: Makes an architecture from (net, input shape, classes);
@@ -213,10 +213,10 @@ def our_network(
     state = state_of(listing)
     gating = state.config.gating
     base = _saved_architecture(listing, state, input_shape, build)
-    wide = tile_architecture(base, gating.tiling) if gating.tiling else base
-    network = GatedNetwork(wide, feature_architecture=base)
+    wide, makers = value_and_feature(base, gating.tiling, gating.feature_layers)
+    network = GatedNetwork(wide, feature_architecture=makers)
     network.value = Stack(wide, "value.biases.0" in listing.arrays)
-    network.feature = Stack(base, "feature.biases.0" in listing.arrays)
+    network.feature = Stack(makers, "feature.biases.0" in listing.arrays)
     network.to(dtype)
     _fill_weights(network, listing)
     network.set_gate(beta=state.beta, epsilon=state.epsilon)

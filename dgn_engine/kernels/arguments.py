@@ -288,19 +288,26 @@ def check_masks(architecture: Architecture, masks: object, n: int) -> None:
 
 
 def check_architecture(architecture: object) -> None:
-    """Check that an argument is an `Architecture`.
+    """Check that an argument is the `Architecture` of a value network.
 
     Args:
         architecture: The argument.
 
     Raises:
-        ArgumentError: It is something else.
+        ArgumentError: It is something else, or has parallel layers, whose paths do not reach the
+          output.
     """
     if not isinstance(architecture, Architecture):
         raise ArgumentError(
             f"architecture is of type {type(architecture).__name__}; expected an Architecture "
             "(for an adapted module: network.architecture).",
             kind="wrong-type",
+        )
+    if architecture.is_parallel:
+        raise ArgumentError(
+            "architecture has parallel layers, so it is a feature network; pass that of the value "
+            "network (network.architecture).",
+            kind="not-supported",
         )
 
 

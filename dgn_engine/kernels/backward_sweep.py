@@ -157,7 +157,9 @@ def _sweep_deltas(
                 yield BackwardDeltas(step.weight, E)
                 if not step.weight:
                     return
-                if E is not None:
+                if step.sees_input:  # ∂x/∂θ = 0
+                    E = None
+                elif E is not None:
                     E = weight_adjoint(node, run.weights[step.weight], E, step.shape)
             case arch.Merge():
                 # z = γ_post·(γ_pre·block + skip)
@@ -168,7 +170,7 @@ def _sweep_deltas(
             case arch.Fork():
                 # Both branches read z, so their deltas add.
                 E = _add_optional(E, pending.pop())
-            case arch.Gating():
+            case arch.Gating() | arch.FromInput():
                 pass
             case _ if E is not None:
                 E = pool_adjoint(node, E, step.shape, masks)
@@ -185,12 +187,16 @@ def _add_optional(one: Tensor | None, two: Tensor | None) -> Tensor | None:
 
 @dataclass(frozen=True)
 class _Step:
-    """A node with the indices of its weight and gate layers and its input shape (no batch axis)."""
+    """A node with the indices of its weight and gate layers and its input shape (no batch axis).
+
+    `sees_input` says that a `FromInput` precedes it.
+    """
 
     node: arch.Node
     weight: int
     gate: int
     shape: tuple[int, ...]
+    sees_input: bool
 
 
 def _reversed_steps(architecture: arch.Architecture) -> Iterator[_Step]:
@@ -198,7 +204,8 @@ def _reversed_steps(architecture: arch.Architecture) -> Iterator[_Step]:
     steps: list[_Step] = []
     weight = gate = 0
     for node, shape, _ in architecture.shape_steps():
-        steps.append(_Step(node, weight, gate, shape))
+        sees_input = bool(steps) and isinstance(steps[-1].node, arch.FromInput)
+        steps.append(_Step(node, weight, gate, shape, sees_input))
         weight += arch.is_weighted(node)
         gate += arch.is_gated(node)
     return reversed(steps)

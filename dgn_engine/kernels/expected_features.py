@@ -84,8 +84,9 @@ def path_gradient_overlap(
         Σ_l Π_{m≠l} τ_m Σ_i ∂γ_i ∂γ_i' ⟨∇q_i, ∇q_i'⟩
         + Σ_{l≠k} Π_{m≠l,k} τ_m ⟨Σ_i G_i' ∂γ_i ∇q_i, Σ_j G_j ∂γ_j' ∇q_j'⟩,
 
-    each computed by sweeps through the feature network at a cost of O(d²nw³ + d²n²w²). Wiring,
-    rotation, tiling and biases of the feature network are taken into account.
+    each computed by sweeps through the feature network at a cost of O(d²nw³ + d²n²w²). Parallel
+    feature layers share no weights, so their pairs vanish and ∇q_i of a layer is by its own weights
+    only. Wiring, rotation, tiling and biases of the feature network are taken into account.
 
     Args:
         network: Dense deep gated network with soft gates made by a feature network.
@@ -214,12 +215,19 @@ class _Delta:
         for layer, scale in enumerate(scales):
             # Π_{m≠l} τ_m ⊙ Σ_i ∂γ_i∂γ_i'⟨∇q_i, ∇q_i'⟩
             total += scale * self._same_layer(layer, grams) * _product_without(tau, {layer})
+        if self._is_parallel:
+            return total
         widest = max(gates.shape[1] for gates in self.one.gates)
         rows = max(1, TILE_BYTES // (8 * len(tau) ** 2 * tau[0].shape[1] * widest))
         for start in range(0, len(total), rows):
             part = slice(start, min(len(total), start + rows))
             total[part] += self._two_layers(part, grams, tau, scales)
         return total
+
+    @property
+    def _is_parallel(self) -> bool:
+        """Return whether no feature layer reads another one."""
+        return self.network.feature.architecture.is_parallel
 
     def _gating_scales(self) -> list[float]:
         """Return σ_l² of the value layer that each feature layer gates, times its tiling."""
@@ -237,7 +245,7 @@ class _Delta:
         """Compute Σ_i ∂γ_i ∂γ_i' ⟨∇q_i, ∇q_i'⟩ over the units of one layer, `(n, m)`."""
         pair = (self.one, self.two)
         total = grams[layer] * flat_gram(*(examples.changes[layer] for examples in pair))
-        if not layer:
+        if not layer or self._is_parallel:
             return total
         weights = self._feature_weights()
         examples_at_once = max(len(examples.changes[layer]) for examples in pair)

@@ -369,6 +369,7 @@ def gated_limit(
     other: Tensor | None = None,
     value_input: Literal["image", "ones"] = "image",
     linear_features: bool = False,
+    parallel_features: bool = False,
 ) -> LimitKernels:
     """Compute the infinite-width limit of a deep gated network at initialisation.
 
@@ -382,7 +383,8 @@ def gated_limit(
         tangent = K^V + K^F.
 
     K^V is βH of a wide network. If the gates are fixed, the tangent kernel is `value` alone. For
-    value weights N(0, 2/w), divide `value` and `covariance` by 2/d_in.
+    value weights N(0, 2/w), divide `value` and `covariance` by 2/d_in. With parallel feature layers
+    q_l = W_l x, the covariance of every q_l and every Θ_l are those of the first layer.
 
     Args:
         x: Inputs x^f, `(n, ...)`.
@@ -392,6 +394,7 @@ def gated_limit(
         other: Second set of inputs, `(m, ...)`.
         value_input: Whether x^v is the image or all ones.
         linear_features: Whether the feature network has no ReLU.
+        parallel_features: Whether each feature layer reads the input.
 
     Returns:
         The kernels, `(n, n)` or `(n, m)`, float64; `feature` is `None` for hard gates.
@@ -404,6 +407,7 @@ def gated_limit(
     """
     check_choice("value_input", value_input, Literal["image", "ones"])
     check_flag("linear_features", linear_features)
+    check_flag("parallel_features", parallel_features)
     gate = Gate() if beta is None else _soft_gate(x, beta, epsilon)
     first, *rest = _limit_layers(x, depth, math.sqrt(2), 0.0)
     moments, alike = first.next_moments(_input_moments(x, other)), _equal_input_pairs(x, other)
@@ -420,6 +424,8 @@ def gated_limit(
         if changes is not None:
             feature = feature + tangent * changes * covariance
         covariance = covariance * gates
+        if parallel_features:
+            continue
         passed, slope = _activation_moments(moments, alike, linear_features)
         moments = layer.next_moments(passed)
         tangent = tangent * slope + moments[0]

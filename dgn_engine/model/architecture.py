@@ -144,9 +144,18 @@ class Flatten:
     """(C, H, W) → (C·H·W,)."""
 
 
+@dataclass(frozen=True)
+class FromInput:
+    """Return to the network's input, z ← x: what follows does not depend on the layers before.
+
+    Only feature networks have it (`feature_layers.parallel_features`): its layers make gates, so
+    none is lost.
+    """
+
+
 Weighted = Dense | Conv | ChannelScale
 Pooling = GlobalAveragePool | AveragePool | MaxPool | GlobalMaxPool | Flatten
-Node = Weighted | Pooling | Fork | Skip | Merge | Gating
+Node = Weighted | Pooling | Fork | Skip | Merge | Gating | FromInput
 
 
 def weight_shape(layer: Weighted) -> tuple[int, ...]:
@@ -207,7 +216,7 @@ def shape_after(node: Node, shape: tuple[int, ...], index: int) -> tuple[int, ..
     """
     where = node_name(index, node)
     match node:
-        case Fork() | Skip() | Merge() | Gating():
+        case Fork() | Skip() | Merge() | Gating() | FromInput():
             return shape
         case ChannelScale():
             if shape[:1] != (node.channels,):
@@ -346,6 +355,7 @@ def check_places(nodes: Sequence[Node]) -> None:
         UserError: A node is in such a position.
     """
     depth = 0
+    flat = all(isinstance(node, (Dense, FromInput)) for node in nodes)
     matter = channels_matter(nodes)
     if matter[0]:
         raise UserError(
@@ -358,6 +368,10 @@ def check_places(nodes: Sequence[Node]) -> None:
         if depth and isinstance(node, (AveragePool, GlobalAveragePool, GlobalMaxPool, Flatten)):
             raise UserError(
                 where + " is not supported inside a residual block.", kind="not-supported"
+            )
+        if isinstance(node, FromInput) and not flat:
+            raise UserError(
+                where + " is only supported between dense layers.", kind="not-supported"
             )
         if matter[index + 1] and isinstance(node, (Flatten, GlobalAveragePool, GlobalMaxPool)):
             raise UserError(
@@ -433,6 +447,8 @@ class Architecture:
                         + f" adds {block} and {shape}; the shapes must be equal.",
                         kind="other-inputs",
                     )
+            elif isinstance(node, FromInput):
+                shape = self.input_shape
             shape = shape_after(node, shape, index)
             yield node, shape
 
@@ -485,6 +501,15 @@ class Architecture:
             `True` if a node is a `Merge`.
         """
         return any(isinstance(node, Merge) for node in self.nodes)
+
+    @property
+    def is_parallel(self) -> bool:
+        """Return whether layers other than the first see the network's input.
+
+        Returns:
+            `True` if a node is a `FromInput`.
+        """
+        return any(isinstance(node, FromInput) for node in self.nodes)
 
     @property
     def has_batch_norm(self) -> bool:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
+FeatureLayers = Literal["chain", "parallel"]
 ValueInput = Literal["image", "ones", "random"]
 Initialisation = Literal["kaiming", "bernoulli", "glorot"]

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import ArgumentError, UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.choices import ValueInput
 from dgn_engine.model.gates import HARD, Gate, by_channel, slope_gate
@@ -46,7 +46,7 @@ class GatedNetwork(nn.Module):
         architecture: Architecture of the value network.
         bias: Whether layers have biases.
         feature_architecture: Architecture of the feature network, if gates are tiled and the value
-          network is wider. Default: `architecture`.
+          network is wider, or if its layers are parallel. Default: `architecture`.
 
     Attributes:
         feature: Θ^f.
@@ -58,11 +58,15 @@ class GatedNetwork(nn.Module):
         routes: How they get there: rotation, shift and tiling of each layer.
         value_input: x^v: the image, all ones, or one fixed random tensor. A network with its own
           gates always sees the image.
-        feature_activation: χ^f; 'relu' except in regimes with linear features.
+        feature_activation: χ^f; 'relu' except in regimes with linear features. It has no effect on
+          parallel feature layers, whose outputs no layer reads.
         given_gates: Gates that no network makes (FRG), for the examples that are passed next.
         trains: Which of the two networks are trained; `None` if unknown, which kernels take as
           both.
         drawn_gates: Whether given gates are the only ones; without them nothing can be passed.
+
+    Raises:
+        ArgumentError: The value network has parallel layers, most of which would be lost.
     """
 
     def __init__(
@@ -72,6 +76,12 @@ class GatedNetwork(nn.Module):
         feature_architecture: arch.Architecture | None = None,
     ) -> None:
         super().__init__()
+        if architecture.is_parallel:
+            raise ArgumentError(
+                "architecture has parallel layers, which only a feature network can have; pass it "
+                "as feature_architecture.",
+                kind="not-supported",
+            )
         self.architecture = architecture
         self.feature = Stack(feature_architecture or architecture, bias)
         self.value = Stack(architecture, bias)

@@ -56,7 +56,7 @@ def enter_regime(
         What happened to each group of weights.
 
     Raises:
-        UserError: Weights would have to be copied between networks of different width.
+        UserError: Weights would have to be copied between different networks.
     """
     fresh = before is None
     redrawn: list[str] = []
@@ -88,9 +88,16 @@ def check_entry(network: GatedNetwork, before: Regime | None, after: Regime) -> 
         after: The new regime.
 
     Raises:
-        UserError: Weights would have to be copied between networks of different width.
+        UserError: Weights would have to be copied between different networks.
     """
     copies = _copies_own_gates(before, after) or after.on_entry == "share-redrawn"
+    if copies and network.feature.architecture.is_parallel:
+        raise UserError(
+            f"{after.name} copies value weights to the feature network here, but the feature "
+            "layers are parallel: each reads the input, so they have other weights. Choose FR-II "
+            "or DL, or start a run with feature layers in a chain.",
+            kind="parallel",
+        )
     if copies and network.value.architecture != network.feature.architecture:
         raise UserError(
             "With tiled gates the value network is wider than the feature network, so weights "

@@ -304,6 +304,8 @@ def run_chain(
                 z = z.flatten(1) if isinstance(node, arch.GlobalMaxPool) else z
             case arch.Flatten():
                 z = z.flatten(1)
+            case arch.FromInput():
+                z = x
             case arch.Fork():
                 pending.append(z)
             case arch.Skip():

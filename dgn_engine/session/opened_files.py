@@ -141,7 +141,7 @@ def file_target_of(shown: ReadableNetwork) -> FileTarget:
     if data.image_size or data.image_channels:  # already applied to its examples
         data = replace(data, image_size=0, image_channels=0)
     return FileTarget(
-        gates=shown.architecture,
+        gates=network.feature.architecture,
         values=network.architecture,
         bias=bool(len(network.value.biases)),
         trains=True,

@@ -14,6 +14,7 @@ from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.from_file import match_file, states_its_layers
 from dgn_engine.importing.match_layers import LayerMatching
 from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.feature_layers import value_and_feature
 from dgn_engine.protocol.file_reading import reading_from_options
 from dgn_engine.protocol.files import WeightsTaken
 from dgn_engine.regimes import Regime, all_regimes
@@ -64,7 +65,7 @@ def read_initial_weights(
     Args:
         config: The configuration.
         regime: Its regime.
-        architecture: Architecture to match.
+        architecture: Architecture of the run, before tiling.
         report: Called with the file being read.
 
     Returns:
@@ -85,7 +86,10 @@ def read_initial_weights(
                 kind="contradiction",
             )
         report(f"reading {config.gating.gates_from}", None)
-        gates = match_file(_read_contents(config.gating.gates_from, config), architecture)
+        _, makers = value_and_feature(
+            architecture, config.gating.tiling, config.gating.feature_layers
+        )
+        gates = match_file(_read_contents(config.gating.gates_from, config), makers)
     if config.training.weights_from:
         report(f"reading {config.training.weights_from}", None)
         values = match_file(

@@ -20,7 +20,7 @@ from dgn_engine.importing.from_config import find_net, options_of
 from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.tiling import tile_architecture
+from dgn_engine.model.feature_layers import value_and_feature
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.text.byte_counts import bytes_in_words
@@ -219,10 +219,10 @@ class _Networks:
     @staticmethod
     def from_config(config: RunConfig, architecture: Architecture) -> _Networks:
         """Return the networks of a configuration."""
-        tiling, regime = config.gating.tiling, find_regime(config.gating.regime)
-        wide = tile_architecture(architecture, tiling) if tiling else architecture
+        gating, regime = config.gating, find_regime(config.gating.regime)
+        wide, makers = value_and_feature(architecture, gating.tiling, gating.feature_layers)
         value, feature = (
-            _Network.from_architecture(shapes, config.net.bias) for shapes in (wide, architecture)
+            _Network.from_architecture(shapes, config.net.bias) for shapes in (wide, makers)
         )
         by_hand = value.dense and config.training.precision != "bf16" and not regime.drawn_gates
         return _Networks(wide, value, feature, regime, by_hand)

@@ -10,11 +10,11 @@ from torch import Tensor
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.feature_layers import value_and_feature
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.random_gates import RandomGates
 from dgn_engine.model.regime_entry import RegimeChange, enter_regime
 from dgn_engine.model.stack import Stack
-from dgn_engine.model.tiling import tile_architecture
 from dgn_engine.model.wiring import check_shifts, check_wiring, make_routes
 from dgn_engine.random_streams import random_stream
 from dgn_engine.regimes import Regime
@@ -31,7 +31,7 @@ class NetworkControl:
         network: The network.
         optimizer: Its optimiser.
         regime: Regime in force.
-        base: Architecture of the feature network, and of both without tiling.
+        base: Architecture before tiling; its gate layers are those of the feature network.
         seed: Seed of everything that is drawn.
         draws: How often weights were drawn.
     """
@@ -64,9 +64,9 @@ class NetworkControl:
         self.draws = 0
         self.base = architecture
         gating = config.gating
-        wide = tile_architecture(architecture, gating.tiling) if gating.tiling else architecture
+        wide, makers = value_and_feature(architecture, gating.tiling, gating.feature_layers)
         dtype = data.train_x.dtype  # not torch's default, which a notebook may change
-        self.network = GatedNetwork(wide, config.net.bias, architecture).to(dtype)
+        self.network = GatedNetwork(wide, config.net.bias, makers).to(dtype)
         self._draw_weights(self.network.value)
         self._draw_weights(self.network.feature)
         random_input = torch.rand(
@@ -229,7 +229,7 @@ class NetworkControl:
         if bool(len(network.feature.biases)) == biased:
             return
         like = network.get_buffer("random_input")
-        feature = Stack(self.base, bias=biased).to(like.device)
+        feature = Stack(network.feature.architecture, bias=biased).to(like.device)
         for old, new in zip(network.feature.weights, feature.weights, strict=True):
             new.data.copy_(old.data)
         network.feature = feature

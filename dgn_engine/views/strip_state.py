@@ -61,6 +61,7 @@ class StripState:
     value_input: str = "image"
     turns: tuple[Turn, ...] = ()  # by feature layer; empty: none is turned
     past: int | None = None  # the step looked back at; None: live
+    parallel: bool = False  # each feature layer reads the input
 
     @property
     def own_gates(self) -> bool:
@@ -173,6 +174,8 @@ class StripState:
             return f"{self.regime}: layer {column + 1} makes its own gates; no gate order."
         name, layer = f"G{feature + 1}", feature + 1
         parts = [f"{name}, the gates of feature layer {layer}, used by layer {column + 1}."]
+        if self.parallel and not self.drawn_gates:
+            parts.append(f"Feature layer {layer} reads the input, so each gate is a half-space.")
         if self.source:
             parts.append(f"From {self.source}.")
         if turn := self.describe_turn(feature):
@@ -209,6 +212,7 @@ def strip_state(state: RunState, past: int | None = None) -> StripState:
         value_input=state.settings.value_input,
         turns=_by_feature(order, state.rotation, state.shift),
         past=past,
+        parallel=state.run.config.gating.feature_layers == "parallel",
     )
 
 

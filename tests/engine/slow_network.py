@@ -59,6 +59,7 @@ class SlowNetwork:
         self.grid = self.shape[1:] if self.convolves else (1, 1)
         self.layers = 4 if self.convolves else int(options["depth"]) - 1
         width = int(options["channels" if self.convolves else "width"])
+        self.parallel = config.gating.feature_layers == "parallel"
         self.tiles = config.gating.tiling or (1,) * self.layers
         outputs = 1 if data.signed else data.classes
         self.feature_sizes = (self.shape[0], *[width] * self.layers, outputs)
@@ -81,6 +82,8 @@ class SlowNetwork:
     def weight_shapes(self, part: str) -> list[tuple[int, ...]]:
         """Of each layer; the last one is fully connected."""
         pairs = list(pairwise(getattr(self, f"{part}_sizes")))
+        if part == "feature" and self.parallel:
+            pairs = [(self.shape[0], units) for _, units in pairs[:-1]] + pairs[-1:]
         kernel = (KERNEL, KERNEL) if self.convolves else ()
         return [*((b, a, *kernel) for a, b in pairs[:-1]), pairs[-1][::-1]]
 
@@ -186,7 +189,7 @@ class SlowNetwork:
         """Of each feature layer and unit."""
         found, z = [], x
         for layer in range(self.layers):
-            q = self._affine("feature", layer, z)
+            q = self._affine("feature", layer, x if self.parallel else z)
             found.append([self._gate(unit) for unit in q])
             z = (
                 q

@@ -50,8 +50,11 @@ class SlowRun(SlowNetwork):
         self.first_regime = first
         if any(config.gating.shift) and not self.convolves:
             raise Refusal("no maps")
-        tiled = any(k > 1 for k in self.tiles)
-        if tiled and (row.entry == "share" or (row_of(first).own and row.entry == "keep")):
+        if self.parallel and self.convolves:
+            raise Refusal("no parallel layers")
+        if self.parallel and self.layers > 1 and gates is not None:
+            raise Refusal("gates of a chain")
+        if self.unlike and (row.entry == "share" or (row_of(first).own and row.entry == "keep")):
             raise Refusal("neither network can take the other's weights")
         training = config.training
         pretrain = 0
@@ -226,12 +229,17 @@ class SlowRun(SlowNetwork):
         self.changes += 1
         self.events.append(event)
 
+    @property
+    def unlike(self) -> bool:
+        """Neither network can take the other's weights."""
+        return any(k > 1 for k in self.tiles) or (self.parallel and self.layers > 1)
+
     def _enter(self, name: str, restart: bool) -> tuple[list[str], list[str]]:
         """Groups that were redrawn and groups that were copied."""
         before, after = self.row, row_of(name)
         learns_from_own = before.own and after.entry == "keep"
-        if (learns_from_own or after.entry == "share") and any(k > 1 for k in self.tiles):
-            raise Refusal("tiled")
+        if (learns_from_own or after.entry == "share") and self.unlike:
+            raise Refusal("unlike")
         self._save()
         redrawn, copied = [], []
         if learns_from_own:
@@ -290,6 +298,8 @@ class SlowRun(SlowNetwork):
         self._remember(with_undo)
 
     def take_gates(self, file: File, restart: bool) -> None:
+        if self.parallel and self.layers > 1:
+            raise Refusal("gates of a chain")
         with_undo = self._change(f"gates of {file.name}", "gates")
         self._swap("FL", restart, file)
         self.events.append(FileClosed(0))

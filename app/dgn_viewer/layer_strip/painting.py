@@ -46,7 +46,7 @@ def paint_rows(painter: QPainter, grid: StripGrid, state: StripState, brushes: B
     if state.own_gates:
         _paint_own_gates(painter, grid, state, brushes)
     else:
-        _paint_feature_network(painter, grid, brushes, state.drawn_gates)
+        _paint_feature_network(painter, grid, state, brushes)
     _paint_value_network(painter, grid, state, brushes)
 
 
@@ -165,19 +165,22 @@ def _paint_own_gates(
 
 
 def _paint_feature_network(
-    painter: QPainter, grid: StripGrid, brushes: Brushes, drawn: bool
+    painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes
 ) -> None:
-    """Paint the feature layers, as a chain from x unless the gates are drawn at random."""
-    theme = brushes.theme
+    """Paint the feature layers: a chain from x, or each from x; without x if gates are drawn."""
+    theme, drawn = brushes.theme, state.drawn_gates
     middle = round(grid.node_rect(0).center().y()) + 0.5
     start = LABELS + TERMINAL - 24.0
-    painter.setFont(brushes.bold)
-    painter.setPen(QColor(theme.text))
     right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-    painter.drawText(QRectF(start - 20, middle - 11, 20, 20), right, "" if drawn else "x")
     for column in range(grid.count):
         node = grid.node_rect(column)
-        if not drawn:
+        if column and state.parallel:
+            start = max(node.left() - 28.0, start + 10.0)
+        if not drawn and (state.parallel or not column):
+            painter.setFont(brushes.bold)
+            painter.setPen(QColor(theme.text))
+            painter.drawText(QRectF(start - 20, middle - 11, 20, 20), right, "x")
+        if not drawn and start + 4 < node.left() - 3:
             _paint_flow_arrow(painter, start + 4, node.left() - 3, middle, theme)
         colour = gate_colour(theme, column, grid.count)
         painter.setPen(QPen(QColor(colour), 1.5))

@@ -141,19 +141,24 @@ def own_settings(state: NetworkState) -> dict[str, Any]:
     regime, config = state.regime, state.config
     source = "drawn" if regime.drawn_gates else "feature network"
     tiled = {"tiling": list(config.gating.tiling)} if config.gating.tiling else {}
-    return tiled | {
-        "regime": regime.name,
-        "step": state.step,
-        "net": config.net.name,
-        "option": [f"{name}={value}" for name, value in config.net.options],
-        "bias": config.net.bias,
-        "seed": config.seed,
-        "data": config.data.name,
-        "gates": "own" if regime.own_gates else source,
-        "gate_probability": config.gating.gate_probability if regime.drawn_gates else None,
-        "data_fingerprint": state.data or None,
-        "config": config.to_dict(),
-    }
+    parallel = config.gating.feature_layers == "parallel"
+    return (
+        tiled
+        | ({"feature_layers": "parallel"} if parallel else {})
+        | {
+            "regime": regime.name,
+            "step": state.step,
+            "net": config.net.name,
+            "option": [f"{name}={value}" for name, value in config.net.options],
+            "bias": config.net.bias,
+            "seed": config.seed,
+            "data": config.data.name,
+            "gates": "own" if regime.own_gates else source,
+            "gate_probability": config.gating.gate_probability if regime.drawn_gates else None,
+            "data_fingerprint": state.data or None,
+            "config": config.to_dict(),
+        }
+    )
 
 
 def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, Any]:
@@ -164,6 +169,7 @@ def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, A
     wired = not network.own_gates
     computed = wired and not network.drawn_gates
     soft = network.gate.soft
+    parallel = network.feature.architecture.is_parallel
     return {
         "own_gates": network.own_gates,
         "beta": network.gate.beta if soft else None,
@@ -173,7 +179,8 @@ def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, A
         "shift": [route.shift[0] for route in network.routes] if wired else None,
         "tiling": [route.tile for route in network.routes] if wired else None,
         "value_input": network.value_input if wired else "image",
-        "feature_activation": network.feature_activation if computed else None,
+        "feature_layers": ("parallel" if parallel else "chain") if computed else None,
+        "feature_activation": network.feature_activation if computed and not parallel else None,
         "trains": None if network.trains is None else list(network.trains),
         "tangent_kernel": trained_weights(network, folded),
     }
@@ -197,6 +204,8 @@ def describe_state(network: GatedNetwork, state: NetworkState) -> str:
     ):
         if settings[name] not in (None, usual):
             parts.append(f"{word} {','.join(str(number) for number in settings[name])}")
+    if settings["feature_layers"] == "parallel":
+        parts.append("parallel feature layers")
     if settings["value_input"] != "image":
         parts.append(f"value input {settings['value_input']}")
     return " · ".join(parts)

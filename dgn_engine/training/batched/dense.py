@@ -1,4 +1,4 @@
-"""Forward and backward pass of B dense chains of one shape, with activations (B, units, m).
+"""Forward and backward pass of B dense networks of one shape, with activations (B, units, m).
 
 In this layout the first layer is a single product if all networks see the same input, and every
 gradient lands where the optimiser reads it.
@@ -15,10 +15,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DenseChain:
-    """Weights (B, out, in) and biases (B, out) of each layer; `biases` is empty without biases."""
+    """Weights (B, out, in) and biases (B, out) of each layer; `biases` is empty without biases.
+
+    If it is `parallel`, every gated layer reads the input.
+    """
 
     weights: Sequence[Tensor]
     biases: Sequence[Tensor]
+    parallel: bool = False
 
     def apply_layer(self, index: int, z: Tensor) -> Tensor:
         """Compute the pre-activations of one layer, W z + b.
@@ -34,20 +38,32 @@ class DenseChain:
             return torch.baddbmm(self.biases[index][:, :, None], self.weights[index], z)
         return torch.bmm(self.weights[index], z)
 
-    def apply_first_layer(self, x: Tensor) -> Tensor:
-        """Compute the pre-activations of the first layer.
+    def reads_input(self, index: int) -> bool:
+        """Return whether a gated layer reads the input.
 
         Args:
+            index: Layer, from 0.
+
+        Returns:
+            True for the first layer, and for all if they are parallel.
+        """
+        return self.parallel or not index
+
+    def apply_to_input(self, index: int, x: Tensor) -> Tensor:
+        """Compute the pre-activations of a layer that reads the input.
+
+        Args:
+            index: Layer, from 0.
             x: (m, in), shared by all networks, or (B, m, in).
 
         Returns:
             (B, out, m).
         """
-        weight = self.weights[0]
+        weight = self.weights[index]
         if x.dim() == 3:
-            return self.apply_layer(0, x.transpose(1, 2))
+            return self.apply_layer(index, x.transpose(1, 2))
         q = torch.mm(weight.flatten(0, 1), x.t()).view(*weight.shape[:2], len(x))
-        return q.add_(self.biases[0][:, :, None]) if len(self.biases) else q
+        return q.add_(self.biases[index][:, :, None]) if len(self.biases) else q
 
 
 @dataclass
@@ -55,7 +71,7 @@ class ChainPass:
     """Intermediate results of a forward pass.
 
     Attributes:
-        x: Input, as for `apply_first_layer`.
+        x: Input, as for `apply_to_input`.
         pre: Pre-activations q_l of the gated layers, (B, units, m).
         gates: Gates G_l, (B, units, m).
         z: Outputs q_l ⊙ G_l, (B, units, m).
@@ -85,7 +101,10 @@ def chain_forward(
     """
     passed = ChainPass(x, [], [], [], None)
     for index in range(len(chain.weights) - 1):
-        q = chain.apply_layer(index, passed.z[-1]) if index else chain.apply_first_layer(x)
+        if chain.reads_input(index):
+            q = chain.apply_to_input(index, x)
+        else:
+            q = chain.apply_layer(index, passed.z[-1])
         passed.pre.append(q)
         passed.gates.append(gate(index, q))
         passed.z.append(q * passed.gates[-1])  # z_l = q_l ⊙ G_l
@@ -117,17 +136,20 @@ def chain_backward(
             delta = into_pre(index, delta)
         if delta is None:
             continue
+        from_input = index < last and chain.reads_input(index)
         if gradients is not None:
-            _collect_gradients(gradients, index, passed, delta)
-        if index:
-            delta = torch.bmm(chain.weights[index].transpose(1, 2), delta)  # dL/dz_{l-1} = W_lᵀ Δ_l
+            _collect_gradients(gradients, index, passed, delta, from_input)
+        # dL/dz_{l-1} = W_lᵀ Δ_l
+        delta = None if from_input else torch.bmm(chain.weights[index].transpose(1, 2), delta)
 
 
-def _collect_gradients(gradients: DenseChain, index: int, passed: ChainPass, delta: Tensor) -> None:
+def _collect_gradients(
+    gradients: DenseChain, index: int, passed: ChainPass, delta: Tensor, from_input: bool
+) -> None:
     if len(gradients.biases):
         torch.sum(delta, dim=2, out=gradients.biases[index])
     target = gradients.weights[index]
-    if index:
+    if not from_input:
         torch.bmm(delta, passed.z[index - 1].transpose(1, 2), out=target)  # dL/dW_l = Δ_l z_{l-1}ᵀ
         return
     x = passed.x

@@ -72,6 +72,7 @@ def pack_key(config: RunConfig) -> object:
         tuple(sorted(options_of(config.net).items())),
         config.net.bias,
         config.gating.tiling,
+        config.gating.feature_layers,
         training.loss,
         training.optimiser,
         training.momentum,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.config import RunConfig
+from dgn_engine.model.stack import Stack
 from dgn_engine.training.batched.dense import DenseChain
 from dgn_engine.training.steps.optimizer import make_capturable, make_optimiser
 from dgn_engine.training.trainer import Trainer
@@ -122,30 +123,31 @@ class _Part:
     def __init__(
         self, trainers: Sequence[Trainer], part: str, trains: bool, headless: bool = False
     ) -> None:
-        networks = [trainer.network.get_submodule(part) for trainer in trainers]
+        networks: list[Stack] = [getattr(trainer.network, part) for trainer in trainers]
+        parallel = networks[0].architecture.is_parallel
         names = [name for name, _ in networks[0].named_parameters()]
         self.own = {n: [network.get_parameter(n) for network in networks] for n in names}
         self.stacked = {n: torch.stack([p.detach() for p in self.own[n]]) for n in names}
         for name, stacked in self.stacked.items():
             for index, parameter in enumerate(self.own[name]):
                 parameter.data = stacked[index]
-        self.chain = _as_chain(self.stacked)
+        self.chain = _as_chain(self.stacked, parallel)
         last = len(self.chain.weights) - 1
         self.trained = [n for n in names if not (headless and n.endswith(f".{last}"))]
         self.gradients: dict[str, Tensor] | None = None
         self.gradient_chain: DenseChain | None = None
         if trains:
             self.gradients = {n: torch.zeros_like(t) for n, t in self.stacked.items()}
-            self.gradient_chain = _as_chain(self.gradients)
+            self.gradient_chain = _as_chain(self.gradients, parallel)
         self.pieces: dict[str, list[nn.Parameter]] = {}
 
 
-def _as_chain(tensors: dict[str, Tensor]) -> DenseChain:
+def _as_chain(tensors: dict[str, Tensor], parallel: bool) -> DenseChain:
     def tensors_of_kind(kind: str) -> list[Tensor]:
         count = sum(name.startswith(f"{kind}.") for name in tensors)
         return [tensors[f"{kind}.{index}"] for index in range(count)]
 
-    return DenseChain(tensors_of_kind("weights"), tensors_of_kind("biases"))
+    return DenseChain(tensors_of_kind("weights"), tensors_of_kind("biases"), parallel)
 
 
 def _equal_rate_ranges(configs: Sequence[RunConfig]) -> list[tuple[int, int]]:

@@ -25,7 +25,7 @@ _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
 
 def is_dense_chain(network: GatedNetwork) -> bool:
-    """Return whether both networks are chains of gated dense layers.
+    """Return whether both networks are gated dense layers: chains, or parallel feature layers.
 
     Args:
         network: The network; the regime may still draw gates per example (FRG), which this does not
@@ -39,7 +39,7 @@ def is_dense_chain(network: GatedNetwork) -> bool:
 
 
 def is_dense_architecture(architecture: arch.Architecture) -> bool:
-    """Return whether an architecture is a chain of gated dense layers and an output layer.
+    """Return whether an architecture has gated dense layers, in a chain or parallel, and an output.
 
     Args:
         architecture: Architecture of one network.
@@ -47,11 +47,12 @@ def is_dense_architecture(architecture: arch.Architecture) -> bool:
     Returns:
         True for flat inputs, gated hidden layers without a factor, and an ungated output.
     """
-    *hidden, last = architecture.nodes
+    nodes = [node for node in architecture.nodes if not isinstance(node, arch.FromInput)]
+    *hidden, last = nodes
     return (
         len(architecture.input_shape) == 1
         and bool(hidden)
-        and all(isinstance(node, arch.Dense) and node.factor == 1.0 for node in architecture.nodes)
+        and all(isinstance(node, arch.Dense) and node.factor == 1.0 for node in nodes)
         and all(arch.is_gated(node) for node in hidden)
         and not arch.is_gated(last)
     )
@@ -145,7 +146,9 @@ class DensePass:
         if network.own_gates:
             self._gates = _SelfGating(self._value, network.gate)
         else:
+            # No layer reads the outputs of parallel layers, so none are computed.
             linear = network.feature_activation == "linear"
+            linear = linear or network.feature.architecture.is_parallel
             feature = PassBuffers(weights.feature, examples, self._gated, linear)
             self._gates = _FeatureGating(network, self._value, feature)
         self._trains_value = "value" in trains
@@ -188,7 +191,8 @@ class DensePass:
         if self._trains_value:
             value.layers.collect_gradients(0, value.delta.layers[0], fed)
         if self._trains_feature and feature is not None:
-            feature.layers.collect_gradients(0, feature.delta.layers[0], x)
+            for index in range(self._gated if self._gates.parallel else 1):
+                feature.layers.collect_gradients(index, feature.delta.layers[index], x)
 
     def _backward_value(self, delta: Tensor) -> None:
         """Propagate from dL/dlogits through the gated layers of the value network."""
@@ -255,6 +259,7 @@ class _SelfGating:
 
     carry_gradients = False  # there is no other network
     feature = None
+    parallel = False
 
     def __init__(self, value: PassBuffers, gate: Gate) -> None:
         self._value, self._maker = value, _GateMaker(value, gate)
@@ -306,7 +311,8 @@ class _FeatureGating:
         self._network, self._value, self.feature = network, value, feature
         self._maker = _GateMaker(feature, network.gate)
         self.carry_gradients = self._maker.soft
-        self._linear = network.feature_activation == "linear"
+        self.parallel = network.feature.architecture.is_parallel
+        self._linear = network.feature_activation == "linear" or self.parallel
         self._wires = list(zip(network.wiring, network.routes, strict=True))
         self._moved = any(route != STRAIGHT for route in network.routes)
         self._as_made = not self._moved and network.wiring == tuple(range(len(self._wires)))
@@ -326,7 +332,7 @@ class _FeatureGating:
         network, value = self._network, self._value
         fed = network.input_of_value(x if network.value_input == "image" else x[:1])
         self._first_layers(x, fed)
-        self._forward_feature()
+        self._forward_feature(x)
         if self._moved:
             gates = self._maker.made.layers
             self.slopes = [route(gates[source]) for source, route in self._wires]
@@ -348,11 +354,12 @@ class _FeatureGating:
             self._value.layers.compute_pre(0, fed, row)
             pre[1:] = row
 
-    def _forward_feature(self) -> None:
+    def _forward_feature(self, x: Tensor) -> None:
         feature = self.feature
         for index, pre in enumerate(feature.pre.layers):
             if index:
-                feature.layers.compute_pre(index, feature.given.layers[index - 1], pre)
+                below = x if self.parallel else feature.given.layers[index - 1]
+                feature.layers.compute_pre(index, below, pre)
             if not self._linear:  # χ^f stays a ReLU when gates are soft (theory §1)
                 torch.clamp_min(pre, 0.0, out=feature.given.layers[index])
         if not self._linear or not self._maker.soft:
@@ -361,10 +368,12 @@ class _FeatureGating:
             self._maker.soften_gates()
 
     def backward(self) -> None:
-        """Write the gradients of the feature network, except those of its first layer."""
+        """Write the gradients of the feature network, except of layers that read the input."""
         feature, delta = self.feature, self.feature.delta
         self._route_gradients()  # dL/dG of the value layers, routed back
         self._maker.backward_gates(self._arrived.flat, delta.flat)
+        if self.parallel:
+            return
         for index in range(len(delta.layers) - 2, -1, -1):
             passed = feature.into.layers[index]
             torch.mm(delta.layers[index + 1], feature.layers.weights[index + 1], out=passed)

@@ -11,6 +11,7 @@ from dgn_engine.model.architecture import (
     GlobalAveragePool,
     GlobalMaxPool,
 )
+from dgn_engine.model.feature_layers import parallel_features
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.wiring import Route
@@ -43,9 +44,19 @@ def routed(architecture: Architecture, *routes: Route) -> GatedNetwork:
     return network
 
 
+def parallel(linear: bool = False) -> GatedNetwork:
+    """Feature layers that each read the input, permuted, rotated and tiled."""
+    network = tiled(WIDE, parallel_features(FC), (2, 3))
+    network.wiring, network.routes = (1, 0), (Route(1, tile=2), Route(tile=3))
+    network.feature_activation = "linear" if linear else "relu"
+    return network
+
+
 NETWORKS = {
     "fc rotated": lambda: routed(FC, Route(1), Route(-2)),
     "fc tiled": lambda: tiled(WIDE, FC, (2, 3)),
     "conv rotated and shifted": lambda: routed(CONV, Route(2, (1, -1)), Route(1, (0, 2))),
+    "fc with parallel features": parallel,
+    "fc with parallel linear features": lambda: parallel(linear=True),
     "max pool tiled": lambda: tiled(POOLED_WIDE, POOLED, (2,)),
 }

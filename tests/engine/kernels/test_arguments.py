@@ -20,6 +20,8 @@ from torch import Tensor
 
 import dgn_engine.kernels as k
 from dgn_engine.kernels import arguments
+from dgn_engine.model.feature_layers import parallel_features
+from tests.engine.kernels.routed import FC
 from tests.engine.kernels.tiny import (
     draw_images,
     make_network,
@@ -229,7 +231,14 @@ def _but_nothing(bad: Bad) -> Bad:
 
 BAD: dict[str, Callable[[Any], Bad]] = {
     "after": _layers,
-    "architecture": lambda _: iter([("nothing", None), ("a list", [1]), ("a module", a_module())]),
+    "architecture": lambda _: iter(
+        [
+            ("nothing", None),
+            ("a list", [1]),
+            ("a module", a_module()),
+            ("a feature network", parallel_features(FC)),
+        ]
+    ),
     "as_printed": _flags,
     "before": _layers,
     "beta": _positive,
@@ -253,6 +262,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
         ("nothing", None), ("zero", (0,)), ("none", ()), ("half", (1.5,)), ("words", "3"),
     ]),
     "linear_features": _flags,
+    "parallel_features": _flags,
     "kept": lambda _: iter([("beyond", (5,)), ("negative", (-1,)), ("half", (0.5,))]),
     "kernel": _kernels,
     "labels": _labels,

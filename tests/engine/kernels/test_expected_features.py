@@ -13,8 +13,10 @@ from torch import Tensor
 import dgn_engine.kernels as k
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from dgn_engine.model.architecture import Architecture, Dense
+from dgn_engine.model.feature_layers import parallel_features
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.stack import Stack
 from dgn_engine.model.wiring import Route
 from tests.engine.kernels.allocated import peak_bytes
 from tests.engine.kernels.conftest import Take
@@ -58,12 +60,25 @@ def with_feature_biases() -> GatedNetwork:
     return network
 
 
+def parallel() -> GatedNetwork:
+    """Permuted and rotated, with feature biases."""
+    network = GatedNetwork(CHAIN, feature_architecture=parallel_features(CHAIN)).double()
+    network.feature = Stack(network.feature.architecture, bias=True).double()
+    network.own_gates, network.gate = False, Gate(soft=True, beta=1.5)
+    network.wiring, network.routes = (1, 0), (Route(rotate=1), Route())
+    generator = torch.Generator().manual_seed(2)
+    for weight in network.feature.parameters():
+        weight.data.copy_(torch.randn(weight.shape, generator=generator))
+    return network
+
+
 KINDS = {
     "plain": gated,
     "permuted and rotated": permuted,
     "tiled": tiled,
     "linear features, ones": linear,
     "feature biases": with_feature_biases,
+    "parallel": parallel,
 }
 
 

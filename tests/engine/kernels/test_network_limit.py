@@ -27,6 +27,7 @@ from dgn_engine.model.architecture import (
     Node,
     Skip,
 )
+from dgn_engine.model.feature_layers import parallel_features
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from tests.engine.kernels.conftest import Take
@@ -179,18 +180,25 @@ def within_error(draws: list[Tensor], limit: Tensor, finite: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("soft", "value_input", "linear"),
-    [(True, "image", False), (True, "ones", True), (False, "image", False)],
+    ("soft", "value_input", "features"),
+    [
+        (True, "image", "relu"),
+        (True, "ones", "linear"),
+        (False, "image", "relu"),
+        (True, "image", "parallel"),
+    ],
 )
 def test_a_wide_deep_gated_network_has_its_limit_part_by_part(
-    soft: bool, value_input: str, linear: bool
+    soft: bool, value_input: str, features: str
 ) -> None:
     # With d_in = w every layer has the same √(2/w): one factor turns K into NTK parametrisation.
     w, beta = 300, 1.5
     x = drawn(3, 3, w)
     x[1] = x[0] + 0.4 * x[1]
     architecture = Architecture((w,), (Dense(w, w), Dense(w, w), Dense(w, 1, gated=False)))
-    network = GatedNetwork(architecture)
+    linear, parallel = features == "linear", features == "parallel"
+    makers = parallel_features(architecture) if parallel else architecture
+    network = GatedNetwork(architecture, feature_architecture=makers)
     network.own_gates, network.gate = False, Gate(soft=soft, beta=beta)
     network.value_input = value_input  # type: ignore[assignment]  # parametrised by word
     network.feature_activation = "linear" if linear else "relu"
@@ -206,7 +214,10 @@ def test_a_wide_deep_gated_network_has_its_limit_part_by_part(
             if kernel is not None:
                 kernels.append(kernel * 2 / w)
     limit = k.gated_limit(
-        x, 3, beta if soft else None, value_input=value_input, linear_features=linear
+        *(x, 3, beta if soft else None),
+        value_input=value_input,
+        linear_features=linear,
+        parallel_features=parallel,
     )
     assert limit.value is not None
     within_error(parts["value"], limit.value, 0.02)

@@ -144,6 +144,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     },
     "gated_limit": lambda: _limit(
         beta=4.0, epsilon=0.1, value_input="ones", linear_features=True,
+        parallel_features=True,
     ),
     "gradient_descent": lambda: {**_trajectory(), "rate": 0.1, "steps": (1, 2)},
     "gradient_flow": lambda: {**_trajectory(), "times": (0.0, 0.5)},

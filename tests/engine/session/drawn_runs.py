@@ -81,6 +81,7 @@ def configs(draw: st.DrawFn) -> RunConfig:
             rotation=draw(st.sampled_from([(), tuple(range(1, depth))])),
             shift=draw(st.sampled_from([(), (0, 1, 2, -1)])) if convolves else (),
             tiling=draw(st.sampled_from([(), (), (2, 1, 3, 1)[:layers]])),
+            feature_layers=draw(st.sampled_from(["chain", "chain", "parallel"])),
             gate_probability=draw(st.sampled_from([0.3, 0.8])),
             gates_from="gates.pt" if from_file else "",
             pretrain_epochs=draw(st.sampled_from([0, 1])),

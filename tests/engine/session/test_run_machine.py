@@ -143,7 +143,9 @@ class RunMachine(RuleBasedStateMachine):
             assert isinstance(self.events[-1], Refused), self.events[-1]
             self.engine.close()
             self.events.clear()
-            untiled = replace(config, gating=replace(config.gating, tiling=()))
+            untiled = replace(
+                config, gating=replace(config.gating, tiling=(), feature_layers="chain")
+            )
             self.start(untiled, signed, biased)
             return
         self._check_started()

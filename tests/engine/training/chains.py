@@ -17,6 +17,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "biases": {"net": {"bias": True}},
     "turned": {"gating": {"wiring": (2, 0, 1), "rotation": (1, 0, 4)}},
     "tiled": {"gating": {"tiling": (2, 1, 3), "rotation": (0, 5, 2), "wiring": (1, 2, 0)}},
+    "parallel": {
+        "gating": {"feature_layers": "parallel", "rotation": (0, 5, 2), "wiring": (1, 2, 0)},
+        "net": {"bias": True},
+    },
     "ones": {"gating": {"value_input": "ones", "beta": 3.0}, "net": {"bias": True}},
     "random input": {"gating": {"value_input": "random", "epsilon": 0.2}},
     "squared": {"training": {"loss": "squared"}},

@@ -50,6 +50,7 @@ SLOW: dict[str, dict[str, Any]] = {
     "gating.rotation": {"gating": {"rotation": (0, 4, -1)}},
     "gating.shift": {"net": MAPS, "gating": {"shift": (0, 1, 2, -1)}},
     "gating.tiling": {"gating": {"tiling": (1, 3, 2), "rotation": (0, 2, 0)}},
+    "gating.feature_layers": {"gating": {"feature_layers": "parallel", "rotation": (0, 2, 0)}},
     "gating.gate_probability": {"gating": {"regime": "FRG", "gate_probability": 0.2}},
     "gating.pretrain_epochs": {"gating": {"regime": "FL", "pretrain_epochs": 1}},
     "training.loss": {"training": {"loss": "squared"}},

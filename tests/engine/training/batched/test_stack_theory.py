@@ -94,6 +94,13 @@ def test_a_stack_computes_what_the_theory_says(regime: str, optimiser: str) -> N
     assert_as_by_hand([one, replace(one, seed=3)], data())
 
 
+@pytest.mark.parametrize("regime", each(["DL", "FR-II", "gates-only", "ReLU"]))
+def test_a_stack_of_parallel_features_computes_what_the_theory_says(regime: str) -> None:
+    gating = replace(BASE.gating, regime=regime, feature_layers="parallel")
+    one = replace(BASE, gating=gating)
+    assert_as_by_hand([one, replace(one, seed=3)], data())
+
+
 @pytest.mark.parametrize("regime", each(["DL", "FR-II", "gates-only"]))
 def test_a_stack_of_tiled_gates_and_one_logit_computes_what_the_theory_says(regime: str) -> None:
     gating = replace(BASE.gating, regime=regime, tiling=(2, 1, 3), value_input="ones")
