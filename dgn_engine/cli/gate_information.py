@@ -22,6 +22,7 @@ _FIXED = (
     "rotation",
     "shift",
     "tiling",
+    "feature_layers",
     "beta",
     "epsilon",
     "gate_probability",

@@ -131,7 +131,7 @@ def gating_of(listing: CheckpointContents) -> GatingConfig:
     """Return how to fix the gates of a file and route them to its value network.
 
     A file written by dgn states wiring, rotation, shift, tiling and value input, and may have a
-    linear feature network; other networks compute their own gates.
+    linear feature network or parallel feature layers; other networks compute their own gates.
 
     Raises:
         UserError: there are no gates to copy.
@@ -403,6 +403,8 @@ def _describe_choices(file: Path, made_from: str, config: RunConfig) -> Iterator
     ]
     if placed:
         yield f"gates are routed to the value networks as in the file: {'; '.join(placed)}"
+    if gating.feature_layers == "parallel":
+        yield "feature layers are parallel, each from the input, also those of random gates"
     if gating.value_input != "image":
         yield f"value networks get {gating.value_input} as input, not the image"
 

@@ -30,7 +30,9 @@ _LARGEST = 1 << 24  # of a side, a number of channels, a kernel
 _WIDEST = 1 << 26  # numbers per example after a layer: padding could make any
 _FACTORS = (float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max))
 _TITLE = 200
-_KINDS: Mapping[str, type[arch.Node]] = {kind.__name__: kind for kind in get_args(arch.Node)}
+_KINDS: Mapping[str, type[arch.Node]] = {
+    kind.__name__: kind for kind in get_args(arch.Node) if kind is not arch.FromInput
+}  # a network that makes its own gates has no parallel layers
 
 
 @dataclass(frozen=True)

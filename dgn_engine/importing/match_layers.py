@@ -87,7 +87,7 @@ def match_layers(
         for index, layer in enumerate(layers)
     ]
     file = listing.file_name
-    obstacle = _reason_other_layout(listing, part, architecture)
+    obstacle = "" if listing.picked else reason_other_layout(listing, part, architecture)
     if obstacle := obstacle or _reason_not_matched(listing, part, arrays, names, pairs):
         verdict = f"Gates of {file} {obstacle} Nothing was changed."
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
@@ -128,12 +128,11 @@ def _reason_not_matched(
     return ""
 
 
-def _reason_other_layout(
-    listing: CheckpointContents, part: Part, architecture: Architecture
-) -> str:
+def reason_other_layout(listing: CheckpointContents, part: Part, architecture: Architecture) -> str:
     """Return why gates of a chain do not fit parallel layers, or the reverse; or ''.
 
-    Their shapes may be equal, if layers are as wide as the input.
+    Their shapes may be equal, if layers are as wide as the input. The listing must be that of the
+    whole file: picked tensors do not say where they are from.
     """
     if part == "values" or len(architecture.gated_nodes) < 2:
         return ""

@@ -185,7 +185,8 @@ class _FeaturePass:
         trace = network.trace(x).feature
         assert trace is not None
         self.x_value = network.input_of_value(x).double()
-        self.inputs = [z.double() for z in trace.inputs]
+        doubled = {id(z): z.double() for z in trace.inputs}  # parallel layers share one input
+        self.inputs = [doubled[id(z)] for z in trace.inputs]
         pre = [q.double() for q in trace.pre]
         self.gates = [network.gate(q) for q in pre]
         self.changes = [network.gate.derivative(q) for q in pre]

@@ -224,6 +224,9 @@ class PeakMemory:
         self.t = n + (0 if other is None else other)
         self.classes = network.architecture.classes
         self.two = not network.own_gates
+        self.swept = [self.architecture]
+        if self.two and network.feature.architecture.is_parallel:
+            self.swept.append(network.feature.architecture)  # its layers have other inputs
         self.soft = network.gate.soft
         self.bias = any(len(stack.biases) > 0 for stack in (network.value, network.feature))
         stacks = [network.value, *([network.feature] if self.two else [])]
@@ -454,10 +457,14 @@ class PeakMemory:
 
     def _layer_numbers(self) -> int:
         """Count the numbers of the most expensive layer: its factors, sides and tiles."""
+        return max(self._numbers_of_layers(architecture) for architecture in self.swept)
+
+    def _numbers_of_layers(self, architecture: arch.Architecture) -> int:
+        """Count the numbers of `_layer_numbers` for one of the networks."""
         full = self.logits == "full"
         parts = 2 if self.soft and not self.two else 1
         most, factors_held = 0, 0
-        for node, shape in self.architecture.shapes():
+        for node, shape in architecture.shapes():
             if isinstance(node, arch.Conv):
                 most = max(most, self._convolution_numbers(node, prod(shape[1:]), parts))
             elif isinstance(node, arch.Dense):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dgn_engine.errors import ArgumentError, UserError
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.choices import ValueInput
+from dgn_engine.model.choices import FeatureLayers, ValueInput
 from dgn_engine.model.gates import HARD, Gate, by_channel, slope_gate
 from dgn_engine.model.stack import Stack, Trace
 from dgn_engine.model.wiring import STRAIGHT, Route
@@ -244,6 +244,15 @@ class GatedNetwork(nn.Module):
             self.feature_activation,
             self.trains,
         )
+
+    @property
+    def feature_layers(self) -> FeatureLayers:
+        """The layers of the feature network: one after another, or each from the input.
+
+        Returns:
+            'chain' or 'parallel'.
+        """
+        return "parallel" if self.feature.architecture.is_parallel else "chain"
 
     @property
     def _gate_stack(self) -> Stack:

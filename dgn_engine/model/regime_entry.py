@@ -93,9 +93,9 @@ def check_entry(network: GatedNetwork, before: Regime | None, after: Regime) -> 
     copies = _copies_own_gates(before, after) or after.on_entry == "share-redrawn"
     if copies and network.feature.architecture.is_parallel:
         raise UserError(
-            f"{after.name} copies value weights to the feature network here, but the feature "
-            "layers are parallel: each reads the input, so they have other weights. Choose FR-II "
-            "or DL, or start a run with feature layers in a chain.",
+            f"Here {after.name} would start with the value weights as feature weights, but "
+            "parallel feature layers read the input, not the layer before. Choose FR-II, which "
+            "draws them, or start a run with feature layers in a chain.",
             kind="parallel",
         )
     if copies and network.value.architecture != network.feature.architecture:

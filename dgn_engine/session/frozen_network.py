@@ -399,7 +399,12 @@ class InspectedNetwork(FrozenNetwork):
         set_threads(imported.network.architecture)
         super().__init__(imported, self.inputs, emit, traced=True)
         self.assuming = imported.assuming
-        gating = replace(config.gating, regime=imported.regime.name, wiring=imported.network.wiring)
+        gating = replace(
+            config.gating,
+            regime=imported.regime.name,
+            wiring=imported.network.wiring,
+            feature_layers=imported.network.feature_layers,
+        )
         self.config = replace(config, gating=gating)
         logits = self.facts.logits
         self._told = time.monotonic()

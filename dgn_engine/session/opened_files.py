@@ -16,7 +16,12 @@ from dgn_engine.data._preprocessing import without_preprocessing
 from dgn_engine.errors import UserError
 from dgn_engine.importing.file_sequence import bias_by_name
 from dgn_engine.importing.fold_batchnorm import EPSILON, fold_normalisation
-from dgn_engine.importing.match_layers import LayerMatching, Part, match_layers
+from dgn_engine.importing.match_layers import (
+    LayerMatching,
+    Part,
+    match_layers,
+    reason_other_layout,
+)
 from dgn_engine.importing.open_questions import unsaid_of_weights
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.regime_entry import check_entry
@@ -520,6 +525,8 @@ def match_weights(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
 
 
 def _match_part(file: _File, architecture: Architecture, part: Part) -> LayerMatching:
+    if reason_other_layout(file.listing, part, architecture):
+        return match_layers(file.listing, architecture, part)
     listing = _chosen_contents(file)
     match = match_layers(listing, architecture, part)
     if match.fits or listing.picked or unsaid_of_weights(listing):

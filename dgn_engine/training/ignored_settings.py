@@ -184,6 +184,9 @@ def _ignored_by_facts(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str,
             "training.precision",
             f"only CUDA cards support TF32, and the device is {facts.device}",
         )
+    if all(regime.drawn_gates for regime in _regime_stages(config)) and not facts.live:
+        drawn_in = find_regime(config.gating.regime).name
+        yield "gating.feature_layers", f"{drawn_in} draws its gates, without a feature network"
     if facts.weights_given:
         for name in ("init", "sigma"):
             yield f"net.{name}", "every weight comes from a file"

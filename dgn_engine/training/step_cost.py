@@ -12,7 +12,8 @@ import torch
 
 from dgn_engine.config import RunConfig
 from dgn_engine.data import Examples
-from dgn_engine.model.architecture import Architecture, weight_shape
+from dgn_engine.model.architecture import Architecture, FromInput, weight_shape
+from dgn_engine.model.feature_layers import value_and_feature
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.device_data import to_device
 from dgn_engine.training.steps.choice import StepCase, choose_way
@@ -98,14 +99,15 @@ def seconds_a_step(
         Seconds per network.
     """
     feature, batch = feature_passes(config), min(config.training.batch, examples)
+    makers = _feature_network(config, architecture)
     if stack > 1:
-        passes = 3 + (0 if feature == 1 else feature)  # a stack computes frozen gates once
+        feature = 0 if feature == 1 else feature  # a stack computes frozen gates once
         layers = len(architecture.weight_layers)
-        work = passes * count_operations(architecture) * batch
-        return passes * layers * PACKED_LAYER / stack + work / PACKED
-    passes = 3 + feature  # backward is twice forward
+        operations = 3 * count_operations(architecture) + feature * count_operations(makers)
+        return (3 + feature) * layers * PACKED_LAYER / stack + operations * batch / PACKED
     unfused = UNFUSED * (1 + (feature > 1)) if config.training.optimiser == "rmsprop" else 0.0
-    return STEP + unfused + passes * _seconds_a_pass(config, architecture, batch)
+    value_pass = _seconds_a_pass(config, architecture, batch)  # backward is twice forward
+    return STEP + unfused + 3 * value_pass + feature * _seconds_a_pass(config, makers, batch)
 
 
 def seconds_to_test(
@@ -122,10 +124,16 @@ def seconds_to_test(
     Returns:
         Seconds per network.
     """
-    networks = 1 + bool(feature_passes(config))
+    networks = [architecture]
+    networks += [_feature_network(config, architecture)] * bool(feature_passes(config))
     if stack > 1:
-        return EPOCH / stack + networks * count_operations(architecture) * examples / PACKED
-    return EPOCH + networks * _seconds_a_pass(config, architecture, examples, tests=True)
+        return EPOCH / stack + sum(map(count_operations, networks)) * examples / PACKED
+    return EPOCH + sum(_seconds_a_pass(config, one, examples, tests=True) for one in networks)
+
+
+def _feature_network(config: RunConfig, architecture: Architecture) -> Architecture:
+    """Return the architecture of the feature network, without tiling."""
+    return value_and_feature(architecture, (), config.gating.feature_layers)[1]
 
 
 def time_steps(
@@ -188,5 +196,6 @@ def _seconds_a_pass(
         by_hand = choose_way("gradients", replace(case, dense=dense)).way == "dense"
         rate, per_node = DENSE, LAYER if by_hand else NODE
         per_number = TESTED if tests else 0.0
-    numbers = maps or sum(math.prod(shape) for _, shape in architecture.shapes())
-    return len(architecture.nodes) * per_node + work / rate + numbers * examples * per_number
+    shapes = [shape for node, shape in architecture.shapes() if not isinstance(node, FromInput)]
+    numbers = maps or sum(math.prod(shape) for shape in shapes)
+    return len(shapes) * per_node + work / rate + numbers * examples * per_number

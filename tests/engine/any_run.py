@@ -115,6 +115,9 @@ def _arrangement(shape: arch.Architecture, regime: Regime, random: Random) -> di
         found["rotation"] = tuple(random.randrange(size[0] + 1) for size in gated)
     if random.random() < 0.7 and any(len(size) == 3 for size in gated):
         found["shift"] = tuple(random.randrange(3) if len(size) == 3 else 0 for size in gated)
+    flat = all(isinstance(node, arch.Dense) for node in shape.nodes)
+    if flat and not copies and random.random() < 0.4:
+        found["feature_layers"] = "parallel"
     return found
 
 
@@ -158,7 +161,7 @@ def changed(run: Run, seed: int) -> Arrangement:
             run.control.swap_regime(other, random.random() < 0.5)
             now = replace(now, regime=other)
         except UserError:
-            pass  # tiled gates: neither network takes the weights of the other
+            pass  # tiled or parallel: neither network takes the weights of the other
     if random.random() < 0.4:
         now = replace(now, beta=3.25)
         run.control.set_beta(3.25)
@@ -193,7 +196,7 @@ class SlowKernels:
     ) -> None:
         """`of`: training examples in all; `classes`: logits."""
         self.arranged, self.regime, self.of = arranged, find_regime(arranged.regime), of
-        self.seed = config.seed
+        self.seed, self.parallel = config.seed, config.gating.feature_layers == "parallel"
         self.tensors = {name: tensor.detach().double() for name, tensor in tensors.items()}
         self.base = build_architecture(config.net, (1, 8, 8), classes)
         self.wide = tile_architecture(self.base, arranged.tiling)
@@ -301,6 +304,8 @@ class SlowKernels:
                 case arch.Merge():
                     z = node.post * (node.pre * skips.pop() + z)
                 case arch.Dense() | arch.Conv() | arch.ChannelScale():
+                    if part == "feature" and self.parallel and arch.is_gated(node):
+                        z = x
                     z = self._layer(node, part, place, p, z)
                     if isinstance(node, arch.Conv) and node.normal:
                         z = _normalised(part, place, norm, p, z, whole_norm)

@@ -175,7 +175,7 @@ def _paint_feature_network(
     for column in range(grid.count):
         node = grid.node_rect(column)
         if column and state.parallel:
-            start = max(node.left() - 28.0, start + 10.0)
+            start = max(node.left() - 22.0, start + 12.0)
         if not drawn and (state.parallel or not column):
             painter.setFont(brushes.bold)
             painter.setPen(QColor(theme.text))

@@ -169,7 +169,7 @@ def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, A
     wired = not network.own_gates
     computed = wired and not network.drawn_gates
     soft = network.gate.soft
-    parallel = network.feature.architecture.is_parallel
+    parallel = network.feature_layers == "parallel"
     return {
         "own_gates": network.own_gates,
         "beta": network.gate.beta if soft else None,
@@ -179,7 +179,7 @@ def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, A
         "shift": [route.shift[0] for route in network.routes] if wired else None,
         "tiling": [route.tile for route in network.routes] if wired else None,
         "value_input": network.value_input if wired else "image",
-        "feature_layers": ("parallel" if parallel else "chain") if computed else None,
+        "feature_layers": network.feature_layers if computed else None,
         "feature_activation": network.feature_activation if computed and not parallel else None,
         "trains": None if network.trains is None else list(network.trains),
         "tangent_kernel": trained_weights(network, folded),

@@ -174,6 +174,9 @@ def every_arrangement_is_said(
         "labels": "of the run",
     }
     if wired and not regime.drawn_gates:
-        said["feature_activation"] = "linear" if regime.linear_features else "relu"
+        said["feature_layers"] = config.gating.feature_layers
+        activation = "linear" if regime.linear_features else "relu"
+        parallel = config.gating.feature_layers == "parallel"
+        said["feature_activation"] = None if parallel else activation
     assert {name: settings[name] for name in said} == said
     assert RunConfig.from_dict(settings["config"]) == config

@@ -41,6 +41,7 @@ WIRED: dict[str, tuple[tuple[str, dict[str, object]], ...]] = {
     "fc": (
         ("turned", {"wiring": (2, 0, 1), "rotation": (1, 0, 2)}),
         ("tiled", {"tiling": (2, 1, 3), "rotation": (0, 1, 2)}),
+        ("parallel", {"feature_layers": "parallel", "rotation": (0, 1, 2), "wiring": (1, 2, 0)}),
     ),
     "cnn4": (
         ("turned", {"wiring": (2, 0, 1, 3), "rotation": (1, 0, 2, 0), "shift": (0, 3, 1, 2)}),
@@ -96,13 +97,13 @@ def same_kernels(run: Run, listing: CheckpointContents) -> None:
 @pytest.mark.wide
 @pytest.mark.parametrize("regime", each(all_regimes()))
 @pytest.mark.parametrize("net", NETS)
-@pytest.mark.parametrize("how", ["straight", "turned", "tiled"])
+@pytest.mark.parametrize("how", ["straight", "turned", "tiled", "parallel"])
 def test_a_file_has_the_kernels_of_its_run(
     make_run: Make, tmp_path: Path, regime: Regime, net: str, how: str
 ) -> None:
     wiring = {} if regime.own_gates else dict(WIRED[net]).get(how, {})
-    if how == "tiled" and copies(regime):
-        wiring = {}  # a tiled value network has other widths than the weights that these copy
+    if how in ("tiled", "parallel") and copies(regime):
+        wiring = {}  # the networks have other weights than those that these copy
     value_input = "image" if how == "turned" else "random"
     gating = {"beta": 3.0, "epsilon": 0.1, "value_input": value_input, "gate_probability": 0.7}
     run = make_run(regime.name, small(net), pretrain_epochs=1, **gating, **wiring)
@@ -138,7 +139,7 @@ def test_what_was_changed_while_it_trained_stands_in_the_file(
 
 
 def test_a_checkpoint_has_the_kernels_of_its_run(make_run: Make) -> None:
-    run = make_run("DL", small("fc"), tiling=(2, 1, 2))
+    run = make_run("DL", small("fc"), tiling=(2, 1, 2), feature_layers="parallel")
     run.step()
     run.control.set_beta(2.5)
     run.control.rotate_gates((1, 0, 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.model import random_gates
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.training import Measured, RegimeSwapped
@@ -167,6 +168,7 @@ def test_gates_only_has_weights_that_never_move_and_learns(make_run):
         ("FR-II", {"rotation": (1,)}, "wrong-length", "gating.rotation"),
         ("FR-II", {"shift": (1, 0, 0)}, "other-inputs", None),
         ("FR-DI", {"tiling": (2, 2, 2)}, "tiled", None),
+        ("FR-DI", {"feature_layers": "parallel"}, "parallel", None),
     ],
 )
 def test_a_wiring_that_does_not_fit_is_refused(make_run, regime, gating, kind, place):
@@ -179,6 +181,29 @@ def test_fl_of_tiled_gates_is_refused_before_it_trains(make_run):
     with refused("tiled"):
         make_run("FL", tiling=(2, 1, 1))
     make_run("FL-linear", tiling=(2, 1, 1))  # its features are learnt as such
+
+
+def test_fl_of_parallel_features_is_only_entered_with_learnt_ones(make_run):
+    with refused("parallel"):
+        make_run("FL", feature_layers="parallel")
+    run = make_run("FL-linear", feature_layers="parallel", pretrain_epochs=1)
+    with refused("parallel"):
+        run.control.swap_regime("FR-DI", restart_value=False)
+    run.control.swap_regime("ReLU", restart_value=False)
+    with refused("parallel"):
+        run.control.swap_regime("FL", restart_value=False)
+    run.control.swap_regime("FR-II", restart_value=False)
+    run.control.swap_regime("DL", restart_value=False)
+    learnt = [weight.clone() for weight in run.trainer.network.feature.weights]
+    run.control.swap_regime("FL", restart_value=False)
+    assert all(map(torch.equal, learnt, run.trainer.network.feature.weights))
+
+
+@pytest.mark.parametrize("net", ["cnn4", "resnet_fc"])
+def test_parallel_features_of_other_nets_are_refused(make_run, net):
+    config = RunConfig(data=DataConfig(train_limit=24), net=NetConfig(net))
+    with refused("not-supported", place="gating.feature_layers"):
+        make_run("DL", config, feature_layers="parallel")
 
 
 def test_a_refused_swap_leaves_the_pre_training_as_it_was(make_run):

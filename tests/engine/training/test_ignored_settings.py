@@ -59,6 +59,7 @@ OTHER: dict[str, Any] = {
     "gating.wiring": (2, 0, 1),
     "gating.rotation": (1, 0, 2),
     "gating.tiling": (1, 2, 1),
+    "gating.feature_layers": "parallel",
     "gating.gate_probability": 0.3,
     "gating.pretrain_epochs": 2,
     "training.loss": "squared",
@@ -100,13 +101,15 @@ def examples_of(config: DataConfig) -> Examples:
 
 
 def result_of(config: RunConfig) -> tuple[list[bytes], object]:
-    """Every weight that a run ends with, and all that it says."""
+    """Every weight that a run ends with and that its logits depend on, and all that it says."""
     said: list[Event] = []
     run = Run(1, config, said.append, lambda *_: None, False, examples=examples_of(config.data))
     said.append(run.started_event(paused=False))
     while not run.is_finished and not run.diverged:
         run.advance()
-    weights = [p.detach().numpy().tobytes() for p in run.trainer.network.parameters()]
+    network, aside = run.trainer.network, run.trainer.regime.on_entry == "aside"
+    used = network.value if aside else network
+    weights = [p.detach().numpy().tobytes() for p in used.parameters()]
     told = [
         event.probe_set if isinstance(event, RunStarted) else event
         for event in said
