@@ -463,7 +463,7 @@ class PeakMemory:
         """Count the numbers of `_layer_numbers` for one of the networks."""
         full = self.logits == "full"
         parts = 2 if self.soft and not self.two else 1
-        most, factors_held = 0, 0
+        most, factors_held, before = 0, 0, 0
         for node, shape in architecture.shapes():
             if isinstance(node, arch.Conv):
                 most = max(most, self._convolution_numbers(node, prod(shape[1:]), parts))
@@ -472,7 +472,8 @@ class PeakMemory:
                 factors_held += factor if full else 0
                 tile = 3 * self._tile_numbers(self.m * (self.c if self.logits == "perclass" else 1))
                 norms = 6 * self.t * self.c * node.outputs if self.normal else 0
-                most = max(most, factor + tile + norms)
+                most = max(most, factor + before + tile + norms)
+                before = factor  # alive until that of the next layer is made
         if full:
             layers = len(self.architecture.weight_layers)
             most += (layers + 3) * min(max(CACHED, self.m), self.classes * self.pair_count)

@@ -97,7 +97,7 @@ def read_initial_weights(
         )
     for match in (gates, values):
         if match is not None and not match.fits:
-            raise UserError(match.verdict)
+            raise UserError(match.verdict, kind="no-fit")
     return InitialWeights(gates, values)
 
 

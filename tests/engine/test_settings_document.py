@@ -73,8 +73,8 @@ def test_the_ends_of_a_field_lie_within_what_is_accepted() -> None:
         ("net", "network, initial weights, σ, with biases"),
         (
             "gating",
-            "regime, gate tiling, gates from, pre-training epochs, steepness β, ε, gate rotation, "
-            "gate shift, gate probability p, value input",
+            "regime, gate tiling, feature layers, gates from, pre-training epochs, steepness β, ε, "
+            "gate rotation, gate shift, gate probability p, value input",
         ),
         ("training", "loss, optimiser, learning rate, momentum, batch, epochs"),
     ],

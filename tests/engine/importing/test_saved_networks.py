@@ -138,6 +138,26 @@ def test_what_was_changed_while_it_trained_stands_in_the_file(
     same_kernels(run, listing)
 
 
+def test_gates_of_a_run_with_parallel_features_are_frozen_in_another_one(
+    make_run: Make, tmp_path: Path
+) -> None:
+    """Layers are as wide as the input, so every shape fits a chain as well."""
+    square = replace(small("fc"), net=NetConfig("fc", (("depth", 4), ("width", 64))))
+    made = {how: make_run("DL", square, feature_layers=how) for how in ("chain", "parallel")}
+    for how, run in made.items():
+        run.step()
+        run.save_weights(tmp_path / f"{how}.safetensors")
+    for how, run in made.items():
+        file = str(tmp_path / f"{how}.safetensors")
+        frozen = make_run("FL", square, feature_layers=how, gates_from=file)
+        x = frozen.probed.probe_context().x
+        ours, theirs = (one.trainer.network.trace(x).gate_pre for one in (frozen, run))
+        assert all(map(torch.equal, ours, theirs))
+        other = "chain" if how == "parallel" else "parallel"
+        with refused("no-fit"):
+            make_run("FL", square, feature_layers=other, gates_from=file)
+
+
 def test_a_checkpoint_has_the_kernels_of_its_run(make_run: Make) -> None:
     run = make_run("DL", small("fc"), tiling=(2, 1, 2), feature_layers="parallel")
     run.step()

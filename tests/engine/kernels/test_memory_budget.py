@@ -17,7 +17,10 @@ from dgn_engine.kernels import gram, peak_memory
 from dgn_engine.kernels.jacobian_rows import ModuleFunction
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.model.feature_layers import parallel_features
+from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.stack import Stack
 from tests.daily import nightly
 from tests.engine.kernels.allocated import peak_bytes
 from tests.engine.kernels.conftest import Take
@@ -90,6 +93,26 @@ def test_a_block_takes_its_own_pairs_not_those_of_both_sets_together() -> None:
     square = k.kernel_bytes(network, 2000) - peak_memory.WORKING
     block = k.kernel_bytes(network, 1000, others=1000) - peak_memory.WORKING
     assert block < 0.5 * square
+
+
+@pytest.mark.parametrize("logits", ["mean", "full"])
+def test_the_bound_holds_for_parallel_features_of_many_inputs(logits: k.Logits, take: Take) -> None:
+    take("nothing hidden")
+    inputs, n = 20_000, 40
+    hidden = (Dense(inputs, 8), *(Dense(8, 8),) * 5)
+    chain = Architecture((inputs,), (*hidden, Dense(8, 3, gated=False)))
+    network = GatedNetwork(chain, True, parallel_features(chain))
+    network.own_gates, network.gate = False, Gate(soft=True)
+    network.value = Stack(chain)
+    for parameter in network.parameters():
+        parameter.data.normal_(std=0.1)
+    x = torch.randn(n, inputs)
+    for quantity in ("ntk", "delta"):
+        settings = KernelSettings(logits, memory_bytes=1 << 40, only=(quantity,))
+        taken = peak_bytes(partial(kernel_arrays, network, x, None, settings))
+        needed = peak_memory.PeakMemory(network, logits, n, None).bytes_of({quantity})
+        assert taken <= LIBRARIES + needed
+        assert needed <= PESSIMISM * taken
 
 
 @pytest.mark.parametrize("logits", ["mean", "full", "perclass"])

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.feature_layers import parallel_features
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.files import FileClosed, FileListed, TensorInfo
 from dgn_engine.protocol.messages import Event, Failed, Refused
@@ -238,6 +239,36 @@ def test_picked_tensors_are_what_is_taken_shown_and_compared(files: Files) -> No
     with refused("empty", value=2):
         files.files.pick_tensors(1, ("0.weight", "", "1.weight", "3.weight"), RUN)
     assert list(files.files.listing_of(1).arrays) == list(names)  # as it was before
+
+
+def test_gates_of_a_chain_are_none_of_parallel_layers_even_where_all_sizes_agree(
+    files: Files,
+) -> None:
+    square = architecture(INPUTS)
+    chain = replace(RUN, gates=square, values=square)
+    parallel = replace(chain, gates=parallel_features(square))
+    sizes = ((5, 5), (5, 5), (5, 5), (3, 5))
+    arrays = {
+        f"{part}.weights.{layer}": np.full(shape, layer + 1.0, np.float32)
+        for part in ("feature", "value")
+        for layer, shape in enumerate(sizes)
+    }
+    names = tuple(name for name in arrays if name.startswith("feature"))
+    for stated, fitting in (("chain", chain), ("parallel", parallel)):
+        gating = GatingConfig("DL", feature_layers=stated)  # type: ignore[arg-type]  # by word
+        notes = {"regime": "DL", "config": RunConfig(gating=gating).to_toml()}
+        files.content = CheckpointContents(
+            "x.npz", arrays, dict.fromkeys(arrays, "float32"), metadata=notes
+        )
+        for target in (chain, parallel):
+            event = files.listed(target)
+            assert_fit(files, target, gates=target == fitting, weights=True)
+            files.files.pick_tensors(event.ticket, names, target)
+            assert_fit(files, target, gates=target == fitting, weights=True)
+    files.content = contents(*sizes)  # of another program: a chain
+    for target in (chain, parallel):
+        files.listed(target)
+        assert_fit(files, target, gates=target == chain, weights=True)
 
 
 def test_a_file_that_is_closed_is_no_longer_open(files: Files) -> None:

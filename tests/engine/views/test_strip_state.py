@@ -200,6 +200,10 @@ def test_what_the_gates_of_a_layer_are() -> None:
     said = wired.describe_gates(1, 0)
     assert said.startswith("G2, ")
     assert all(part in said for part in (" layer 2, ", " layer 1. ", " x.pt. ", " ↻3. "))
+    gating = GatingConfig(feature_layers="parallel")
+    parallel = strip_state(after(READY, make_run_started(gating=gating)))
+    assert parallel == strip(parallel=True)
+    assert parallel.describe_gates(1, 0) != strip().describe_gates(1, 0)
     alone = strip(layers=DENSE[:1], order=(0,)).describe_gates(0, 0)
     assert said.count(".") > alone.count(".") == 1  # there is nothing to do with it
     assert strip(RELU).describe_gates(0, 2).startswith("ReLU: layer 3 ")
