@@ -394,4 +394,6 @@ def _describe_network(network: FrozenNetwork, assuming: str) -> str:
     layers = len(network.architecture.gated_shapes)
     step = f" · step {network.step_count:,}" if network.step_count else ""
     gates = f"{layers} gate layer{'' if layers == 1 else 's'}"
+    if not network.regime.own_gates and network.network.feature_layers == "parallel":
+        gates += " · parallel feature layers"
     return f"{network.regime.name}{source} · {gates} · {network.total_weights:,} weights{step}"

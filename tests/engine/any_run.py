@@ -116,7 +116,7 @@ def _arrangement(shape: arch.Architecture, regime: Regime, random: Random) -> di
     if random.random() < 0.7 and any(len(size) == 3 for size in gated):
         found["shift"] = tuple(random.randrange(3) if len(size) == 3 else 0 for size in gated)
     flat = all(isinstance(node, arch.Dense) for node in shape.nodes)
-    if flat and not copies and random.random() < 0.4:
+    if flat and not copies and sum(found.get("rotation", ())) % 2:
         found["feature_layers"] = "parallel"
     return found
 

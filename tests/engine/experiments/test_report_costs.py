@@ -125,6 +125,19 @@ def test_maps_are_counted_at_every_position_and_at_their_own_rate() -> None:
     assert made.seconds == approximately(fixed + nodes + numbers + once * examples / step_cost.CONV)
 
 
+def test_a_step_of_parallel_features_multiplies_every_layer_with_the_input() -> None:
+    net = NetConfig("fc", (("depth", 4), ("width", 8)))
+    network = build_architecture(net, (1, 8, 8), 10)
+    chain, parallel = (
+        replace(CONFIG, net=net, gating=GatingConfig("DL", feature_layers=how))  # type: ignore[arg-type]
+        for how in ("chain", "parallel")
+    )
+    batch = CONFIG.training.batch
+    more = 3 * 2 * batch * 2 * 8 * (64 - 8)  # three passes of two layers of 8 × 64, not 8 × 8
+    apart = seconds_a_step(parallel, network, 10**6) - seconds_a_step(chain, network, 10**6)
+    assert apart == pytest.approx(more / step_cost.DENSE)
+
+
 def test_a_batch_has_no_more_examples_than_there_are() -> None:
     large = replace(CONFIG, training=replace(CONFIG.training, batch=50_000))
     network = build_architecture(NET, (1, 8, 8), 10)
