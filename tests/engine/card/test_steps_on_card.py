@@ -68,7 +68,8 @@ CHANGES: dict[str, Callable[[Run], object]] = {
 def dense_config(regime: str = "DL", **training: Any) -> Any:
     config = small_config(regime, "fc", **training)
     options = (("depth", 3), ("width", 6))
-    gating = replace(config.gating, wiring=(), rotation=(), tiling=(), shift=())
+    straight = {"wiring": (), "rotation": (), "tiling": (), "shift": ()}
+    gating = replace(config.gating, feature_layers="chain", **straight)
     return replace(config, net=replace(config.net, options=options), gating=gating)
 
 
