@@ -30,6 +30,8 @@ class Examples:
     Labels index `class_names`. Images from a file are in [0, 1]. `fingerprint` is a sha256 that
     differs if pixels, labels, their order or names differ. `source` is the state of the user's
     files that they were read from (`DataSet.source_state`), empty if it cannot be known again.
+    `cuts`: the hyperplanes w·x + b = 0 at which the labels change, if they are known: a row (w, b)
+    each, (m, d + 1).
     """
 
     train_x: Images
@@ -41,6 +43,7 @@ class Examples:
     fingerprint: str
     signed: bool = False  # two classes as -1 and +1, learnt with one logit
     source: str = ""
+    cuts: npt.NDArray[np.float64] | None = None
 
     def with_variant(self, how: str) -> Examples:
         """Return it with the fingerprint of a variant; `how` describes the change."""

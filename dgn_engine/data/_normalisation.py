@@ -115,4 +115,5 @@ def normalise_examples(examples: Examples, text: str) -> Examples:
         examples.with_variant(f"normalise {how.mean} {how.deviation}"),
         train_x=how(examples.train_x),
         test_x=how(examples.test_x),
+        cuts=None,  # they were in the coordinates of before
     )

@@ -118,7 +118,7 @@ def random_pixels(examples: Examples, seed: int) -> Examples:
     pixels = np.empty_like(images)
     for image in pixels:  # one at a time: normal() makes float64
         image[...] = stream.normal(mean, deviation, image.shape)
-    return replace(examples.with_variant(f"random pixels seed {seed}"), train_x=pixels)
+    return replace(examples.with_variant(f"random pixels seed {seed}"), train_x=pixels, cuts=None)
 
 
 def _pair_of(

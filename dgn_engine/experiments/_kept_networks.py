@@ -35,6 +35,9 @@ class KeptNetworks:
     the CPU (see `choose_float64_device`).
 
     Attributes:
+        config: configuration of the run.
+        data: all examples, in float32.
+        epochs: epochs whose weights were kept, ascending.
         x, y: the first `per_class` training examples of every class, sorted by class.
         classes: number of classes.
     """
@@ -44,13 +47,19 @@ class KeptNetworks:
         config = replace(config, device=choose_float64_device(config.device))
         quiet = (lambda _: None, lambda *_: None)
         run = Run(1, config, *quiet, live=False, recorded=True, checkpoints=False)
-        data = run.trainer.data
+        data = self.data = run.trainer.data
+        self.config = config
         chosen = first_of_each_class(data.train_y, per_class)
         self.x, self.y = data.train_x[chosen].double(), data.train_y[chosen]
         self.classes = run.architecture.classes
         self._network = run.trainer.network.double()
         weights_folder = inner_folder(folder) / KEPT
         self._files = [weights_folder / name for name in weights_folder.list_entries()]
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        found = (_EPOCH.fullmatch(path.name) for path in self._files)
+        return tuple(sorted(int(match[1]) for match in found if match is not None))
 
     def __iter__(self) -> Iterator[tuple[int, GatedNetwork]]:
         for path in self._files:

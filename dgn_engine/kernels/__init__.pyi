@@ -16,6 +16,10 @@ from dgn_engine.kernels.expected_features import path_gradient_overlap as path_g
 from dgn_engine.kernels.generalisation import ReluBound as ReluBound
 from dgn_engine.kernels.generalisation import relu_bound as relu_bound
 from dgn_engine.kernels.gram import input_gram as input_gram
+from dgn_engine.kernels.half_spaces import CutDistances as CutDistances
+from dgn_engine.kernels.half_spaces import Hyperplanes as Hyperplanes
+from dgn_engine.kernels.half_spaces import cut_distances as cut_distances
+from dgn_engine.kernels.half_spaces import effective_hyperplanes as effective_hyperplanes
 from dgn_engine.kernels.infinite import LimitKernels as LimitKernels
 from dgn_engine.kernels.infinite import gated_limit as gated_limit
 from dgn_engine.kernels.infinite import linear_limit as linear_limit
@@ -23,10 +27,12 @@ from dgn_engine.kernels.infinite import relu_limit as relu_limit
 from dgn_engine.kernels.infinite import soft_relu_limit as soft_relu_limit
 from dgn_engine.kernels.kernel_average import KernelEstimate as KernelEstimate
 from dgn_engine.kernels.kernel_learning import KernelRegression as KernelRegression
+from dgn_engine.kernels.kernel_learning import KernelSvm as KernelSvm
 from dgn_engine.kernels.kernel_learning import KernelTrajectory as KernelTrajectory
 from dgn_engine.kernels.kernel_learning import gradient_descent as gradient_descent
 from dgn_engine.kernels.kernel_learning import gradient_flow as gradient_flow
 from dgn_engine.kernels.kernel_learning import kernel_regression as kernel_regression
+from dgn_engine.kernels.kernel_learning import kernel_svm as kernel_svm
 from dgn_engine.kernels.ntk import Logits as Logits
 from dgn_engine.kernels.ntk import ntk_cost as ntk_cost
 from dgn_engine.kernels.ntk import tangent_kernels as tangent_kernels

@@ -85,15 +85,105 @@ def kernel_regression(
         >>> fitted.accuracy
         1.0
     """
-    # scikit-learn takes a second to import, and nothing else here needs it.
+    # scikit-learn takes a second to import, and only the predictors here need it.
     from sklearn.kernel_ridge import KernelRidge
     from sklearn.metrics import r2_score
 
+    check_number("ridge", ridge, above=0.0)
+    values, y, columns, rows = _split_kernel(kernel, targets, train, test)
+    inner = values[np.ix_(columns, columns)]
+    penalty = ridge * float(np.trace(inner)) / len(columns)
+    model = KernelRidge(alpha=penalty, kernel="precomputed").fit(inner, y[columns])
+    predicted = np.asarray(model.predict(values[np.ix_(rows, columns)])).reshape(len(rows), -1)
+    predicted.flags.writeable = False
+    if predicted.shape[1] == 1:
+        correct = (predicted > 0) == (y[rows] > 0)
+    else:
+        correct = predicted.argmax(1) == y[rows].argmax(1)
+    r2 = float(r2_score(y[rows], predicted)) if len(rows) > 1 else math.nan
+    return KernelRegression(predicted, float(correct.mean()), r2, penalty)
+
+
+@dataclass(frozen=True)
+class KernelSvm(HtmlFields):
+    """Result of a support vector machine with a given kernel.
+
+    Attributes:
+        classes: Class of each test example, `(m,)`: the column of its target, or for one column 0
+          for −1 and 1 for +1.
+        accuracy: Fraction of test examples with the right class.
+        support: Number of support vectors.
+    """
+
+    classes: NDArray[np.int64]
+    accuracy: float
+    support: int
+
+
+def kernel_svm(
+    kernel: Tensor, targets: Tensor, train: Tensor, test: Tensor, penalty: float = 1.0
+) -> KernelSvm:
+    """Fit a support vector machine to the classes of ±1 targets and score it on test examples.
+
+    It minimises
+
+        ½‖w‖² + C Σ_s max(0, 1 − y_s(⟨w, φ_s⟩ + b)),   ⟨φ_s, φ_s'⟩ = K(s, s')·n_train/trace K,
+
+    so that C does not depend on the scale of the kernel; one machine for each pair of classes.
+
+    Args:
+        kernel: Kernel of all examples, `(n, n)`.
+        targets: ±1, `(n,)` or `(n, C)`; several columns are classes.
+        train: Indices of the training examples.
+        test: Indices of the test examples.
+        penalty: C, greater than 0.
+
+    Returns:
+        Classes and accuracy on the test examples.
+
+    Raises:
+        ArgumentError: An argument does not fit, the sets overlap, the kernel is zero on the
+          training examples, or these have one class.
+
+    References:
+        Yadav, Ramaswamy & Lakshminarayanan 2024, arXiv:2404.04312, compare networks with machines
+        on their path kernels.
+
+    Examples:
+        >>> import torch
+        >>> x, y = torch.tensor([-2.0, 2.0, -1.0, 1.0]), torch.tensor([-1.0, 1.0, -1.0, 1.0])
+        >>> train, test = torch.tensor([0, 1]), torch.tensor([2, 3])
+        >>> kernel_svm(x[:, None] * x, y[:, None], train, test).classes.tolist()
+        [0, 1]
+    """
+    from sklearn.svm import SVC  # a second to import
+
+    check_number("penalty", penalty, above=0.0)
+    values, y, columns, rows = _split_kernel(kernel, targets, train, test)
+    classes = (y[:, 0] > 0).astype(np.int64) if y.shape[1] == 1 else y.argmax(1)
+    if len(np.unique(classes[columns])) < 2:
+        raise ArgumentError("The training examples have one class only.", kind="singular")
+    scale = len(columns) / float(np.trace(values[np.ix_(columns, columns)]))
+    model = SVC(C=penalty, kernel="precomputed")
+    model.fit(scale * values[np.ix_(columns, columns)], classes[columns])
+    predicted: NDArray[np.int64] = model.predict(scale * values[np.ix_(rows, columns)])
+    predicted.flags.writeable = False
+    accuracy = float((predicted == classes[rows]).mean())
+    return KernelSvm(predicted, accuracy, int(model.n_support_.sum()))
+
+
+_Numbers = NDArray[np.float64]
+_Indices = NDArray[np.int64]
+
+
+def _split_kernel(
+    kernel: Tensor, targets: Tensor, train: Tensor, test: Tensor
+) -> tuple[_Numbers, _Numbers, _Indices, _Indices]:
+    """Check a kernel to learn with; return it, targets (n, C), and training and test indices."""
     check_kernel("kernel", kernel)
     check_targets(targets, len(kernel))
     check_indices("train", train, len(kernel))
     check_indices("test", test, len(kernel))
-    check_number("ridge", ridge, above=0.0)
     values = kernel.detach().to("cpu").double().numpy()
     y = targets.detach().to("cpu").double().numpy().reshape(len(targets), -1)
     rows, columns = test.cpu().numpy(), train.cpu().numpy()
@@ -106,22 +196,12 @@ def kernel_regression(
         raise ArgumentError(
             "train and test have examples in common; they must be disjoint.", kind="contradiction"
         )
-    inner = values[np.ix_(columns, columns)]
-    penalty = ridge * float(np.trace(inner)) / len(columns)
-    if penalty <= 0:
+    if float(np.trace(values[np.ix_(columns, columns)])) <= 0:
         raise ArgumentError(
             "The kernel is zero on the training examples, so nothing can be fitted with it.",
             kind="singular",
         )
-    model = KernelRidge(alpha=penalty, kernel="precomputed").fit(inner, y[columns])
-    predicted = np.asarray(model.predict(values[np.ix_(rows, columns)])).reshape(len(rows), -1)
-    predicted.flags.writeable = False
-    if predicted.shape[1] == 1:
-        correct = (predicted > 0) == (y[rows] > 0)
-    else:
-        correct = predicted.argmax(1) == y[rows].argmax(1)
-    r2 = float(r2_score(y[rows], predicted)) if len(rows) > 1 else math.nan
-    return KernelRegression(predicted, float(correct.mean()), r2, penalty)
+    return values, y, columns, rows
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.layer_infos import count_parameters, layer_infos
 from dgn_engine.training.out_of_memory import is_out_of_memory, refused_without_memory
-from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
+from dgn_engine.training.probes import ComparedGates, InputGeometry, ProbeContext, no_comparison
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.run import Report, Run
 from dgn_engine.training.steps.losses import count_correct
@@ -61,13 +61,14 @@ class ProbeInputs:
     """The examples that frozen networks are read on.
 
     `x` (n, *image shape): the probe examples; `labels` (n,): their classes, of `classes`. `data`:
-    what they are examples of.
+    what they are examples of. `cuts`: hyperplanes at which the true labels change, if known.
     """
 
     x: Tensor
     labels: Tensor
     classes: int
     data: DataConfig = field(default_factory=DataConfig)
+    cuts: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -88,7 +89,10 @@ def probe_inputs_of(shown: ReadableNetwork) -> ProbeInputs:
     probed = shown.probed
     context = probed.probe_context()
     images = context.x.reshape(len(context.x), *probed.image_shape)
-    return ProbeInputs(images, context.labels, probed.probe_set.classes, shown.config.data)
+    return ProbeInputs(
+        *(images, context.labels, probed.probe_set.classes, shown.config.data),
+        cuts=context.geometry.cuts,
+    )
 
 
 class FrozenNetwork:
@@ -136,6 +140,7 @@ class FrozenNetwork:
         self.x, self._labels = x.reshape(len(x), *shape), inputs.labels
         self._classes = inputs.classes
         self._data = inputs.data
+        self._geometry = InputGeometry(inputs.shape, inputs.cuts)
         self._gates: tuple[Tensor, ...] | None = None
 
     def update_network(self, imported: ImportedNetwork) -> None:
@@ -178,6 +183,7 @@ class FrozenNetwork:
             *(self.network, self.x, self._labels, self.regime, compared, self._classes),
             loss=None if config is None else config.training.loss,
             own_labels=config is None or has_same_labels(config.data, self._data),
+            geometry=self._geometry,
         )
 
     @property

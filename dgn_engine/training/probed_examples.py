@@ -17,6 +17,7 @@ from dgn_engine.training.device_data import (
 )
 from dgn_engine.training.probes import (
     ComparedGates,
+    InputGeometry,
     ProbeContext,
     TrainingState,
     no_comparison,
@@ -51,6 +52,8 @@ class ProbedExamples:
         self._trainer = trainer
         self._schedule = schedule
         self.image_shape = tuple(examples.train_x.shape[1:])
+        cuts = None if examples.cuts is None else torch.from_numpy(examples.cuts)
+        self._geometry = InputGeometry(self.image_shape, cuts)
         choice = ProbeChoice.parse(config.probe_set)
         self._use_probe_set(choose_probe_set(examples, config.probe_examples, config.seed, choice))
         self._first = self.probe_set
@@ -89,7 +92,9 @@ class ProbedExamples:
             examples=trainer.batches.examples,
             augmented=given.augmentation != "none",
         )
-        return ProbeContext(network, x, y, trainer.regime, compared, training=training)
+        return ProbeContext(
+            network, x, y, trainer.regime, compared, training=training, geometry=self._geometry
+        )
 
     def choose_examples(self, config: RunConfig) -> None:
         """Choose the probe set of another configuration, as a run started with it would.

@@ -42,6 +42,7 @@ CALCULATIONS: Mapping[str, tuple[float, float]] = {
     "dgn_frg_convergence:convergence": (0.02, 0.07),
     "dgn_frg_spectrum:spectrum_of": (0.03, 0.07),
     "dgn_galu_relu:trained": (0.16, 30.0),
+    "half_spaces:measured": (3.5, 35.0),
     "kernel_ridge:convolutional": (3.0, 600.0),
     "kernel_ridge:regressions": (0.4, 4.0),
     "npf_eigenvalue_bound:bound_while_training": (1.3, 2.5),

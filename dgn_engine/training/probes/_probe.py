@@ -67,6 +67,20 @@ class TrainingState:
     augmented: bool
 
 
+@dataclass(frozen=True)
+class InputGeometry:
+    """The space that examples come from.
+
+    Attributes:
+        shape: Shape of an example in the data, even if the network takes vectors.
+        cuts: Hyperplanes w·x + b = 0 at which the true labels change, a row (w, b) each, (m, d + 1)
+            on the CPU; None if they are unknown.
+    """
+
+    shape: tuple[int, ...]
+    cuts: Tensor | None = None
+
+
 class ProbeContext:
     """One training step as probes see it; shared results are computed once, on first use.
 
@@ -80,6 +94,7 @@ class ProbeContext:
         every: Stride through the probe set: row r is probe example r · every.
         loss: Loss that the outputs were trained for; None if unknown.
         own_labels: Whether output c stands for class c of the labels.
+        geometry: What is known of the space that the examples come from.
     """
 
     def __init__(
@@ -94,6 +109,7 @@ class ProbeContext:
         every: int = 1,
         loss: Loss | None = None,
         own_labels: bool = True,
+        geometry: InputGeometry | None = None,
     ) -> None:
         """Create the context; nothing is computed yet.
 
@@ -108,7 +124,10 @@ class ProbeContext:
             every: Stride through the probe set.
             loss: Loss that the outputs were trained for, if nothing trains the network now.
             own_labels: Whether the labels are classes of the network.
+            geometry: What is known of the space that the examples come from. Default: the shape of
+                `x`.
         """
+        self.geometry = geometry or InputGeometry(tuple(x.shape[1:]))
         self.every = every
         self.loss = loss if training is None else training.loss
         self.network = network
@@ -162,6 +181,7 @@ class ProbeContext:
             *(network, x, labels, self.regime, subsample_compared, classes, training, apart),
             loss=self.loss,
             own_labels=self.own_labels,
+            geometry=self.geometry,
         )
 
     def row_for_example(self, index: int) -> int:
@@ -206,6 +226,7 @@ class ProbeContext:
             classes=self.classes,
             training=training,
             every=self.every,
+            geometry=self.geometry,
         )
 
     @property

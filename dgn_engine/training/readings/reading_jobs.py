@@ -82,6 +82,7 @@ class StepContexts:
             training=given.training,
             loss=given.loss,
             own_labels=given.own_labels,
+            geometry=given.geometry,
         )
         return StepContexts(whole, self.step)
 
@@ -175,7 +176,7 @@ def pack_context(context: ProbeContext) -> bytes:
     Returns:
         Input of `unpack_context`.
     """
-    settings = (context.regime, context.classes, context.training)
+    settings = (context.regime, context.classes, context.training, context.geometry)
     parts = (context.network, context.x, context.labels, *settings)
     stream = io.BytesIO()
     _TensorPickler(stream, protocol=5).dump(parts)
@@ -191,8 +192,10 @@ def unpack_context(content: bytes) -> ProbeContext:
     Returns:
         The context, on the CPU.
     """
-    network, x, labels, regime, classes, training = pickle.loads(content)
-    return ProbeContext(network, x, labels, regime, classes=classes, training=training)
+    network, x, labels, regime, classes, training, geometry = pickle.loads(content)
+    return ProbeContext(
+        network, x, labels, regime, classes=classes, training=training, geometry=geometry
+    )
 
 
 class _TensorPickler(pickle.Pickler):

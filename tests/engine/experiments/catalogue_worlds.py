@@ -27,6 +27,7 @@ from dgn_engine.experiments import (
     dgn_random_mnist,
     duality_48,
     duality_noise,
+    half_spaces,
     npf_kernels,
     npf_nu,
     npf_table2,
@@ -608,6 +609,41 @@ def deep_gated() -> Iterator[World]:
         yield World(name, kind, f"{gap:g} points", trained(name, alone))  # type: ignore[arg-type]
 
 
+# Half-spaces
+
+
+def trees(moves: Design, beats: Design, learnt: Design) -> Draw:
+    """Angles and accuracies of 20 trees, whose differences are as designed."""
+
+    def draw(random: Random) -> tuple[Runs, Values]:
+        found: dict[str, Any] = {}
+        runs = {f"sdi-s{seed}": scored(random.normal(96.0, 0.5)) for seed in range(5)}
+        for seed in range(20):
+            runs |= {f"{cell}-s{seed}": scored(90.0) for cell in half_spaces.KINDS}
+            start, machine = random.normal(50, 5), random.normal(78, 3)
+            other = random.normal(0, 3)
+            found[f"measured-s{seed}"] = {
+                "epochs": [0, 400],
+                "own": [start, start - other - random.normal(moves.expected, moves.spread)],
+                "unrelated": [start, start - other],
+                "inside": [0.3, 0.6],
+                "across": [0.2, 0.1],
+                "machine_start": machine,
+                "machine_end": machine + random.normal(learnt.expected, learnt.spread),
+                "network": machine + random.normal(beats.expected, beats.spread),
+            }
+        return runs, values(found)
+
+    return draw
+
+
+def oblique_trees() -> Iterator[World]:
+    designed = (half_spaces.MOVES, half_spaces.BEATS, half_spaces.LEARNT)
+    yield World("half-spaces", "paper", "as designed", trees(*designed))
+    none = (replace(design, expected=0.0) for design in designed)
+    yield World("half-spaces", "null", "no difference", trees(*none))
+
+
 # Theory, kernels
 
 
@@ -747,5 +783,6 @@ def kernels() -> Iterator[World]:
 
 
 def all_worlds() -> list[World]:
-    groups = (tables, stages, differences, davidnet, forty_eight, noise, deep_gated, kernels)
+    paths = (tables, stages, differences, davidnet, forty_eight, noise)
+    groups = (*paths, deep_gated, oblique_trees, kernels)
     return [world for group in groups for world in group()]

@@ -125,9 +125,15 @@ GIVEN: dict[str, Callable[[np.random.Generator, Mapping[str, Any]], Any]] = {
         "steps": [0, 2, 4],
         "errors": [1.0, *some(random, 2)],
     },
+    "half_spaces:measured": lambda random, _: (
+        {"epochs": [0, 10, 100]}
+        | table_of(random, "own", "unrelated", "inside", "across", count=3)
+        | table_of(random, "network", "machine_start", "machine_end")
+    ),
     "kernel_ridge:convolutional": lambda random, _: table_of(random, "cntk", "limit"),
     "kernel_ridge:regressions": lambda random, _: table_of(
-        random, "gram", "npk_start", "npk_end", "ntk_start", "ntk_end", "limit"
+        random,
+        *("gram", "npk_start", "npk_end", "svm_start", "svm_end", "ntk_start", "ntk_end", "limit"),
     ),
     "npf_eigenvalue_bound:bound_while_training": lambda random, _: table_of(
         random, "factors", "paths", "excess", "ratio", "speed", count=4

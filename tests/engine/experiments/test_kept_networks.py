@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
+from sklearn.svm import SVC
 
 from dgn_engine.config import DataConfig, Device, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
@@ -273,10 +274,19 @@ def test_accuracies_of_kernels_as_predictors(
     found = kernel_ridge.regressions(needs(folders["ten"], seed=5, per_class=8))
     x, y = first_examples(TEN, 8)
     expected = kernels_of_ten(folders["ten"], x)
-    assert list(found) == ["gram", "npk_start", "ntk_start", "npk_end", "ntk_end", "limit"]
-    for (name, accuracy), kernel in zip(found.items(), seen, strict=True):
+    names = ["gram", "npk_start", "ntk_start", "npk_end", "ntk_end", "limit"]
+    assert list(found) == [*names, "svm_start", "svm_end"]
+    for name, kernel in zip(names, seen, strict=True):
         assert kernel == pytest.approx(expected[name], rel=1e-6), name
-        assert accuracy == ridge_accuracy(expected[name], y, 5), name
+        assert found[name] == ridge_accuracy(expected[name], y, 5), name
+    order = torch.randperm(80, generator=torch.Generator().manual_seed(5)).numpy()
+    for when in ("start", "end"):
+        kernel = expected[f"npk_{when}"] / expected[f"npk_{when}"][order[:60], order[:60]].mean()
+        machine = SVC(C=1.0, kernel="precomputed").fit(
+            kernel[np.ix_(order[:60], order[:60])], y[order[:60]]
+        )
+        guessed = machine.predict(kernel[np.ix_(order[60:], order[:60])])
+        assert found[f"svm_{when}"] == (guessed == y[order[60:]]).mean()
 
 
 def test_accuracies_of_the_convolutional_limit(folders: dict[str, Path]) -> None:

@@ -33,6 +33,7 @@ FUNCTIONS = [
 
 # Computed in float64 on the CPU wherever the inputs lie, or drawn there by a generator.
 ON_THE_CPU = {
+    "cut_distances",
     "convolutional_limit",
     "estimate_overlap",
     "estimate_path_kernel",
@@ -40,6 +41,7 @@ ON_THE_CPU = {
     "gradient_descent",
     "gradient_flow",
     "kernel_regression",
+    "kernel_svm",
     "leading_spectrum",
     "network_limit",
     "soft_relu_limit",

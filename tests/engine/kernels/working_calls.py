@@ -124,6 +124,10 @@ CALLS: dict[str, Callable[[], Call]] = {
         "architecture": CONVOLUTIONS, "x": draw_images(CONVOLUTIONS, N),
         "other": draw_images(CONVOLUTIONS, 3, 1),
     },
+    "cut_distances": lambda: {"hyperplanes": torch.ones(N, 3), "cuts": torch.ones(3, 3)},
+    "effective_hyperplanes": lambda: {
+        "network": make_network(DENSE), "example": draw_images(DENSE, 1),
+    },
     "empirical_ntk": lambda: {
         "module": a_module(), "x": draw_images(DENSE, N), "other": draw_images(DENSE, 3, 1),
         "logits": "mean", "budget_bytes": 1 << 30,
@@ -155,6 +159,10 @@ CALLS: dict[str, Callable[[], Call]] = {
     "kernel_regression": lambda: {
         "kernel": a_kernel(), "targets": a_target(), "train": torch.tensor([0, 1]),
         "test": torch.tensor([2, 3]), "ridge": 0.1,
+    },
+    "kernel_svm": lambda: {
+        "kernel": a_kernel(), "targets": a_target(), "train": torch.tensor([0, 1]),
+        "test": torch.tensor([2, 3]), "penalty": 2.0,
     },
     "layer_overlap": lambda: {"gates": torch.ones(N, 3), "other": torch.ones(2, 3)},
     "layer_sensitivity": lambda: {

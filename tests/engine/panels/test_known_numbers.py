@@ -56,6 +56,7 @@ SHARES = {
 }
 EQUAL = {"by_layer: equal": (LAYERS, [90, 60]), "by_layer: by chance": (LAYERS, [50, 55])}
 THEORY = {"value": known.SIZES, "expected": 2 * known.SIZES}
+BETWEEN = np.degrees(np.arccos(0.6))  # (1, 0) and (0.6, 0.8)
 EACH_ALONE = [[1, -0.5, NAN], [0.125, -1, 0]]
 ONE_AND_ALL = {
     "losses: measured": ([0, 1, 2], [2, 1.5, 1.25]),
@@ -263,6 +264,27 @@ OF_A = (  # panels that show A alone
         choices={"steps": "moved"},
     ),
     Known("updates", curves=UPDATES, choices={"network": "feature"}),
+    Known(
+        "half_spaces",
+        curves={
+            "over_steps: layer 1": (BOTH_STEPS, [20, 5]),
+            "over_steps: layer 2": (BOTH_STEPS, [16, 8]),
+            "over_steps: all layers": (BOTH_STEPS, [2, 0.125]),
+        },
+        matrices={"angles": [[0, BETWEEN], [90, 90 - BETWEEN]]},
+    ),
+    Known(
+        "half_spaces",
+        curves={"over_steps: layer 2": (BOTH_STEPS, [0, 30])},
+        matrices={
+            "angles": [
+                [BETWEEN, 0],
+                [BETWEEN, 180 - 2 * BETWEEN],
+                [90, 90 - BETWEEN],
+            ]
+        },
+        choices={"layer": "1", "steps": "moved"},
+    ),
     Known(
         "error_prediction",
         curves=ONE_AND_ALL
