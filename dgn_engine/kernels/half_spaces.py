@@ -18,7 +18,7 @@ from torch import Tensor
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import check_network, check_tensor
 from dgn_engine.kernels.html_fields import HtmlFields
-from dgn_engine.model.architecture import GlobalMaxPool, MaxPool, is_gated
+from dgn_engine.model.architecture import FromInput, GlobalMaxPool, MaxPool, is_gated
 from dgn_engine.model.network import GatedNetwork
 
 
@@ -47,8 +47,8 @@ def half_space_layers(network: GatedNetwork) -> tuple[int, ...]:
 
     Returns:
         Layers of the network that makes the gates, counted from 0: all before the first max
-        pooling if features are linear, otherwise at most the first. Empty if gates are drawn or
-        always open.
+        pooling if features are linear, all if feature layers are parallel, otherwise at most the
+        first. Empty if gates are drawn or always open.
     """
     if not _has_switching_gates(network):
         return ()
@@ -59,6 +59,8 @@ def half_space_layers(network: GatedNetwork) -> tuple[int, ...]:
     for node in stack.architecture.nodes:
         if isinstance(node, (MaxPool, GlobalMaxPool)):
             is_affine = False
+        elif isinstance(node, FromInput):  # parallel feature layers begin again at x
+            is_affine = True
         elif is_gated(node):
             if is_affine:
                 layers.append(count)

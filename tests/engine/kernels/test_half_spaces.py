@@ -22,6 +22,7 @@ from dgn_engine.model.architecture import (
     MaxPool,
     Merge,
 )
+from dgn_engine.model.feature_layers import parallel_features
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from tests.refusals import refused
@@ -62,6 +63,21 @@ def drawn(architecture: Architecture, *, linear: bool, own: bool = False) -> Gat
     network.own_gates = own
     network.feature_activation = "linear" if linear else "relu"
     return network
+
+
+@pytest.mark.parametrize("activation", ["relu", "linear"])
+def test_hyperplanes_of_parallel_features_are_the_rows_of_each_weight(activation) -> None:
+    network = GatedNetwork(DENSE, bias=True, feature_architecture=parallel_features(DENSE)).double()
+    network.own_gates, network.feature_activation = False, activation
+    with torch.no_grad():
+        for number, bias in enumerate(network.feature.biases):
+            bias.fill_(0.5 * number)
+    found = k.effective_hyperplanes(network)
+    assert [one.layer for one in found] == [0, 1, 2]
+    for one in found:
+        weight = network.feature.weights[one.layer].detach()
+        torch.testing.assert_close(one.normals, weight, rtol=1e-12, atol=0)
+        torch.testing.assert_close(one.offsets, torch.full_like(one.offsets, 0.5 * one.layer))
 
 
 def test_hyperplanes_of_linear_features_are_products_of_their_weights() -> None:
