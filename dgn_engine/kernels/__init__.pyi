@@ -2,6 +2,10 @@
 
 from dgn_engine.kernels.architecture_limits import network_limit as network_limit
 from dgn_engine.kernels.cntk import convolutional_limit as convolutional_limit
+from dgn_engine.kernels.convex_gates import ConvexOptimum as ConvexOptimum
+from dgn_engine.kernels.convex_gates import PathFit as PathFit
+from dgn_engine.kernels.convex_gates import convex_optimum as convex_optimum
+from dgn_engine.kernels.convex_gates import fit_path_features as fit_path_features
 from dgn_engine.kernels.empirical import empirical_ntk as empirical_ntk
 from dgn_engine.kernels.estimator import PathEstimator as PathEstimator
 from dgn_engine.kernels.estimator import estimate_overlap as estimate_overlap

@@ -38,11 +38,13 @@ _LONGEST = 1.0  # seconds; longer steps are estimated instead of timed
 CALCULATIONS: Mapping[str, tuple[float, float]] = {
     "composite_hidden_outputs:pictures": (0.1, 0.5),
     "composite_resnet_kernel:shares": (0.13, 0.25),
+    "convex_gates:compare": (9.0, 600.0),
     "dgn_adaptable_gates:nus_of_stages": (0.3, 0.8),
     "dgn_frg_convergence:convergence": (0.02, 0.07),
     "dgn_frg_spectrum:spectrum_of": (0.03, 0.07),
     "dgn_galu_relu:trained": (0.16, 30.0),
     "half_spaces:measured": (3.5, 35.0),
+    "galu_memorisation:memorise": (4.2, 80.0),
     "kernel_ridge:convolutional": (3.0, 600.0),
     "kernel_ridge:regressions": (0.4, 4.0),
     "npf_eigenvalue_bound:bound_while_training": (1.3, 2.5),

@@ -19,6 +19,7 @@ import numpy as np
 from dgn_engine.experiments import (
     Request,
     composite_davidnet,
+    convex_gates,
     dgn_adaptable_gates,
     dgn_frg_convergence,
     dgn_frg_spectrum,
@@ -27,6 +28,7 @@ from dgn_engine.experiments import (
     dgn_random_mnist,
     duality_48,
     duality_noise,
+    galu_memorisation,
     half_spaces,
     npf_kernels,
     npf_nu,
@@ -782,7 +784,83 @@ def kernels() -> Iterator[World]:
     yield World("npf-kernels", "null", "a decade", of_kernels(1.0))
 
 
+# Two layers with given gates
+
+
+def optima(faster: Mapping[Any, Design], reached: Mapping[float, Design]) -> Draw:
+    """Passes of training and of the proximal method, and where training ends."""
+
+    def draw(random: Random) -> tuple[Runs, Values]:
+        found: dict[str, Any] = {}
+        for seed in range(10):
+            one: dict[str, Any] = {"passes": [1, 2]}
+            for share, end in reached.items():
+                one[convex_gates.key_of(share)] = {
+                    "proximal": 100.0,
+                    "late": [],
+                    "excess": 10 ** random.normal(end.expected, end.spread),
+                    "curves": {key: [1.0, 0.1] for key in ("proximal", *convex_gates.NAMES)},
+                    **dict.fromkeys(("units", "relu", "learnt"), 1.0),
+                    **dict.fromkeys(("gap", "factored", "below", "as_relu"), 0.0),
+                } | {
+                    name: 100 * 10 ** random.normal(design.expected, design.spread)
+                    for (name, of), design in faster.items()
+                    if of == share
+                }
+            found[f"optimum-s{seed}"] = one
+        return {}, values(found)
+
+    return draw
+
+
+def memorising(slopes: Mapping[str, Design], factors: Mapping[str, Design], ratio: Design) -> Draw:
+    """Widths that memorise, which grow with n by a power, and the width of full rank."""
+    own = galu_memorisation
+    inputs, sizes = own.FULL
+
+    def draw(random: Random) -> tuple[Runs, Values]:
+        found: dict[str, Any] = {}
+        for seed in range(10):
+            slope, factor = (
+                {kind: random.normal(one.expected, one.spread) for kind, one in designs.items()}
+                for designs in (slopes, factors)
+            )
+            over_rank = random.normal(ratio.expected, ratio.spread)
+            for n in sizes:
+                width = {
+                    kind: factor[kind] * sizes[-1] / inputs * (n / sizes[-1]) ** slope[kind]
+                    for kind in own.KINDS
+                }
+                first, second = sorted(width.values())
+                found[f"n{n}-s{seed}"] = {
+                    "width": [first, second],
+                    "rank": width["galu"] / over_rank,
+                    "floor": [0.5, 0.5],
+                } | {
+                    kind: [own.FITTED if own_width == first else 1.0, own.FITTED]
+                    for kind, own_width in width.items()
+                }
+        return {}, values(found)
+
+    return draw
+
+
+def two_layers() -> Iterator[World]:
+    own, name = convex_gates, "convex-gates"
+    yield World(name, "paper", "as designed", optima(own.FASTER, own.REACHED))
+    at_bar = {k: replace(one, expected=math.log10(own.NEAR)) for k, one in own.REACHED.items()}
+    yield World(name, "null", "no difference", optima(no_effect(own.FASTER), at_bar))
+    galu, name = galu_memorisation, "galu-memorisation"
+    as_designed = memorising(galu.SLOPES, galu.WIDTHS, galu.RATIO)
+    yield World(name, "paper", "as designed", as_designed)
+    twice = {kind: replace(one, expected=galu.TWICE) for kind, one in galu.WIDTHS.items()}
+    soon = replace(galu.RATIO, expected=galu.SOON)
+    for slope in (galu.SLOPE - galu.MARGIN, galu.SLOPE + galu.MARGIN, 2.0):
+        at_slope = {kind: replace(one, expected=slope) for kind, one in galu.SLOPES.items()}
+        yield World(name, "null", f"slope {slope:g}", memorising(at_slope, twice, soon))
+
+
 def all_worlds() -> list[World]:
-    paths = (tables, stages, differences, davidnet, forty_eight, noise)
-    groups = (*paths, deep_gated, oblique_trees, kernels)
+    of_papers = (tables, stages, differences, davidnet, forty_eight, noise, deep_gated, kernels)
+    groups = (*of_papers, oblique_trees, two_layers)
     return [world for group in groups for world in group()]

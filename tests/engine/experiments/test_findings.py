@@ -22,6 +22,7 @@ from dgn_engine.experiments import (
     Request,
     Row,
     all_experiments,
+    convex_gates,
     theory_dynamics,
 )
 from dgn_engine.experiments import find_experiment as find
@@ -113,6 +114,16 @@ GIVEN: dict[str, Callable[[np.random.Generator, Mapping[str, Any]], Any]] = {
         | {key: some(random, 1)[0] * 1e-11 for key in ("sum", "weighted_sum", "product")}
         | table_of(random, "distance")
     ),
+    "convex_gates:compare": lambda random, _: (
+        {"passes": [1, 2, 3]}
+        | {
+            convex_gates.key_of(share): table_of(random, "units", "excess", "relu", "learnt")
+            | {key: 100 * some(random, 1)[0] for key in ("proximal", "sgd", "adam")}
+            | {key: some(random, 1)[0] * 1e-11 for key in ("gap", "factored", "below", "as_relu")}
+            | {"curves": table_of(random, "proximal", "sgd", "adam", count=3), "late": ["sgd"]}
+            for share in convex_gates.SHARES
+        }
+    ),
     "dgn_adaptable_gates:nus_of_stages": lambda random, _: (
         {"epochs": [0, 6, 12, 60]} | {gram: nu_of(random, 4) for gram in ("K^V", "K^F", "K", "H")}
     ),
@@ -129,6 +140,14 @@ GIVEN: dict[str, Callable[[np.random.Generator, Mapping[str, Any]], Any]] = {
         {"epochs": [0, 10, 100]}
         | table_of(random, "own", "unrelated", "inside", "across", count=3)
         | table_of(random, "network", "machine_start", "machine_end")
+    ),
+    "galu_memorisation:memorise": lambda random, given: (
+        {"width": [1.0, 2.0, 3.0], "rank": given["n"] / 10}
+        | {
+            key: [0.5, 0.1 * some(random, 1)[0], 1e-4 * some(random, 1)[0]]
+            for key in ("galu", "relu")
+        }
+        | table_of(random, "floor", count=3)
     ),
     "kernel_ridge:convolutional": lambda random, _: table_of(random, "cntk", "limit"),
     "kernel_ridge:regressions": lambda random, _: table_of(

@@ -83,6 +83,11 @@ def _trajectory() -> Call:
     }
 
 
+def _two_layers() -> Call:
+    gates = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    return {"x": draw_images(DENSE, N), "gates": gates, "targets": a_target()}
+
+
 def _network(**more: Any) -> Call:
     network = make_network(DENSE, own=False, soft=True)
     x = draw_images(DENSE, N)
@@ -128,6 +133,9 @@ CALLS: dict[str, Callable[[], Call]] = {
     "effective_hyperplanes": lambda: {
         "network": make_network(DENSE), "example": draw_images(DENSE, 1),
     },
+    "convex_optimum": lambda: {
+        **_two_layers(), "penalty": 0.05, "loss": "squared", "tolerance": 1e-3, "iterations": 50,
+    },
     "empirical_ntk": lambda: {
         "module": a_module(), "x": draw_images(DENSE, N), "other": draw_images(DENSE, 3, 1),
         "logits": "mean", "budget_bytes": 1 << 30,
@@ -143,6 +151,7 @@ CALLS: dict[str, Callable[[], Call]] = {
         "sigmas": [0.5] * len(DENSE.weight_layers),
     },
     "expected_value_kernel": lambda: _paths(sigmas=[0.5] * len(POOLED.weight_layers)),
+    "fit_path_features": lambda: _two_layers(),
     "gate_churn": lambda: {
         "before": random_gates(DENSE, N, hard=True), "after": random_gates(DENSE, N, hard=True),
     },
