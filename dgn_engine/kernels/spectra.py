@@ -358,15 +358,30 @@ def scaled_to_trace_one(kernel: Tensor) -> tuple[Tensor, float]:
         raise ArgumentError(
             f"The kernel's trace is {trace:g}; a spectrum needs a positive trace.", kind="singular"
         )
-    scaled = kernel.to("cpu", torch.float64) / trace
-    asymmetry, largest = float((scaled - scaled.T).abs().max()), float(scaled.abs().max())
+    return symmetric_part(kernel.to("cpu", torch.float64) / trace), trace
+
+
+def symmetric_part(kernel: Tensor) -> Tensor:
+    """Remove the asymmetry that rounding leaves in a kernel.
+
+    Args:
+        kernel: K, `(n, n)`.
+
+    Returns:
+        (K + Kᵀ)/2.
+
+    Raises:
+        ArgumentError: It is more asymmetric than by rounding.
+    """
+    asymmetry, largest = float((kernel - kernel.T).abs().max()), float(kernel.abs().max())
     if asymmetry > ASYMMETRIC * largest:
         raise ArgumentError(
             f"The kernel is not symmetric: entries that should be equal differ by up to "
-            f"{asymmetry / largest:.2g} of the largest entry. A block K(x, other) has no spectrum.",
+            f"{asymmetry / largest:.2g} of the largest entry. Expected the kernel of one set of "
+            "examples, not a block K(x, other).",
             kind="not-symmetric",
         )
-    return (scaled + scaled.T) / 2, trace
+    return (kernel + kernel.T) / 2
 
 
 def class_targets(labels: Tensor, classes: int) -> Tensor:
