@@ -77,6 +77,6 @@ from dgn_engine.kernels.spectra import spectrum as spectrum
 from dgn_engine.kernels.tangent_estimator import TangentEstimator as TangentEstimator
 from dgn_engine.kernels.tangent_sweep import TangentKernels as TangentKernels
 from dgn_engine.kernels.target_alignment import TargetAlignment as TargetAlignment
+from dgn_engine.kernels.target_alignment import centred_alignment as centred_alignment
 from dgn_engine.kernels.target_alignment import shape_distance as shape_distance
-from dgn_engine.kernels.target_alignment import target_alignment as target_alignment
 from dgn_engine.model.adapt.from_module import adapt as adapt

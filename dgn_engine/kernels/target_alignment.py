@@ -38,7 +38,7 @@ class TargetAlignment(HtmlFields):
 
 @torch.no_grad()
 @full_precision
-def target_alignment(kernel: Tensor, targets: Tensor) -> TargetAlignment:
+def centred_alignment(kernel: Tensor, targets: Tensor) -> TargetAlignment:
     """Compute the centred kernel alignment (CKA) of a kernel and the labels.
 
     With C = I − 11ᵀ/n,
@@ -64,7 +64,7 @@ def target_alignment(kernel: Tensor, targets: Tensor) -> TargetAlignment:
 
     Examples:
         >>> y = torch.tensor([1.0, -1.0, 1.0, 1.0], dtype=torch.float64)
-        >>> found = target_alignment(torch.outer(y, y) + 5.0, y)
+        >>> found = centred_alignment(torch.outer(y, y) + 5.0, y)
         >>> round(found.centred, 6), round(found.uncentred, 6)
         (1.0, 0.288675)
     """

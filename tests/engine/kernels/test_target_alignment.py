@@ -41,7 +41,7 @@ def test_alignment_is_the_cosine_of_the_centred_matrices(classes: int, scale: fl
     kernel = drawn_kernel(9, 4)
     labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 0, 2]) % classes
     targets = k.class_targets(labels, classes)
-    found = k.target_alignment(kernel * scale, targets)
+    found = k.centred_alignment(kernel * scale, targets)
     whole = targets @ targets.T
     assert found.centred == pytest.approx(written_out(kernel, whole, True), rel=1e-12)
     assert found.uncentred == pytest.approx(written_out(kernel, whole, False), rel=1e-12)
@@ -52,32 +52,34 @@ def test_alignment_is_the_cosine_of_the_centred_matrices(classes: int, scale: fl
 
 def test_the_coding_of_the_classes_does_not_matter_after_centring() -> None:
     kernel, labels = drawn_kernel(8, 3), torch.tensor([0, 1, 1, 0, 1, 0, 0, 0])
-    signs = k.target_alignment(kernel, k.class_targets(labels, 2))
+    signs = k.centred_alignment(kernel, k.class_targets(labels, 2))
     both = torch.nn.functional.one_hot(labels).double()
-    assert k.target_alignment(kernel, both).centred == pytest.approx(signs.centred, rel=1e-12)
-    assert k.target_alignment(kernel, both[:, 0]).centred == pytest.approx(signs.centred, rel=1e-12)
+    assert k.centred_alignment(kernel, both).centred == pytest.approx(signs.centred, rel=1e-12)
+    assert k.centred_alignment(kernel, both[:, 0]).centred == pytest.approx(
+        signs.centred, rel=1e-12
+    )
 
 
 def test_the_kernel_of_the_labels_is_aligned_and_one_across_them_is_not() -> None:
     labels = torch.tensor([0, 0, 1, 1])
     y = k.class_targets(labels, 2)
-    assert k.target_alignment(y @ y.T + 2.0, y).centred == pytest.approx(1.0, abs=1e-14)
+    assert k.centred_alignment(y @ y.T + 2.0, y).centred == pytest.approx(1.0, abs=1e-14)
     across = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
-    assert k.target_alignment(torch.outer(across, across), y).centred == 0.0
+    assert k.centred_alignment(torch.outer(across, across), y).centred == 0.0
 
 
 def test_what_is_not_defined_is_nan_and_never_rounding() -> None:
     kernel = drawn_kernel(6, 3)
     three = k.class_targets(torch.tensor([0, 0, 1, 1, 0, 1]), 3)  # no example of class 2
-    found = k.target_alignment(kernel, three)
+    found = k.centred_alignment(kernel, three)
     assert [math.isnan(value) for value in found.by_class.tolist()] == [False, False, True]
     assert math.isfinite(found.centred)
-    alike = k.target_alignment(kernel, torch.full((6,), 0.1, dtype=torch.float64))
+    alike = k.centred_alignment(kernel, torch.full((6,), 0.1, dtype=torch.float64))
     assert math.isnan(alike.centred)
     assert math.isfinite(alike.uncentred)
     flat = torch.full((6, 6), 0.1) + 1e-9 * torch.ones(6, 6)  # constant up to rounding
-    assert math.isnan(k.target_alignment(flat, three).centred)
-    nothing = k.target_alignment(torch.zeros(6, 6), three)
+    assert math.isnan(k.centred_alignment(flat, three).centred)
+    nothing = k.centred_alignment(torch.zeros(6, 6), three)
     assert math.isnan(nothing.centred)
     assert math.isnan(nothing.uncentred)
 
@@ -112,10 +114,10 @@ def test_what_is_no_kernel_of_these_examples_is_refused() -> None:
     with refused("not-symmetric"):
         k.shape_distance(kernel, kernel.tril())
     with refused("not-symmetric"):
-        k.target_alignment(kernel.tril(), y)
+        k.centred_alignment(kernel.tril(), y)
     with refused("not-finite"):
-        k.target_alignment(kernel * math.nan, y)
+        k.centred_alignment(kernel * math.nan, y)
     with refused("wrong-shape"):
-        k.target_alignment(kernel, y[:3])
+        k.centred_alignment(kernel, y[:3])
     with refused("wrong-type"):
-        k.target_alignment(kernel, torch.tensor([0, 1, 0, 1]))
+        k.centred_alignment(kernel, torch.tensor([0, 1, 0, 1]))

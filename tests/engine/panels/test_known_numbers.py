@@ -48,6 +48,12 @@ DRIFT = {
     "switched: ": (LAYERS, [12.5, 37.5]),
     "by_example: ": (range(5), [0.1, 0.2, 0.3, 0.4, 0.5]),
 }
+BY_CLASS = {
+    "by_class: $K^V$": ([0, 1], [0.5, 0.125]),
+    "by_class: $H$": ([0, 1], [0.25, NAN]),
+    "shape: $K^V$": (BOTH_STEPS, [0, 0.5]),
+    "scale: loss": ([2, 4, 6], [1, 0.5, 0.3]),
+}
 SHARES = {
     "by_layer: open": (LAYERS, [50, 25]),
     "by_layer: dead": (LAYERS, [0, 12.5]),
@@ -244,6 +250,24 @@ OF_A = (  # panels that show A alone
             "over_steps: $v$": (BOTH_STEPS, [0.7, 0.6]),
         },
         choices={"measure": "cosine"},
+    ),
+    Known(
+        "alignment",
+        curves=BY_CLASS
+        | {
+            "alignment: $K^V$": (BOTH_STEPS, [0.125, 0.375]),
+            "alignment: $H$": (BOTH_STEPS, [0.1, 0.25]),
+            "scale: $K^V$": (BOTH_STEPS, [1, 8]),
+        },
+    ),
+    Known(
+        "alignment",
+        curves=BY_CLASS
+        | {
+            "alignment: $K^V$": (BOTH_STEPS, [0.5, 0.75]),
+            "scale: $K^V$": (BOTH_STEPS, [1, NAN]),
+        },
+        choices={"alignment": "plain", "scale": "trace"},
     ),
     Known(
         "updates",

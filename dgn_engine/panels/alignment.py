@@ -1,0 +1,172 @@
+"""Kernel alignment: of K^V, K^F, K and H with the labels; their shape and scale over steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.axes import class_names
+from dgn_engine.scene.elements import (
+    Axis,
+    Chart,
+    Curve,
+    Dash,
+    Fact,
+    Role,
+    Scene,
+    Shown,
+)
+from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
+from dgn_engine.scene.trials import freeze_random_gates
+from dgn_engine.text.written_numbers import format_number
+
+# (kernel, name, role, dash)
+_KERNELS: tuple[tuple[str, str, Role, Dash], ...] = (
+    ("value", "$K^V$", "value", "solid"),
+    ("feature", "$K^F$", "feature", "dash"),
+    ("sum", "$K$", "text", "dot"),
+    ("npk", "$H$", "accent", "dashdot"),
+)
+_TITLES = {
+    "centred": "Alignment with labels (CKA)",
+    "plain": "Alignment, not centred",
+    "shape": "Change of shape",
+    "norm": "Norm and loss",
+    "trace": "Trace and loss",
+}
+ALIGNMENT = Option(
+    "alignment", "Alignment", always(("centred", "centred (CKA)"), ("plain", "not centred"))
+)
+SCALE = Option("scale", "Scale", always(("norm", "norm"), ("trace", "trace")))
+
+
+@draw_reading("alignment", "Alignment of the kernels appears with the first frame.")
+def draw(view: View, reading: Reading) -> Shown:
+    """Draw alignments over steps and by class, and shape and scale over steps."""
+    alignment, scale = chosen_value(view, ALIGNMENT), chosen_value(view, SCALE)
+    charts: list[Chart] = []
+    if not reading.facts.get("labels"):
+        charts = [_over_steps(view, alignment, "alignment"), _by_class(view, reading)]
+    charts.append(_over_steps(view, "shape", "shape"))
+    charts.append(_over_steps(view, scale, "scale"))
+    charts = [
+        replace(chart, column=column, narrow=(column // 2, column % 2, 1, 1))
+        for column, chart in enumerate(charts)
+    ]
+    since = reading.facts.get("since", "")
+    note = join_sentences(
+        reading.facts.get("labels", ""),
+        f"Shape and scale: relative to the first reading, step {since}." if since else "",
+        "Loss: on training batches, relative to its first value." if charts[-1].curves else "",
+    )
+    return Scene(tuple(charts), tuple(_list_facts(reading)), reading.step, note)
+
+
+def _over_steps(view: View, scalar: str, key: str) -> Chart:
+    log = key == "scale"
+    curves: list[Curve] = []
+    for kernel, name, role, dash in _KERNELS:
+        curves.extend(recorded_curve(view, ("alignment", f"{scalar}_{kernel}"), name, role, dash))
+    if log:
+        curves.extend(_relative_loss(view))
+        curves = list(_without_zeros(curves))
+    chart = chart_over_steps(view, _TITLES[scalar], curves, (0, 0, 1, 1), log=log)
+    return replace(chart, key=key)
+
+
+def _relative_loss(view: View) -> Iterator[Curve]:
+    series = view.series.get(("training", "train_loss"))
+    first = series.values[0] if series is not None and series.steps.size else np.nan
+    if series is not None and np.isfinite(first) and first > 0:
+        values = series.values / first
+        yield Curve("loss", series.steps, values, "muted", marker=bool(series.steps.size == 1))
+
+
+def _without_zeros(curves: Iterable[Curve]) -> Iterator[Curve]:
+    """Yield curves for a logarithmic axis."""
+    for curve in curves:
+        values = np.where(curve.y > 0, curve.y, np.nan)
+        if np.isfinite(values).any():
+            yield replace(curve, y=values)
+
+
+def _by_class(view: View, reading: Reading) -> Chart:
+    found = {kernel: reading.arrays.get(f"class_{kernel}") for kernel, *_ in _KERNELS}
+    count = max(len(values) for values in found.values() if values is not None)
+    names = class_names(view, np.arange(count))
+    stride = max(1, -(-count // 10))
+    return Chart(
+        key="by_class",
+        title="CKA of each class with the rest",
+        x=Axis(
+            label="class",
+            limits=(-0.5, count - 0.5),
+            ticks=tuple((float(index), names[index]) for index in range(0, count, stride)),
+        ),
+        y=Axis(),
+        curves=tuple(
+            Curve(name, np.arange(count), values, role, dash, marker=True)
+            for kernel, name, role, dash in _KERNELS
+            if (values := found[kernel]) is not None and np.isfinite(values).any()
+        ),
+    )
+
+
+def _list_facts(reading: Reading) -> Iterator[Fact]:
+    for kernel, name, *_ in _KERNELS:
+        value = reading.scalars.get(f"centred_{kernel}")
+        if value is not None:
+            plain = reading.scalars.get(f"plain_{kernel}")
+            about = "Centred kernel alignment (CKA) with the labels."
+            if plain is not None:
+                about += f" Not centred: {format_number(plain, 3)}."
+            yield Fact(f"CKA {name}", format_number(value, 3), about)
+
+
+PANEL = PanelSpec(
+    title="Kernel alignment",
+    probes=("alignment",),
+    draw=draw,
+    about=About(
+        text=(
+            "Does a kernel know the labels, and does it learn them before the loss shows it? The "
+            "alignment is the cosine between the kernel and the matrix that is large where two "
+            "examples have the same class; centring removes what all examples have in common, "
+            "which would otherwise dominate. It is 1 for a kernel of the labels alone. A kernel "
+            "has a shape, which decides what is learnt, and a scale, which decides how fast. In "
+            "wide networks with usual weights both hardly change. With small initial weights the "
+            "shape can turn to the labels while kernel and loss still seem to stand still, and "
+            "only the scale grows later: silent alignment. To see it, start a run with a small σ "
+            "of the initial weights and the squared loss."
+        ),
+        formulas=(
+            r"$\langle CKC, YY^\top \rangle \, / \, (\| CKC \| \, \| CYY^\top C \|)$",
+            r"$C = I - \frac{1}{n} 1 1^\top$",
+            r"$\| K_t / \| K_t \| - K_0 / \| K_0 \| \|, \quad \| K_t \| / \| K_0 \|$",
+        ),
+        symbols=(
+            "$Y$: targets of ±1, one column per class; $K_0$: kernel at the first reading; $H$: "
+            "path kernel; $K$: sum of the parts of the tangent kernel; ‖·‖: Frobenius norm."
+        ),
+        source=(
+            "Centred alignment: Cortes et al. 2012, arXiv:1203.0550; silent alignment: Atanasov, "
+            "Bordelon & Pehlevan, ICLR 2022, arXiv:2111.00034"
+        ),
+        computed=(
+            "Exactly, from all entries of the kernels on the probe examples that were read; K is "
+            "the mean over the logits."
+        ),
+        trials=(
+            freeze_random_gates("The shape of H stops: only the values behind it keep moving."),
+        ),
+    ),
+    options=(ALIGNMENT, SCALE),
+    area="right",
+    order=14,
+    opened=False,
+)
