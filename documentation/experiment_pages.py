@@ -166,6 +166,15 @@ IN_WORDS = {
     "dgn-9": "On nearly parallel inputs, the kernel's eigenvalues at the start are more equal with "
     "GaLU than with ReLU.",
     "dgn-10": "On nearly parallel inputs, GaLU networks train faster if they are deeper.",
+    "silent-1": "With small initial weights and whitened inputs, the tangent kernel takes its "
+    "final shape before the loss falls.",
+    "silent-2": "After that, only the scale of the kernel grows.",
+    "silent-3": "The trained network agrees with kernel regression with its final kernel, not with "
+    "its initial one.",
+    "silent-4": "With inputs that are not whitened, less of the change of shape comes before the "
+    "loss falls.",
+    "silent-5": "With usual initial weights, the kernel does not change its shape before the loss "
+    "falls.",
 }
 
 

@@ -47,7 +47,7 @@ from dgn_engine.attachment.watched_module import REGIME, WatchedModule, unwrap_m
 from dgn_engine.attachment.watched_run import create_folder, probe_tensors, run_started_event
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
 from dgn_engine.model.adapt.module_draws import PassRefusedError, refuse_draws
-from dgn_engine.protocol.frames import Frame, Reading, Watching
+from dgn_engine.protocol.frames import Frame, Reading, Watching, read_only_copy
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.runs import RecordingPaused
 from dgn_engine.protocol.training import Finished, Measured
@@ -57,6 +57,7 @@ from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.text.printable import print_error
 from dgn_engine.training.probes import all_probes
+from dgn_engine.training.probes.alignment import align_kernels
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.readings.refined_readings import STOPPED
 from dgn_engine.training.readings.sliced_readings import SlicedReadings
@@ -73,7 +74,7 @@ LEDGER = 0.4  # part of the share for costs that can be measured; the rest is fo
 CLOSING = 30.0  # seconds that the disk may take at the end
 OVER = "The run ended before there was a first estimate."
 CHANGED = "The module computes something different in each pass, so K is not well defined."
-TANGENT = "ntk"
+TANGENT, ALIGNMENT = K_ALONE = ("ntk", "alignment")  # for which K is enough
 _SMALLEST_SHARE, _LARGEST_SHARE = 1e-4, 0.9
 
 
@@ -668,7 +669,7 @@ class ModuleReadings:
             return
         for name in probes:  # only K can be computed; each panel shows the reason
             self._readings[name] = Reading(name, 0, absent=watched.refusal)
-        if TANGENT in probes:
+        if any(name in K_ALONE for name in probes):
             self._alone = TangentAlone(watched.x, watched.labels)
 
     @property
@@ -707,8 +708,9 @@ class ModuleReadings:
         sentences.append(watched.refusal)
         if self._alone is not None:
             sentences.append(self._alone.remark)
-        elif TANGENT in self._probes and self._readings[TANGENT].absent != watched.refusal:
-            sentences.append(self._readings[TANGENT].absent)
+        else:
+            absent = [self._readings[name].absent for name in self._probes if name in K_ALONE]
+            sentences += [words for words in absent[:1] if words != watched.refusal]
         warn_user(" ".join(filter(None, sentences)))
 
     def is_due(self, step: int) -> bool:
@@ -795,10 +797,21 @@ class ModuleReadings:
         self._budget.record_reading(TANGENT, "readings", self._budget.busy() - began)
         every = self._budget.reading_interval(TANGENT)
         self._alone_due = time.monotonic() + every
-        self._readings[TANGENT] = replace(reading, interval=every)
-        if reading.scalars:
-            seen = (reading.examples, len(self._watched.x)) if reading.examples else (0, 0)
-            self._emit(ProbeScalars(step, TANGENT, reading.scalars, *seen))
+        for read in (reading, self._read_alignment(reading)):
+            if read.probe in self._probes:
+                self._readings[read.probe] = replace(read, interval=every)
+                if read.scalars:
+                    seen = (read.examples, len(self._watched.x)) if read.examples else (0, 0)
+                    self._emit(ProbeScalars(step, read.probe, read.scalars, *seen))
+
+    def _read_alignment(self, reading: Reading) -> Reading:
+        """Return the alignment of K; its examples change, so shape and scale have no reference."""
+        if reading.absent:
+            return replace(reading, probe=ALIGNMENT)
+        kernel, labels = (torch.tensor(reading.arrays[name]) for name in ("value", "labels"))
+        aligned = align_kernels({"value": kernel}, labels, self._watched.classes)
+        arrays = {name: read_only_copy(array) for name, array in aligned.arrays.items()}
+        return replace(reading, probe=ALIGNMENT, arrays=arrays, scalars=aligned.scalars)
 
     def release(self) -> None:
         """Drop the readings that are in progress."""

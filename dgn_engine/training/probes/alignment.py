@@ -71,18 +71,38 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         scalars |= {f"{what}_{name}": value for what, value in _measure_change(*pair).items()}
     arrays: dict[str, Array] = {"labels": to_numpy(context.labels)}
     facts = {"since": _describe_steps({name: firsts[name].step for name in kernels})}
-    if not context.is_labelled:
-        facts["labels"] = NO_CLASS
+    if context.is_labelled:
+        aligned = align_kernels(kernels, context.labels, context.classes)
+        arrays |= aligned.arrays
+        scalars |= aligned.scalars
     else:
-        targets = k.class_targets(context.labels, context.classes)
-        for name, kernel in kernels.items():
-            alignment = k.centred_alignment(kernel, targets)
-            by_class = to_numpy(alignment.by_class)
-            arrays[f"class_{name}"] = np.broadcast_to(by_class, context.classes).copy()
-            scalars[f"centred_{name}"] = alignment.centred
-            scalars[f"plain_{name}"] = alignment.uncentred
+        facts["labels"] = NO_CLASS
     known = {name: value for name, value in scalars.items() if math.isfinite(value)}
     return ProbeResult(arrays, known, facts, memory=firsts)
+
+
+def align_kernels(kernels: Mapping[str, Tensor], labels: Tensor, classes: int) -> ProbeResult:
+    """Compute the alignment of kernels with the labels, without their shape and scale.
+
+    Args:
+        kernels: Kernels (n, n) by name.
+        labels: Class numbers, (n,).
+        classes: Number of classes.
+
+    Returns:
+        `labels`, `class_{kernel}`, `centred_{kernel}` and `plain_{kernel}`.
+    """
+    targets = k.class_targets(labels, classes)
+    arrays: dict[str, Array] = {"labels": to_numpy(labels)}
+    scalars: dict[str, float] = {}
+    for name, kernel in kernels.items():
+        alignment = k.centred_alignment(kernel, targets)
+        by_class = to_numpy(alignment.by_class)
+        arrays[f"class_{name}"] = np.broadcast_to(by_class, max(classes, 2)).copy()
+        scalars[f"centred_{name}"] = alignment.centred
+        scalars[f"plain_{name}"] = alignment.uncentred
+    known = {name: value for name, value in scalars.items() if math.isfinite(value)}
+    return ProbeResult(arrays, known)
 
 
 def _named_kernels(context: ProbeContext) -> Iterator[tuple[str, Tensor]]:

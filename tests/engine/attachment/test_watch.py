@@ -232,6 +232,39 @@ def test_a_module_without_gates_gives_its_tangent_kernel(tmp_path: Path) -> None
     assert_kernel(last_reading(tmp_path / "run", 4), model, ordered)
 
 
+def test_kernels_of_a_module_are_aligned_with_its_classes(tmp_path: Path) -> None:
+    """With gates K and H; without, K alone, whether or not K itself is watched."""
+    (x, y), ordered = examples(), torch.argsort(examples()[1], stable=True)
+    targets = k.class_targets(y[ordered], int(y.max()) + 1)
+    model = mlp()
+    with watch_closely(model, tmp_path / "gates", probe=(x, y), probes=("alignment",)) as w:
+        train(model, 3, w.step)
+    found = last_reading(tmp_path / "gates", 3, "alignment")
+    assert found.scalars["norm_value"] != 1.0
+    twin = k.SharedKernels(k.adapt(model.double().eval(), (6,)), x[ordered].double())
+    for name, kernel in (("value", twin.tangent.value), ("npk", twin.npk())):
+        assert kernel is not None
+        expected = k.centred_alignment(kernel, targets)
+        assert found.scalars[f"centred_{name}"] == pytest.approx(expected.centred, rel=1e-4)
+        np.testing.assert_allclose(found.arrays[f"class_{name}"], expected.by_class, rtol=1e-4)
+    for number, probes in enumerate((("alignment",), ("ntk", "alignment"))):
+        alone, out = smooth(), tmp_path / str(number)
+        with (
+            pytest.warns(RuntimeWarning, match="GELU"),
+            watch_closely(alone, out, probe=(x, y), probes=probes) as w,
+        ):
+            train(alone, 3, w.step)
+        found = last_reading(out, 3, "alignment")
+        kernel = k.empirical_ntk(alone.double().eval(), x[ordered].double())
+        rows = np.linspace(0, len(x) - 1, found.arrays["labels"].size).round().astype(int)
+        expected = k.centred_alignment(kernel[rows][:, rows], targets[rows])
+        assert found.scalars == pytest.approx(
+            {"centred_value": expected.centred, "plain_value": expected.uncentred}, rel=1e-4
+        )
+        frame = RunReader(out).frame_of_step(3)
+        assert set(frame.readings) == set(probes)
+
+
 def test_examples_of_k_alone_follow_the_time_that_it_takes() -> None:
     assert next_count(4, 0.01, 64) == 8
     assert next_count(32, 0.01, 33) == 33

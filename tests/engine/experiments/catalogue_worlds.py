@@ -33,6 +33,7 @@ from dgn_engine.experiments import (
     npf_kernels,
     npf_nu,
     npf_table2,
+    silent_alignment,
     theory_depth,
     theory_infinite_width,
     theory_ntk_npk,
@@ -860,7 +861,41 @@ def two_layers() -> Iterator[World]:
         yield World(name, "null", f"slope {slope:g}", memorising(at_slope, twice, soon))
 
 
+def aligned(by_depth: Mapping[int, Mapping[str, Design]]) -> Draw:
+    """Shares, distances and rises as designed; those of the contrasts differ by as much."""
+
+    def draw(random: Random) -> tuple[Runs, Values]:
+        found: dict[str, Any] = {}
+        for (depth, designs_of), seed in product(by_depth.items(), range(10)):
+            small = {n: float(random.normal(d.expected, d.spread)) for n, d in designs_of.items()}
+            cells = {
+                "small": small,
+                "usual": {**small, "turn": 0.0},
+                "plain": {**small, "share": small["share"] - small["whitened"]},
+            }
+            for cell, numbers in cells.items():
+                more = {"last_cka": 0.2, "rise": 0.1, "far": [0.5, 0.1], "steps": [100, 40]}
+                curves = {key: [0.1, 0.9] for key in ("cosine", "cka", "norm", "loss")}
+                curves["plain"] = [0.1, 0.2, 0.2]
+                found[f"{cell}-d{depth}-s{seed}"] = numbers | more | curves
+        return {}, values(found)
+
+    return draw
+
+
+def silent() -> Iterator[World]:
+    """The edges of the shares, and no contrast."""
+    own = silent_alignment.DESIGNS
+    yield World("silent-alignment", "paper", "as designed", aligned(own))
+    edges = {"share": 0.5, "scale": 0.5, "learnt": 0.0, "whitened": 0.0, "turn": 0.0}
+    at_edges = {
+        depth: {name: replace(one, expected=edges[name]) for name, one in designs_of.items()}
+        for depth, designs_of in own.items()
+    }
+    yield World("silent-alignment", "null", "at the edges", aligned(at_edges))
+
+
 def all_worlds() -> list[World]:
     of_papers = (tables, stages, differences, davidnet, forty_eight, noise, deep_gated, kernels)
-    groups = (*of_papers, oblique_trees, two_layers)
+    groups = (*of_papers, oblique_trees, two_layers, silent)
     return [world for group in groups for world in group()]

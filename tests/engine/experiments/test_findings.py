@@ -149,6 +149,11 @@ GIVEN: dict[str, Callable[[np.random.Generator, Mapping[str, Any]], Any]] = {
         }
         | table_of(random, "floor", count=3)
     ),
+    "silent_alignment:alignment_in_training": lambda random, _: (
+        {name: some(random, 3) for name in ("cosine", "cka", "norm", "loss", "plain")}
+        | {"far": some(random, 2), "steps": [10, 4]}
+        | table_of(random, "share", "scale", "turn", "rise", "last_cka", "learnt")
+    ),
     "kernel_ridge:convolutional": lambda random, _: table_of(random, "cntk", "limit"),
     "kernel_ridge:regressions": lambda random, _: table_of(
         random,
