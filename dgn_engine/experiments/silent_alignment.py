@@ -210,7 +210,8 @@ def _regression(network: GatedNetwork, x: Tensor, y: Tensor, held_out: Tensor) -
     """Predict by kernel regression with the kernel of a network."""
     kernel = value_kernel(network, x)
     kernel.diagonal().add_(RIDGE * float(kernel.trace()) / len(x))
-    return value_kernel(network, held_out, x) @ torch.linalg.solve(kernel, y)
+    predicted: Tensor = value_kernel(network, held_out, x) @ torch.linalg.solve(kernel, y)
+    return predicted
 
 
 Cells = Mapping[tuple[str, int], CalculatedCell]  # by name and depth

@@ -51,7 +51,9 @@ def draw(view: View, reading: Reading) -> Shown:
     alignment, scale = chosen_value(view, ALIGNMENT), chosen_value(view, SCALE)
     charts: list[Chart] = []
     if not reading.facts.get("labels"):
-        charts = [_over_steps(view, alignment, "alignment"), _by_class(view, reading)]
+        charts.append(_over_steps(view, alignment, "alignment"))
+        by_class = _by_class(view, reading)
+        charts += [by_class] if by_class is not None else []
     charts.append(_over_steps(view, "shape", "shape"))
     charts.append(_over_steps(view, scale, "scale"))
     charts = [
@@ -95,9 +97,12 @@ def _without_zeros(curves: Iterable[Curve]) -> Iterator[Curve]:
             yield replace(curve, y=values)
 
 
-def _by_class(view: View, reading: Reading) -> Chart:
+def _by_class(view: View, reading: Reading) -> Chart | None:
+    """Draw the CKA of each class; None for two classes, which have the same."""
     found = {kernel: reading.arrays.get(f"class_{kernel}") for kernel, *_ in _KERNELS}
     count = max(len(values) for values in found.values() if values is not None)
+    if count <= 2:
+        return None
     names = class_names(view, np.arange(count))
     stride = max(1, -(-count // 10))
     return Chart(
@@ -154,8 +159,8 @@ PANEL = PanelSpec(
             "path kernel; $K$: sum of the parts of the tangent kernel; ‖·‖: Frobenius norm."
         ),
         source=(
-            "Centred alignment: Cortes et al. 2012, arXiv:1203.0550; silent alignment: Atanasov, "
-            "Bordelon & Pehlevan, ICLR 2022, arXiv:2111.00034"
+            "Cortes et al. 2012, arXiv:1203.0550: centred alignment; Atanasov, Bordelon & Pehlevan "
+            "2022, arXiv:2111.00034: silent alignment"
         ),
         computed=(
             "Exactly, from all entries of the kernels on the probe examples that were read; K is "

@@ -209,8 +209,8 @@ READINGS = (
     reading(
         "alignment",
         {"since": "2"},
-        class_value=array(0.5, 0.125),
-        class_npk=array(0.25, np.nan),
+        class_value=array(0.5, 0.125, 0.375),
+        class_npk=array(0.25, np.nan, 0.75),
         centred_value=0.375,
         plain_value=0.75,
         centred_npk=0.25,
