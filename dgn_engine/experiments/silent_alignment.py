@@ -293,14 +293,15 @@ def _draw_figures(cells: Cells) -> Iterator[Figure]:
         )
         title = f"Small weights, whitened inputs, d = {depth}"
         yield Figure(f"silent-d{depth}", title, x, "", lines, note=BAND)
-    lines = tuple(
-        replace(
-            mean_line(f"{words}, d = {depth}", TIMES, cells[name, depth]["cka"]),
-            style="printed" if depth > min(SMALL) else "line",  # the same colour, dotted
-        )
+    cka = {
+        (depth, words): mean_line(words, TIMES, cells[name, depth]["cka"])
         for depth, (name, (words, *_)) in product(SMALL, CELLS.items())
+    }
+    lines = tuple(
+        line if depth == 2 else replace(line, label=f"d = {depth}, {words}", style="printed")
+        for (depth, words), line in cka.items()
     )
-    title = "Alignment with the labels against the time of the loss (d = 3 dotted)"
+    title = "Alignment with the labels, d = 2 (d = 3 dotted)"
     yield Figure("alignment", title, x, "CKA", lines, note=BAND)
 
 

@@ -107,7 +107,7 @@ def _by_class(view: View, reading: Reading) -> Chart | None:
     stride = max(1, -(-count // 10))
     return Chart(
         key="by_class",
-        title="CKA of each class with the rest",
+        title="CKA, each class against the rest",
         x=Axis(
             label="class",
             limits=(-0.5, count - 0.5),
