@@ -101,6 +101,7 @@ def alignment_in_training(work: CalculationInputs) -> dict[str, Any]:
     """Train twice alike: to the end, then with K_t compared with the final kernel.
 
     Returns:
+        NaN for what is before the loss falls if it does not.
         share: (cos_t − cos_0)/(1 − cos_0) of the cosine with the final kernel, at the last step
         before the loss falls; turn: not divided; scale: the share of ‖K‖; rise: of CKA with the
         labels, not divided; plain: the alignment without centring at the start, then, at the end;
@@ -134,10 +135,10 @@ def alignment_in_training(work: CalculationInputs) -> dict[str, Any]:
     network.value.requires_grad_(False)
     k_last = value_kernel(network, x)
     silent = last_step_before(losses)
-    times = {round(time * silent) for time in TIMES if time * silent < len(losses)} | {silent}
+    times = [at for time in TIMES if (at := round(time * silent)) < len(losses)]
     read: dict[int, dict[str, float]] = {}
     again = start()
-    for step in iterate_descent(again, x, y, rate / len(x), max(times), kernels=False):
+    for step in iterate_descent(again, x, y, rate / len(x), times[-1], kernels=False):
         if step.step in times:
             with torch.no_grad():
                 k_now = value_kernel(again, x)
@@ -157,7 +158,10 @@ def alignment_in_training(work: CalculationInputs) -> dict[str, Any]:
         for of in (first, network)
     ]
     before, now, last = read[0], read[silent], centred_alignment(k_last, y)
-    curve = [read[round(time * silent)] for time in TIMES if time * silent < len(losses)]
+    has_fallen = losses[-1] <= FALLEN * losses[0]  # otherwise nothing was before the fall
+    if not has_fallen:
+        now = dict.fromkeys(now, math.nan)
+    curve = [read[at] for at in times]
     return {
         "share": (now["cosine"] - before["cosine"]) / (1.0 - before["cosine"]),
         "scale": (now["norm"] - before["norm"]) / (1.0 - before["norm"]),

@@ -54,19 +54,26 @@ def draw(view: View, reading: Reading) -> Shown:
         charts.append(_over_steps(view, alignment, "alignment"))
         by_class = _by_class(view, reading)
         charts += [by_class] if by_class is not None else []
-    charts.append(_over_steps(view, "shape", "shape"))
-    charts.append(_over_steps(view, scale, "scale"))
+    since = reading.facts.get("since", "")
+    notes = [reading.facts.get("labels", "")]
+    if _has_reference(view, reading):
+        charts += [_over_steps(view, "shape", "shape"), _over_steps(view, scale, "scale")]
+        where = f", step {since}" if since else ""
+        notes.append(f"Shape and scale: relative to the first reading{where}.")
+        if any(curve.name == "loss" for curve in charts[-1].curves):
+            notes.append("Loss: on training batches, relative to its first value.")
     charts = [
         replace(chart, column=column, narrow=(column // 2, column % 2, 1, 1))
         for column, chart in enumerate(charts)
     ]
-    since = reading.facts.get("since", "")
-    note = join_sentences(
-        reading.facts.get("labels", ""),
-        f"Shape and scale: relative to the first reading, step {since}." if since else "",
-        "Loss: on training batches, relative to its first value." if charts[-1].curves else "",
-    )
+    note = join_sentences(*notes)
     return Scene(tuple(charts), tuple(_list_facts(reading)), reading.step, note)
+
+
+def _has_reference(view: View, reading: Reading) -> bool:
+    """Return whether the reading is one of several of a run, so that shapes can be compared."""
+    inspected = view.run is not None and bool(view.run.inspected)
+    return not inspected and any(name.startswith("shape_") for name in reading.scalars)
 
 
 def _over_steps(view: View, scalar: str, key: str) -> Chart:

@@ -97,7 +97,7 @@ def test_shape_scale_and_regression_are_those_of_a_descent_in_numpy(
     cka = [cosine(middle @ kernel @ middle, np.outer(y, y)) for kernel in (first, now, last)]
     assert found["rise"] == pytest.approx(cka[1] - cka[0], rel=1e-5)
     assert found["last_cka"] == pytest.approx(cka[2], rel=1e-6)
-    at = [round(time * before) for time in silent_alignment.TIMES if time * before <= steps]
+    at = [round(t * before) for t in silent_alignment.TIMES if round(t * before) <= steps]
     assert found["loss"] == pytest.approx([losses[step] / losses[0] for step in at], rel=1e-8)
     assert found["cosine"] == pytest.approx([cosine(taken[s][3], last) for s in at], rel=1e-6)
     norms = [np.linalg.norm(taken[step][3]) / sizes[2] for step in at]
@@ -117,6 +117,15 @@ def test_shape_scale_and_regression_are_those_of_a_descent_in_numpy(
     far = [np.linalg.norm(moved - predicted(of)) for of in (weights, last_weights)]
     assert found["far"] == pytest.approx([one / np.linalg.norm(end) for one in far], rel=1e-4)
     assert found["learnt"] == pytest.approx(found["far"][0] - found["far"][1])
+
+
+def test_a_loss_that_does_not_fall_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silent_alignment, "MOST", 5)
+    given = {"cell": "small", "depth": 3, "seed": 4, "n": N, "width": WIDTH}
+    given |= {"data": "digits", "root": "", "download": False}
+    found = silent_alignment.alignment_in_training(CalculationInputs(given, Path(), {}))
+    assert found["steps"] == [5, 5]
+    assert all(np.isnan(found[name]) for name in ("share", "scale", "turn", "rise"))
 
 
 def test_the_last_step_before_the_loss_falls_is_the_one_before_the_first_that_is_low() -> None:

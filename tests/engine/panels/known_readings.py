@@ -213,6 +213,7 @@ READINGS = (
         class_npk=array(0.25, np.nan, 0.75),
         centred_value=0.375,
         plain_value=0.75,
+        shape_value=0.5,
         centred_npk=0.25,
     ),
     reading(
