@@ -16,7 +16,7 @@ SUBJECTS = {
     "Your own network": ("from_module", "empirical", "shared"),
     "Gates, overlaps and path kernels": ("path_kernels", "path_blocks", "path_inputs", "gram"),
     "Tangent kernels": ("ntk", "tangent_sweep", "tangent_estimator", "operators"),
-    "Spectra and ν": ("spectra", "generalisation"),
+    "Spectra and ν": ("spectra", "target_alignment", "generalisation"),
     "Estimates": ("estimator", "kernel_average"),
     "Expectations and limits": (
         "expectation",

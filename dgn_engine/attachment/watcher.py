@@ -797,19 +797,20 @@ class ModuleReadings:
         self._budget.record_reading(TANGENT, "readings", self._budget.busy() - began)
         every = self._budget.reading_interval(TANGENT)
         self._alone_due = time.monotonic() + every
-        for read in (reading, self._read_alignment(reading)):
-            if read.probe in self._probes:
-                self._readings[read.probe] = replace(read, interval=every)
-                if read.scalars:
-                    seen = (read.examples, len(self._watched.x)) if read.examples else (0, 0)
-                    self._emit(ProbeScalars(step, read.probe, read.scalars, *seen))
+        for name in set(K_ALONE) & set(self._probes):
+            read = reading if name == TANGENT else self._read_alignment(reading)
+            self._readings[name] = replace(read, interval=every)
+            if read.scalars:
+                seen = (read.examples, len(self._watched.x)) if read.examples else (0, 0)
+                self._emit(ProbeScalars(step, name, read.scalars, *seen))
 
     def _read_alignment(self, reading: Reading) -> Reading:
         """Return the alignment of K; its examples change, so shape and scale have no reference."""
         if reading.absent:
             return replace(reading, probe=ALIGNMENT)
         kernel, labels = (torch.tensor(reading.arrays[name]) for name in ("value", "labels"))
-        aligned = align_kernels({"value": kernel}, labels, self._watched.classes)
+        finite = {"value": kernel} if bool(torch.isfinite(kernel).all()) else {}
+        aligned = align_kernels(finite, labels, self._watched.classes)
         arrays = {name: read_only_copy(array) for name, array in aligned.arrays.items()}
         return replace(reading, probe=ALIGNMENT, arrays=arrays, scalars=aligned.scalars)
 

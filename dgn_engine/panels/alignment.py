@@ -107,7 +107,7 @@ def _without_zeros(curves: Iterable[Curve]) -> Iterator[Curve]:
 def _by_class(view: View, reading: Reading) -> Chart | None:
     """Draw the CKA of each class; None for two classes, which have the same."""
     found = {kernel: reading.arrays.get(f"class_{kernel}") for kernel, *_ in _KERNELS}
-    count = max(len(values) for values in found.values() if values is not None)
+    count = max((len(values) for values in found.values() if values is not None), default=0)
     if count <= 2:
         return None
     names = class_names(view, np.arange(count))

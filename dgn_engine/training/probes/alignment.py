@@ -8,8 +8,8 @@ Arrays: `labels` (n,); `class_{kernel}` (C,), CKA with each class against the re
 without probe examples, for the kernels 'value', 'feature', 'sum' and 'npk'. Scalars for each:
 `centred_{kernel}`, CKA with all classes; `plain_{kernel}`, ⟨K, YYᵀ⟩/(‖K‖‖YYᵀ‖);
 `shape_{kernel}`, ‖K/‖K‖ − K_0/‖K_0‖‖; `norm_{kernel}`, ‖K‖/‖K_0‖, and `trace_{kernel}`. What is
-not defined is missing. Facts: `since`, the steps of the first readings, if known; `labels`, why
-there is no alignment.
+not defined, or not finite, is missing. Facts: `since`, the steps of the first readings, if known;
+`labels`, why there is no alignment.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     Returns:
         Arrays, scalars and facts as above.
     """
-    kernels = dict(_named_kernels(context))
+    named = _named_kernels(context)
+    kernels = {name: kernel for name, kernel in named if bool(torch.isfinite(kernel).all())}
     step = None if context.training is None else context.training.step
     firsts: dict[str, _FirstKernel] = dict(memory) if isinstance(memory, dict) else {}
     scalars: dict[str, float] = {}
@@ -115,9 +116,7 @@ def _named_kernels(context: ProbeContext) -> Iterator[tuple[str, Tensor]]:
     # Path counts of deep chains overflow; divided by the widths they do not, and constants cancel
     # here. With residual blocks this is no constant: sub-networks have different widths.
     is_chain = not any(isinstance(node, Fork) for node in context.architecture.nodes)
-    h = context.kernels.npk("width" if is_chain else "none")
-    if bool(torch.isfinite(h).all()):
-        yield "npk", h
+    yield "npk", context.kernels.npk("width" if is_chain else "none")
 
 
 def _measure_change(first: Tensor, now: Tensor) -> dict[str, float]:
