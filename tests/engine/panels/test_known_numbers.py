@@ -270,6 +270,29 @@ OF_A = (  # panels that show A alone
         choices={"alignment": "plain", "scale": "trace"},
     ),
     Known(
+        "region_dynamics",
+        curves={
+            "over_steps: at examples": (BOTH_STEPS, [3, 3.5]),
+            "over_steps: between classes": (BOTH_STEPS, [4.5, 4]),
+            "by_layer: at examples": (LAYERS, [50, 30]),
+            "by_layer: between classes": (LAYERS, [25, 60]),
+            "motion: $K$": (BOTH_STEPS, [0.25, 0.5]),
+            "motion: by weights": (BOTH_STEPS, [0.125, 0.375]),
+            "motion: by gates": (BOTH_STEPS, [0.1875, 0.25]),
+        },
+    ),
+    Known(
+        "region_dynamics",
+        curves={
+            "over_steps: at examples": (BOTH_STEPS, [1.75, 1.5]),
+            "over_steps: between classes": (BOTH_STEPS, [1.25, 0.75]),
+            "by_layer: at examples": (LAYERS, [25, 10]),
+            "by_layer: between classes": (LAYERS, [12.5, 5]),
+            "motion: gates": (BOTH_STEPS, [75, 12.5]),
+        },
+        choices={"radius": "0", "motion": "share"},
+    ),
+    Known(
         "updates",
         curves=UPDATES
         | {
