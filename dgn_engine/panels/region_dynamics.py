@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
-
-import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.elements import (
@@ -73,7 +72,7 @@ def _complexity_over_steps(view: View, reading: Reading, index: int) -> Chart:
     for points, name, role, dash in _POINTS:
         curves += recorded_curve(view, ("local_complexity", f"{points}_{index}"), name, role, dash)
     radius = format_number(float(reading.arrays["radii"][index]), 2)
-    return chart_over_steps(view, f"Boundaries within r = {radius}", curves, (0, 0, 1, 2))
+    return chart_over_steps(view, f"Boundaries, $r$ = {radius}", curves, (0, 0, 1, 2))
 
 
 def _by_layer(reading: Reading, index: int) -> Chart:
@@ -86,7 +85,7 @@ def _by_layer(reading: Reading, index: int) -> Chart:
     top = max(*(finite_range(share)[1] for share in shares.values()), 1e-3)
     return Chart(
         key="by_layer",
-        title="Units with a boundary there, %",
+        title="Crossed units, %",
         x=layer_axis(count),
         y=Axis(limits=(-0.02 * top, 1.05 * top)),
         curves=tuple(
@@ -119,8 +118,8 @@ def _complexity_facts(reading: Reading | None, view: View) -> Iterator[Fact]:
         return
     index = chosen_value(view, RADIUS)
     for points, name, _, _ in _POINTS:
-        value = reading.scalars.get(f"{points}_{index}")
-        if value is not None and np.isfinite(value):
+        value = reading.scalars.get(f"{points}_{index}", math.nan)
+        if math.isfinite(value):
             about = "Mean number of units whose gate boundary crosses the neighbourhood."
             yield Fact(f"boundaries {name}", format_number(value, 3), about)
 
@@ -128,13 +127,16 @@ def _complexity_facts(reading: Reading | None, view: View) -> Iterator[Fact]:
 def _motion_facts(reading: Reading | None) -> Iterator[Fact]:
     if reading is None or reading.absent:
         return
+    moved = reading.scalars.get("moved", math.nan)
+    if math.isfinite(moved):
+        about = "‖K_t - K_0‖/‖K_0‖ since the first reading."
+        yield Fact("$K$ moved", format_number(moved, 3), about)
     for scalar, name, about in (
-        ("moved", "$K$ moved", "‖K_t − K_0‖/‖K_0‖ since the first reading."),
-        ("share", "by gates", "Their share of the motion since the previous reading."),
+        ("share", "gates' share", "Of the motion of K since the previous reading."),
         ("switched", "switched", "Gates that crossed ½ since the previous reading."),
     ):
-        value = reading.scalars.get(scalar)
-        if value is not None and np.isfinite(value):
+        value = reading.scalars.get(scalar, math.nan)
+        if math.isfinite(value):
             yield Fact(name, format_percent(value, 2), about)
 
 

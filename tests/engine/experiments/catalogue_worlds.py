@@ -33,6 +33,7 @@ from dgn_engine.experiments import (
     npf_kernels,
     npf_nu,
     npf_table2,
+    region_phases,
     silent_alignment,
     theory_depth,
     theory_infinite_width,
@@ -895,7 +896,38 @@ def silent() -> Iterator[World]:
     yield World("silent-alignment", "null", "at the edges", aligned(at_edges))
 
 
+# Regions
+
+
+def phases(fall: Design, rise: Design, last: Design) -> Draw:
+    """Local complexity that falls, rises and falls by as much, in log2."""
+
+    def draw(random: Random) -> tuple[Runs, Values]:
+        epochs = [0, region_phases.LOW, region_phases.HIGH[1], region_phases.LAST[1]]
+        found, runs = {}, {}
+        for seed in range(5):
+            log, curve = random.normal(4, 0.2), []
+            for sign, change in ((0, fall), (-1, fall), (1, rise), (-1, last)):
+                log += sign * random.normal(change.expected, change.spread)
+                curve.append(2**log)
+            one = {"epochs": epochs, "complexity": curve, "layers": [[c] for c in curve]}
+            found[f"regions-s{seed}"] = one
+            runs[f"relu-s{seed}"] = scored(90.0)
+        return runs, values(found)
+
+    return draw
+
+
+def regions() -> Iterator[World]:
+    fall, rise = region_phases.FALL, region_phases.RISE
+    last = replace(rise, expected=0.3)  # unknown
+    name = "region-phases"
+    yield World(name, "paper", "as designed", phases(fall, rise, last))
+    still = phases(*(replace(one, expected=0.0) for one in (fall, rise, last)))
+    yield World(name, "null", "no phase", still)
+
+
 def all_worlds() -> list[World]:
     of_papers = (tables, stages, differences, davidnet, forty_eight, noise, deep_gated, kernels)
-    groups = (*of_papers, oblique_trees, two_layers, silent)
+    groups = (*of_papers, oblique_trees, two_layers, silent, regions)
     return [world for group in groups for world in group()]

@@ -167,6 +167,11 @@ GIVEN: dict[str, Callable[[np.random.Generator, Mapping[str, Any]], Any]] = {
         | table_of(random, "trace_value", "trace_feature", "norm_value", "norm_feature", count=3)
     ),
     "npf_nu:nu_of_stages": lambda random, _: {"epochs": [0, 2, 4, 6, 60]} | nu_of(random, 5),
+    "region_phases:complexity_of_stages": lambda random, _: {
+        "epochs": [0, 20, 800, 2000, 20000],
+        "complexity": some(random, 5),
+        "layers": [some(random, 3) for _ in range(5)],
+    },
     "theory_depth:speed": lambda random, _: table_of(random, "left", "condition"),
     "theory_dynamics:dynamics": lambda random, _: (
         table_of(random, "off", "worst", "parameters", "npf", "npv")

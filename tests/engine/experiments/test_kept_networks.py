@@ -27,9 +27,11 @@ from dgn_engine.experiments import (
     kernel_ridge,
     npf_kernels,
     npf_nu,
+    region_phases,
 )
 from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.kernels import convolutional_limit, relu_limit
+from dgn_engine.kernels.local_complexity import orthonormal_directions
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -197,6 +199,25 @@ def test_nu_of_a_relu_network(folders: dict[str, Path]) -> None:
         assert found["nu"][place] == pytest.approx(nu, rel=1e-6)
         assert found["rank"][place] == rank
         assert found["outside"][place] == pytest.approx(outside, abs=1e-9)
+
+
+def test_local_complexity_of_a_relu_network(folders: dict[str, Path]) -> None:
+    found = region_phases.complexity_of_stages(needs(folders["relu"], per_class=6))
+    x, _ = first_examples(PAIR, 6)
+    directions = orthonormal_directions(x.shape[1:], 25).flatten(1).numpy()
+    spread = np.sqrt(np.square(x - x.mean(0)).sum() / len(x))
+    for place, epoch in enumerate(found["epochs"]):
+        weights = kept_weights(folders["relu"], epoch)
+        signs = [
+            relu_gates(weights, x + side * 0.1 * spread * direction)
+            for direction in directions
+            for side in (1, -1)
+        ]
+        for layer, gates in enumerate(zip(*signs, strict=True)):
+            crossed = np.any(gates, axis=0) & ~np.all(gates, axis=0)
+            mean = crossed.sum() / len(x)
+            assert found["layers"][place][layer] == pytest.approx(mean)
+        assert found["complexity"][place] == pytest.approx(sum(found["layers"][place]))
 
 
 @pytest.mark.parametrize("name", ["frozen", "soft"])
@@ -404,6 +425,7 @@ def test_float64_of_a_run_is_computed_where_there_is_some(monkeypatch: pytest.Mo
 CALCULATIONS: dict[str, tuple[Callable[[CalculationInputs], Any], tuple[str, ...]]] = {
     "npf_kernels": (npf_kernels.kernels_of_stages, ("dl",)),
     "npf_nu": (npf_nu.nu_of_stages, ("relu",)),
+    "region_phases": (region_phases.complexity_of_stages, ("relu",)),
     "kernel_ridge": (kernel_ridge.regressions, ("ten",)),
     "pictures": (composite_hidden_outputs.pictures, ("maps", "reversed")),
     "dgn_adaptable_gates": (dgn_adaptable_gates.nus_of_stages, ("dl",)),
