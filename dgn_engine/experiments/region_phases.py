@@ -178,7 +178,7 @@ EXPERIMENT = Experiment(
     about="Gate boundaries near training examples of a ReLU network, over steps.",
     plan=plan,
     findings=findings,
-    quick_minutes=0.5,
-    full_hours=2.0,
+    quick_minutes=0.2,
+    full_hours=0.38,
     claims=("regions-1", "regions-2", "regions-3"),
 )

@@ -102,7 +102,7 @@ def _motion_over_steps(view: View, quantity: str) -> Chart:
     if quantity == "share":
         source = ("kernel_motion", "share")
         curves = recorded_curve(view, source, "gates", "feature", scale=100.0)
-        chart = chart_over_steps(view, "Gates' share of the motion of $K$, %", curves, (1, 1, 1, 1))
+        chart = chart_over_steps(view, "Gates' share of the motion, %", curves, (1, 1, 1, 1))
     else:
         parts = (
             recorded_curve(view, ("kernel_motion", scalar), name, role, dash)
