@@ -22,7 +22,7 @@ from dgn_engine.kernels.ntk import logit_chunks
 from dgn_engine.kernels.precision import full_precision
 from dgn_engine.kernels.tangent_sweep import ExampleBlock, prepare_examples, sweep_kernels
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
-from dgn_engine.model.stack import LayerParameters, Trace, run_chain
+from dgn_engine.model.stack import LayerParameters, run_chain
 
 
 @dataclass(frozen=True)
@@ -233,16 +233,21 @@ def _copy_all(tensors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, ..
 
 def _copy_pass(run: ForwardPass, dtype: torch.dtype, inputs: int) -> ForwardPass:
     """Copy a pass with its first `inputs` inputs, without pre-activations, which no sweep reads."""
-    trace = Trace(
-        _copy_all(run.trace.inputs[:inputs], dtype),
-        (),
-        _copy_all(run.trace.gates, dtype),
-        run.trace.output.detach().to(dtype, copy=True),
-        tuple(mask.clone() for mask in run.trace.masks),
+    trace = replace(
+        run.trace,
+        inputs=_copy_all(run.trace.inputs[:inputs], dtype),
+        pre=(),
+        gates=_copy_all(run.trace.gates, dtype),
+        output=run.trace.output.detach().to(dtype, copy=True),
+        masks=tuple(mask.clone() for mask in run.trace.masks),
     )
-    parameters = tuple(_copy_parameters(layer, dtype) for layer in run.parameters)
-    weights, slopes = _copy_all(run.weights, dtype), _copy_all(run.slopes, dtype)
-    return ForwardPass(run.architecture, weights, parameters, trace, slopes)
+    return replace(
+        run,
+        weights=_copy_all(run.weights, dtype),
+        parameters=tuple(_copy_parameters(layer, dtype) for layer in run.parameters),
+        trace=trace,
+        slopes=_copy_all(run.slopes, dtype),
+    )
 
 
 def _copy_parameters(layer: LayerParameters, dtype: torch.dtype) -> LayerParameters:

@@ -121,7 +121,7 @@ def _complexity_facts(reading: Reading | None, view: View) -> Iterator[Fact]:
         value = reading.scalars.get(f"{points}_{index}", math.nan)
         if math.isfinite(value):
             about = "Mean number of units whose gate boundary crosses the neighbourhood."
-            yield Fact(f"boundaries {name}", format_number(value, 3), about)
+            yield Fact(name, format_number(value, 3), about)
 
 
 def _motion_facts(reading: Reading | None) -> Iterator[Fact]:

@@ -33,7 +33,7 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 
 BUDGET = 2e9  # FLOP: a tenth of a second on one core
 FEWEST = 8  # examples, at least
-KERNELS = 3  # per reading
+SWEEPS = 3  # per reading: K(Θ_t, G_t), K(Θ_t, G_s) and K(Θ_s, G_t)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def affordable_stride(context: ProbeContext) -> int:
         The least n that `BUDGET` allows; 0 if not even `FEWEST` examples are left.
     """
     count, every = len(context.x), 1
-    while KERNELS * k.ntk_cost(context.architecture, -(-count // every)) > BUDGET:
+    while SWEEPS * k.ntk_cost(context.architecture, -(-count // every)) > BUDGET:
         every += 1
         if -(-count // every) < min(FEWEST, count):
             return 0
