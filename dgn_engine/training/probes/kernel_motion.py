@@ -2,8 +2,8 @@
 
 Each reading divides K_t − K_s since the previous reading exactly (`kernels.kernel_motion`); the
 parts are summed from the first reading on, so that they add up to K_t − K_0 along the path of
-training. They start again if the network is swapped, rewired or its dials change. Where kernels are
-expensive, as for convolutions, every n-th probe example is used.
+training. They start again if the regime, the wiring or a dial changes; an undone step counts as a
+motion. Where kernels are expensive, as for convolutions, every n-th probe example is used.
 
 Scalars: `moved`, ‖K_t − K_0‖/‖K_0‖ (Frobenius), and `weights` and `gates`, the same of the summed
 parts; `share`, that of the gates in the motion since the previous reading that differs, ⟨ΔK_G, ΔK⟩/
@@ -31,7 +31,7 @@ from dgn_engine.kernels.kernel_motion import (
 from dgn_engine.plugins import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
 
-BUDGET = 2e9  # FLOP: a tenth of a second on one core
+BUDGET = 1e10  # FLOP: half a second on one core
 FEWEST = 8  # examples, at least
 SWEEPS = 3  # per reading: K(Θ_t, G_t), K(Θ_t, G_s) and K(Θ_s, G_t)
 
