@@ -57,6 +57,11 @@ from dgn_engine.kernels.path_kernels import overlap as overlap
 from dgn_engine.kernels.path_kernels import pair_bytes as pair_bytes
 from dgn_engine.kernels.path_kernels import sensitive_overlap as sensitive_overlap
 from dgn_engine.kernels.path_kernels import unit_diagonal as unit_diagonal
+from dgn_engine.kernels.path_norms import PathDistance as PathDistance
+from dgn_engine.kernels.path_norms import PathNorms as PathNorms
+from dgn_engine.kernels.path_norms import PathWeights as PathWeights
+from dgn_engine.kernels.path_norms import path_value_distance as path_value_distance
+from dgn_engine.kernels.path_norms import path_value_norms as path_value_norms
 from dgn_engine.kernels.peak_memory import check_budget as check_budget
 from dgn_engine.kernels.peak_memory import kernel_bytes as kernel_bytes
 from dgn_engine.kernels.residual import SubNetwork as SubNetwork
