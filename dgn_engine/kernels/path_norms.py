@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, sqrt
+from math import sqrt
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import check_architecture, check_sequence, check_tensor
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.stack import Stack, apply_weight
 
@@ -112,6 +113,7 @@ class PathDistance:
         l1_high: Upper bound of ‖v − v'‖₁. For two ReLU networks, Σ_c |ŷ_c(x) − ŷ'_c(x)| is at most
             this times max(‖x‖_∞, 1).
         l1_most: ‖v‖₁ + ‖v'‖₁, which the distance cannot exceed.
+        l2_most: ‖v‖₂ + ‖v'‖₂, likewise.
         same_signs: Share of weights and biases whose signs do not contradict.
     """
 
@@ -120,7 +122,20 @@ class PathDistance:
     l1_low: float
     l1_high: float
     l1_most: float
+    l2_most: float
     same_signs: float
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Return the distances as shares of the largest possible ones, 0…1.
+
+        Returns:
+            `l2`, and `low` and `high` for the bounds in L1; empty if no network has a path.
+        """
+        if not (self.l1_most > 0 and self.l2_most > 0):
+            return {}
+        low, high = self.l1_low / self.l1_most, self.l1_high / self.l1_most
+        return {"l2": self.l2 / self.l2_most, "low": low, "high": high}
 
 
 @torch.no_grad()
@@ -136,14 +151,26 @@ def path_value_norms(weights: PathWeights) -> PathNorms:
         The norms.
 
     Raises:
-        ArgumentError: A weight, or a sum, is not a finite number.
+        ArgumentError: The weights do not fit their architecture, or one of them, or a sum, is not a
+            finite number.
 
     References:
         arXiv:2310.01225.
     """
+    check_path_weights("weights", weights)
+    return _measure_norms(weights)
+
+
+def _measure_norms(weights: PathWeights) -> PathNorms:
+    """Compute the norms of checked weights."""
     ones = _sum_paths(_map_weights(weights, torch.abs), 1)
     squares = _sum_paths(_map_weights(weights, torch.square), 2)
-    _check_finite((ones, squares))
+    for name, sums in (("|v|", ones), ("v²", squares)):
+        if not bool(torch.isfinite(sums).all()):
+            raise ArgumentError(
+                f"weights: the sum of {name} over all paths is too large for float64.",
+                kind="not-finite",
+            )
     return PathNorms(ones, squares)
 
 
@@ -169,14 +196,15 @@ def path_value_distance(one: PathWeights, two: PathWeights) -> PathDistance:
         The distance.
 
     Raises:
-        ArgumentError: The architectures differ, or a weight or sum is not a finite number.
+        ArgumentError: The architectures differ, or the weights of one are refused as in
+            `path_value_norms`.
 
     References:
         arXiv:2405.15006: ‖v(θ) − v(θ')‖₁ = ‖v(θ)‖₁ − ‖v(θ')‖₁ for θ' between 0 and θ, used here
         twice, by way of θ∧θ'.
     """
-    check_same_paths(one.architecture, two.architecture)
-    norms, others = path_value_norms(one), path_value_norms(two)
+    _check_pair(one, two)
+    norms, others = _measure_norms(one), _measure_norms(two)
     product = float(_sum_paths(_join_weights(one, two, torch.mul), 2).sum())
     squares, other_squares = norms.l2**2, others.l2**2
     l2 = sqrt(max(squares - 2.0 * product + other_squares, 0.0))
@@ -194,6 +222,7 @@ def path_value_distance(one: PathWeights, two: PathWeights) -> PathDistance:
         l1_low=min(max(by_logit, l2), high),  # rounding apart, never above the upper bound
         l1_high=high,
         l1_most=most,
+        l2_most=norms.l2 + others.l2,
         same_signs=_share_of_same_signs(one, two),
     )
 
@@ -215,7 +244,7 @@ def rescale_like(one: PathWeights, two: PathWeights) -> PathWeights:
     Raises:
         ArgumentError: The architectures differ.
     """
-    check_same_paths(one.architecture, two.architecture)
+    _check_pair(one, two)
     layers, groups = _group_units(one.architecture)
     totals: list[dict[int, Tensor]] = []
     for network in (one, two):
@@ -238,21 +267,64 @@ def rescale_like(one: PathWeights, two: PathWeights) -> PathWeights:
     return _rescale(two, layers, groups, factors)
 
 
-def check_same_paths(one: arch.Architecture, two: arch.Architecture) -> None:
-    """Refuse two networks whose paths do not correspond.
+def check_path_weights(name: str, weights: object) -> None:
+    """Check the weights of a network.
 
-    Gates, normalisation and constant factors may differ: paths are the same.
+    Args:
+        name: Name of the argument in messages.
+        weights: The argument.
+
+    Raises:
+        ArgumentError: It is something else, its tensors do not fit its architecture, or a weight is
+            not a finite number.
+    """
+    if not isinstance(weights, PathWeights):
+        raise ArgumentError(
+            f"{name} is of type {type(weights).__name__}; expected PathWeights, for example "
+            "PathWeights.from_stack(network.value).",
+            kind="wrong-type",
+        )
+    check_architecture(weights.architecture)
+    layers = weights.architecture.weight_layers
+    shapes = [arch.weight_shape(layer) for layer in layers]
+    for part, tensors, wanted in (
+        ("weights", weights.weights, shapes),
+        ("biases", weights.biases, [shape[:1] for shape in shapes]),
+    ):
+        check_sequence(f"{name}.{part}", tensors)
+        for layer, tensor in enumerate(tensors):
+            check_tensor(f"{name}.{part}[{layer}]", tensor, 1, weights.weights[0])
+        if [tuple(tensor.shape) for tensor in tensors] != wanted:
+            raise ArgumentError(
+                f"{name}.{part} do not have the shapes of the layers of {name}.architecture.",
+                kind="wrong-shape",
+            )
+
+
+def have_same_paths(one: arch.Architecture, two: arch.Architecture) -> bool:
+    """Check whether the paths of two networks correspond.
+
+    Gates, BatchNorm and constant factors may differ.
 
     Args:
         one: The first network.
         two: The second network.
 
-    Raises:
-        ArgumentError: Their inputs or nodes differ.
+    Returns:
+        Whether inputs and nodes are the same.
     """
-    if _path_structure(one) != _path_structure(two):
+    return _path_structure(one) == _path_structure(two)
+
+
+def _check_pair(one: object, two: object) -> None:
+    """Refuse weights that do not belong to two networks with the same paths."""
+    check_path_weights("one", one)
+    check_path_weights("two", two)
+    assert isinstance(one, PathWeights)
+    assert isinstance(two, PathWeights)
+    if not have_same_paths(one.architecture, two.architecture):
         raise ArgumentError(
-            "The two networks have different layers, so their paths do not correspond.",
+            "The networks one and two have different layers, so their paths do not correspond.",
             kind="other-network",
         )
 
@@ -343,15 +415,6 @@ def _share_of_same_signs(one: PathWeights, two: PathWeights) -> float:
     same = _join_weights(one, two, lambda a, b: (a.sign() * b.sign() >= 0).double())
     entries = (*same.weights, *same.biases)
     return float(sum(entry.sum() for entry in entries)) / sum(entry.numel() for entry in entries)
-
-
-def _check_finite(sums: Sequence[Tensor]) -> None:
-    for total in sums:
-        if not isfinite(float(total.sum())):
-            raise ArgumentError(
-                "A weight is not a finite number, or the sum over paths exceeds float64.",
-                kind="not-finite",
-            )
 
 
 _FIXED = 0  # the group of inputs and logits, which cannot be rescaled

@@ -33,7 +33,7 @@ from dgn_engine.scene.panel_spec import (
 )
 from dgn_engine.scene.run_text import is_conv, layer_name, layer_values
 from dgn_engine.scene.trials import freeze_random_gates
-from dgn_engine.text.written_numbers import format_percent
+from dgn_engine.text.written_numbers import format_number, format_percent
 
 LAYER = Option(
     "layer",
@@ -160,12 +160,34 @@ def _list_facts(view: View, reading: Reading) -> tuple[Fact, ...]:
         facts.append(
             Fact(layer_name(view, int(layer)), format_percent(share), "Share of equal gates.")
         )
+    return (*facts, *_list_path_facts(view))
+
+
+def _list_path_facts(view: View) -> tuple[Fact, ...]:
+    """List how far apart the networks are in path space; nothing if one is a recorded frame."""
+    reading = view.readings.get("path_distance")
+    if reading is None or reading.absent:
+        return ()
+    facts = []
+    for network, sign in (("value", "v"), ("feature", "v^f")):
+        parts = [reading.scalars.get(f"{network}_{part}") for part in ("low", "high", "cosine")]
+        low, high, cosine = parts
+        if low is not None and high is not None:
+            about = (
+                f"‖{sign}_A − {sign}_B‖₁/(‖{sign}_A‖₁ + ‖{sign}_B‖₁) over all paths of the "
+                f"{network} networks, between two bounds. 0: equal up to the scale of hidden units."
+            )
+            span = f"{format_percent(low)} to {format_percent(high)}"
+            facts.append(Fact(f"{sign} apart", span, about))
+        if cosine is not None:
+            about = f"Cosine of all path values of the {network} networks."
+            facts.append(Fact(f"cos {sign}", format_number(cosine, 3), about))
     return tuple(facts)
 
 
 PANEL = PanelSpec(
     title="A and B",
-    probes=("agreement", "gates"),
+    probes=("agreement", "gates", "path_distance"),
     draw=draw,
     shows_examples=True,
     about=About(
@@ -175,7 +197,8 @@ PANEL = PanelSpec(
             "probe examples. The dashed line is the share expected by chance, if each unit opened "
             "as often as it does, but independently in A and B. Units are matched by index, so "
             "two networks that differ only in the order of their units agree no better than "
-            "chance. The map shows where the gates differ."
+            "chance. The map shows where the gates differ. Above the charts: how far apart the "
+            "path values are, which do not depend on the scale of hidden units."
         ),
         formulas=(
             r"$\frac{1}{nw}\sum_{s,u} 1\{G^{\mathrm{A}}_l(s,u) = G^{\mathrm{B}}_l(s,u)\}$",

@@ -19,6 +19,7 @@ from dgn_engine.importing.saved_network import (
     listing_of_checkpoint,
     our_network,
 )
+from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.branches import (
     ComparedFrames,
     CompareHeld,
@@ -196,6 +197,10 @@ class Comparison:
     def other_gates(self) -> tuple[Tensor, ...] | None:
         """Return the gates of the compared network on the probe examples; None if there is none."""
         return None if self._network is None else self._network.gates
+
+    def other_network(self) -> GatedNetwork | None:
+        """Return the compared network; None if there is none."""
+        return None if self._network is None else self._network.network
 
     @property
     def probe_schedule(self) -> ProbeSchedule | None:

@@ -254,7 +254,8 @@ class Engine:
         inspected, comparison = self.state.inspected, self.state.comparison
         if inspected is None:
             return
-        if inspected.read_next(comparison.other_gates) or comparison.read_next() or heard:
+        read = inspected.read_next(comparison.other_gates, comparison.other_network)
+        if read or comparison.read_next() or heard:
             self._publish_shown()
         inspected.score_next()
 

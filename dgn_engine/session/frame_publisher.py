@@ -37,7 +37,8 @@ class FramePublisher:
         # A diverged run has no gates to read: its last readings stay.
         due = () if run.diverged else run.probe_schedule.due_probes(run.step_count, not running)
         if due:
-            context = run.probed.probe_context(self._comparison.other_gates)
+            other = self._comparison
+            context = run.probed.probe_context(other.other_gates, other.other_network)
             long = run.probe_schedule.slow_titles(due, context)
             if long:
                 frame = self.make_frame(run, running)

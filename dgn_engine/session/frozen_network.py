@@ -44,7 +44,13 @@ from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.layer_infos import count_parameters, layer_infos
 from dgn_engine.training.out_of_memory import is_out_of_memory, refused_without_memory
-from dgn_engine.training.probes import ComparedGates, InputGeometry, ProbeContext, no_comparison
+from dgn_engine.training.probes import (
+    ComparedGates,
+    ComparedNetwork,
+    InputGeometry,
+    ProbeContext,
+    no_comparison,
+)
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.run import Report, Run
 from dgn_engine.training.steps.losses import count_correct
@@ -161,22 +167,31 @@ class FrozenNetwork:
         self._set_inputs(inputs)
         self.probe_schedule.reset_for_examples(len(inputs.x))
 
-    def read_next(self, compared: ComparedGates = no_comparison) -> bool:
+    def read_next(
+        self,
+        compared: ComparedGates = no_comparison,
+        compared_network: ComparedNetwork = no_comparison,
+    ) -> bool:
         """Compute one requested probe that is due; return whether there was one.
 
         Each has a first reading, on a few examples, before any is sharpened.
 
-        `compared` returns the gates of the network that it is compared with.
+        `compared` returns the gates of the network that it is compared with, `compared_network` the
+        network.
         """
         schedule = self.probe_schedule
         due = schedule.due_probes(self.step_count, catch_up=not self.moves)
         unread = tuple(name for name in due if name not in schedule.readings)
         if due:
-            context = self.probe_context(compared)
+            context = self.probe_context(compared, compared_network)
             schedule.read_probes((unread or due)[:1], context, self.step_count, while_paused=True)
         return bool(due)
 
-    def probe_context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
+    def probe_context(
+        self,
+        compared: ComparedGates = no_comparison,
+        compared_network: ComparedNetwork = no_comparison,
+    ) -> ProbeContext:
         """Return the examples and the network in the form that probes read."""
         config = self._config
         return ProbeContext(
@@ -184,6 +199,7 @@ class FrozenNetwork:
             loss=None if config is None else config.training.loss,
             own_labels=config is None or has_same_labels(config.data, self._data),
             geometry=self._geometry,
+            compared_network=compared_network,
         )
 
     @property

@@ -10,7 +10,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
 from dgn_engine.protocol.watching import ProbeSet
-from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
+from dgn_engine.training.probes import ComparedGates, ComparedNetwork, ProbeContext, no_comparison
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 
 
@@ -20,9 +20,13 @@ class ReadableExamples(Protocol):
     probe_set: ProbeSet
     image_shape: tuple[int, ...]  # of one example as it is stored
 
-    def probe_context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
-        """Return what probes read: the probe examples, the network, and the gates to compare
-        with."""
+    def probe_context(
+        self,
+        compared: ComparedGates = no_comparison,
+        compared_network: ComparedNetwork = no_comparison,
+    ) -> ProbeContext:
+        """Return what probes read: the probe examples, the network, and the gates and the network
+        to compare with."""
 
     @property
     def probe_images(self) -> Array:

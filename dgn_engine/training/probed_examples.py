@@ -17,6 +17,7 @@ from dgn_engine.training.device_data import (
 )
 from dgn_engine.training.probes import (
     ComparedGates,
+    ComparedNetwork,
     InputGeometry,
     ProbeContext,
     TrainingState,
@@ -68,11 +69,16 @@ class ProbedExamples:
         first = len(self._first.indices)
         return 0 if first == len(self.probe_set.indices) else first
 
-    def probe_context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
+    def probe_context(
+        self,
+        compared: ComparedGates = no_comparison,
+        compared_network: ComparedNetwork = no_comparison,
+    ) -> ProbeContext:
         """Return the probe set under the current network.
 
         Args:
             compared: Returns the gates of a compared network on the same examples.
+            compared_network: Returns that network.
 
         Returns:
             A context for probes; under FRG without drawn examples, which have no gates.
@@ -93,7 +99,10 @@ class ProbedExamples:
             augmented=given.augmentation != "none",
         )
         return ProbeContext(
-            network, x, y, trainer.regime, compared, training=training, geometry=self._geometry
+            *(network, x, y, trainer.regime, compared),
+            training=training,
+            geometry=self._geometry,
+            compared_network=compared_network,
         )
 
     def choose_examples(self, config: RunConfig) -> None:

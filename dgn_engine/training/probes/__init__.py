@@ -6,6 +6,7 @@ from dgn_engine.plugins import discover_plugins
 from dgn_engine.training.probes._probe import (
     ASSUMED_FLOPS,
     ComparedGates,
+    ComparedNetwork,
     InputGeometry,
     Probe,
     ProbeContext,
@@ -22,6 +23,7 @@ __all__ = [
     "ASSUMED_FLOPS",
     "TOO_ROUGH",
     "ComparedGates",
+    "ComparedNetwork",
     "InputGeometry",
     "Probe",
     "ProbeContext",

@@ -20,6 +20,7 @@ NO_GATE_OPEN = "No gate is open for any probe example, so all overlaps are 0."
 ASSUMED_FLOPS = 2e10  # FLOP/s of one CPU core, before anything was measured; of …
 ASSUMED_CARD_FLOPS = 1e12  # … a card
 ComparedGates = Callable[[], tuple[Tensor, ...] | None]
+ComparedNetwork = Callable[[], GatedNetwork | None]
 
 
 def assumed_flops(device: torch.device) -> float:
@@ -35,7 +36,7 @@ def assumed_flops(device: torch.device) -> float:
 
 
 def no_comparison() -> None:
-    """Return no gates: there is no network to compare with.
+    """Return nothing: there is no network to compare with.
 
     Returns:
         None.
@@ -110,6 +111,7 @@ class ProbeContext:
         loss: Loss | None = None,
         own_labels: bool = True,
         geometry: InputGeometry | None = None,
+        compared_network: ComparedNetwork = no_comparison,
     ) -> None:
         """Create the context; nothing is computed yet.
 
@@ -126,6 +128,7 @@ class ProbeContext:
             own_labels: Whether the labels are classes of the network.
             geometry: What is known of the space that the examples come from. Default: the shape of
                 `x`.
+            compared_network: Returns the compared network.
         """
         self.geometry = geometry or InputGeometry(tuple(x.shape[1:]))
         self.every = every
@@ -137,6 +140,7 @@ class ProbeContext:
         self.own_labels = own_labels and self.classes == max(outputs, 2)
         self.x = x
         self._compared = compared
+        self._compared_network = compared_network
         self.labels = labels
         self.regime = regime
         self.drop_kernels()
@@ -182,6 +186,7 @@ class ProbeContext:
             loss=self.loss,
             own_labels=self.own_labels,
             geometry=self.geometry,
+            compared_network=self._compared_network,
         )
 
     def row_for_example(self, index: int) -> int:
@@ -246,6 +251,15 @@ class ProbeContext:
             One tensor per gate layer, (n, units) or (n, C, H, W); None without a compared network.
         """
         return self._compared()
+
+    @property
+    def compared_network(self) -> GatedNetwork | None:
+        """Return the compared network.
+
+        Returns:
+            The network under its own regime; None without one.
+        """
+        return self._compared_network()
 
     @property
     def architecture(self) -> Architecture:
@@ -340,7 +354,7 @@ class Probe:
         title: Title of the panel.
         read: `read(context, options, memory)` measures it.
         cost: `cost(architecture, n)` estimates the FLOP of a reading of n examples.
-        compares: Whether it uses `ProbeContext.compared_gates`.
+        compares: Whether it uses `ProbeContext.compared_gates` or `compared_network`.
         refine: `refine(context, options, generator)` measures in slices: each `next` takes about
             half a second, and no result is worse than the one before. Random numbers come from
             `generator`, never from the run's streams. None if `read` is fast enough.

@@ -225,6 +225,16 @@ def _deviations(found: Any) -> Bad:
     yield "one of words", ["1", 1.0, 1.0]
 
 
+def _path_weights(found: k.PathWeights) -> Bad:
+    yield from (("nothing", None), ("a list", list(found.weights)))
+    yield "another network", replace(found, architecture=DENSE)
+    for label, tensor in _no_floats(found.weights[0]):
+        yield f"weights: {label}", replace(found, weights=(tensor, *found.weights[1:]))
+    yield "weights: a layer less", replace(found, weights=found.weights[:-1])
+    yield "biases: none", replace(found, biases=())
+    yield "biases: not a number", replace(found, biases=(found.biases[0] * math.nan,))
+
+
 def _but_nothing(bad: Bad) -> Bad:
     return (pair for pair in bad if pair[1] is not None)
 
@@ -284,6 +294,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
         ("of others", make_network(DENSE).trace(draw_images(DENSE, N + 1))),
         ("a tensor", torch.ones(N)),
     ]),
+    "one": _path_weights,
     "p": lambda _: iter([*_positive(_), ("zero", 0.0), ("beyond", 1.1)]),
     "penalty": lambda _: iter([*_positive(_), ("zero", 0.0)]),
     "rate": lambda _: iter([*_positive(_), ("zero", 0.0)]),
@@ -315,6 +326,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
         ("a word", "value"), ("unknown", ("gates",)), ("empty", ()), ("a number", 3),
         ("an array", np.ones(2)), ("lists", ([],)), ("tensors", [torch.ones(2)]),
     ]),
+    "two": _path_weights,
     "value_input": _words,
     "weights": lambda weights: _first_of(weights, _no_floats),
     "x": _inputs,
@@ -345,6 +357,7 @@ MORE: dict[tuple[str, str], Callable[[Any], Bad]] = {
     ("nu", "targets"): _targets_that_count,
     ("spectrum", "targets"): _targets_that_count,
     ("leading_spectrum", "count"): lambda _: iter([*_counts(_), ("more than n", N + 1)]),
+    ("path_value_norms", "weights"): _path_weights,
     ("soft_relu_limit", "beta"): lambda _: iter([*_positive(_), ("zero", 0.0)]),
     ("sub_network_kernel", "kept"): BAD["kept"],
     ("tangent_diagonal", "x"): _of_the_network,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,11 @@ def _network(**more: Any) -> Call:
     other = draw_images(DENSE, 3, 1)
     known = {"network": network, "x": x, "other": other, "logits": "mean"}
     return {**known, "trains": ("value",), "folded": False, **more}
+
+
+def path_weights(seed: float = 1.0) -> k.PathWeights:
+    found = k.PathWeights.from_stack(make_network(BLOCKS, bias=True).value)
+    return replace(found, weights=tuple(seed * weight for weight in found.weights))
 
 
 def _limit(**more: Any) -> Call:
@@ -195,6 +200,8 @@ CALLS: dict[str, Callable[[], Call]] = {
         "architecture": POOLED, "inputs": others(), "other": others(), "normalise": "width",
         "budget_bytes": 1 << 20,
     },
+    "path_value_distance": lambda: {"one": path_weights(), "two": path_weights(0.5)},
+    "path_value_norms": lambda: {"weights": path_weights()},
     "pair_bytes": lambda: {"architecture": DENSE},
     "path_gradient_overlap": lambda: {
         **_without(_network(), "logits", "trains", "folded"), "normalise": "width",

@@ -54,6 +54,10 @@ BY_CLASS = {
     "shape: $K^V$": (BOTH_STEPS, [0, 0.5]),
     "scale: loss": ([2, 4, 6], [1, 0.5, 0.3]),
 }
+NORMS_BY_LOGIT = {
+    "by_logit: Σ|v|": ([0, 1], [20, 30]),
+    "by_logit: B Σ|v|": ([0, 1], [10, 60]),
+}
 SHARES = {
     "by_layer: open": (LAYERS, [50, 25]),
     "by_layer: dead": (LAYERS, [0, 12.5]),
@@ -71,6 +75,23 @@ ONE_AND_ALL = {
     "over_steps: after all": (BOTH_STEPS, [50, 25]),
 }
 OF_BOTH = (
+    Known(
+        "path_norms",
+        curves=NORMS_BY_LOGIT
+        | {
+            "over_steps: value $L_1$": (BOTH_STEPS, [40, 50]),
+            "over_steps: feature $L_2$": (BOTH_STEPS, [1, 2]),
+        },
+    ),
+    Known(
+        "path_norms",
+        curves=NORMS_BY_LOGIT
+        | {
+            "over_steps: $L_1$, at least": (BOTH_STEPS, [0, 12.5]),
+            "over_steps: $L_1$, at most": (BOTH_STEPS, [25, 50]),
+        },
+        choices={"measure": "moved"},
+    ),
     Known(
         "gate_maps",
         matrices={

@@ -78,7 +78,7 @@ class MadeUpRun:
         self.control = SimpleNamespace(pace=0.0)
         self.probed = SimpleNamespace(
             probe_set=SimpleNamespace(digest="abc"),
-            probe_context=lambda gates: ("context with", gates),
+            probe_context=lambda gates, _network: ("context with", gates),
         )
 
 
@@ -87,7 +87,7 @@ class Bench:
         self.frames: list[Frame] = []
         self.other = {"npk": Reading("npk", 5)}
         self.comparison: Any = SimpleNamespace(
-            other_gates="their gates", readings=self.other, number=0
+            other_gates="their gates", other_network=None, readings=self.other, number=0
         )
         self.publisher = FramePublisher(self.frames.append, self.comparison)
         self.run: Any = MadeUpRun()

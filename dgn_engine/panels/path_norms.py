@@ -1,0 +1,135 @@
+"""Path norms: Σ|v| and the root of Σv² over all paths, and how far v has moved, over steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.axes import spanning_axis
+from dgn_engine.scene.compared import compared_note, compared_reading, facts_of_view, pair_labels
+from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Fact, Role, Scene, Shown
+from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
+from dgn_engine.scene.panel_readings import draw_reading, join_sentences
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
+from dgn_engine.scene.trials import freeze_random_gates
+from dgn_engine.text.written_numbers import format_number, format_percent
+
+MEASURE = Option("measure", "Over steps", always(("norms", "norms"), ("moved", "distance")))
+# (scalar, name, role, dash)
+_NORMS: tuple[tuple[str, str, Role, Dash], ...] = (
+    ("value_l1", "value $L_1$", "value", "solid"),
+    ("value_l2", "value $L_2$", "value", "dash"),
+    ("feature_l1", "feature $L_1$", "feature", "solid"),
+    ("feature_l2", "feature $L_2$", "feature", "dash"),
+)
+_MOVED: tuple[tuple[str, str, Role, Dash], ...] = (
+    ("moved_high", "$L_1$, at most", "value", "dot"),
+    ("moved_low", "$L_1$, at least", "value", "solid"),
+    ("moved_l2", "$L_2$", "value", "dash"),
+)
+
+
+@draw_reading("path_norms", "Path norms appear with the first frame.")
+def draw(view: View, reading: Reading) -> Shown:
+    """Draw the norms or the distance from the first reading over steps, and Σ|v| by logit."""
+    charts = (_over_steps(view, chosen_value(view, MEASURE)), _by_logit(view, reading))
+    note = join_sentences(
+        "Exact, over all paths; distances in $L_1$ lie between two bounds.",
+        compared_note(view, "path_norms", "Dashed at the right: "),
+    )
+    return Scene(charts, facts_of_view(view, "path_norms", _list_facts), reading.step, note)
+
+
+def _over_steps(view: View, measure: str) -> Chart:
+    curves: tuple[Curve, ...] = ()
+    norms = measure == "norms"
+    for scalar, name, role, dash in _NORMS if norms else _MOVED:
+        scale = 1.0 if norms else 100.0
+        curves += recorded_curve(view, ("path_norms", scalar), name, role, dash, scale)
+    title = "Path norms" if norms else "Distance from 1st reading, %"
+    return chart_over_steps(view, title, curves, (0, 0, 1, 1), log=norms)
+
+
+def _by_logit(view: View, reading: Reading) -> Chart:
+    values = reading.arrays["by_logit"]
+    curves = [Curve("Σ|v|", np.arange(len(values)), values, "value", marker=True)]
+    other = compared_reading(view, "path_norms")
+    if other is not None and view.compared is not None:
+        theirs = other.arrays["by_logit"]
+        name = f"{pair_labels(view.compared)[1]} Σ|v|"
+        curves.append(Curve(name, np.arange(len(theirs)), theirs, "compared", "dash"))
+    count = max(len(curve.x) for curve in curves)
+    stride = max(1, -(-count // 10))
+    return Chart(
+        key="by_logit",
+        title="$L_1$ path norm by logit",
+        x=Axis(
+            "logit",
+            limits=(-0.5, count - 0.5),
+            ticks=tuple((float(place), str(place)) for place in range(0, count, stride)),
+        ),
+        y=spanning_axis(curves),
+        curves=tuple(curves),
+        column=1,
+        narrow=(1, 0, 1, 1),
+    )
+
+
+def _list_facts(reading: Reading) -> tuple[Fact, ...]:
+    facts = []
+    for network in ("value", "feature"):
+        for part, name in (("l1", "₁"), ("l2", "₂")):
+            value = reading.scalars.get(f"{network}_{part}")
+            if value is not None:
+                sign = "v" if network == "value" else "v^f"
+                about = f"L{name} norm of the path values of the {network} network."
+                facts.append(Fact(f"‖{sign}‖{name}", format_number(value, 3), about))
+    if (moved := reading.scalars.get("moved_l2")) is not None:
+        about = "‖v − v_0‖₂/(‖v‖₂ + ‖v_0‖₂) since the first reading."
+        facts.append(Fact("v moved", format_percent(moved), about))
+    return tuple(facts)
+
+
+PANEL = PanelSpec(
+    title="Path norms",
+    probes=("path_norms",),
+    draw=draw,
+    about=About(
+        text=(
+            "How large the network is as a sum over paths, whatever the scale of single weights: "
+            "a path runs from an input or a bias to a logit, and its value is the product of the "
+            "weights on it. Multiplying all that a hidden unit receives and dividing all that it "
+            "sends by the same number changes neither the network nor any path value. In a ReLU "
+            "network no logit changes by more than its L₁ norm times the largest change of an "
+            "input. The norms grow as the network fits; weight decay and small steps keep them "
+            "down. The distance from the first reading is that of all path values, as a share of "
+            "the largest that two networks with these norms can have: 0 % if they are equal, 100 "
+            "% if no path is in both. Its L₁ form has no short formula and is shown by two bounds."
+        ),
+        formulas=(
+            r"$\| v \|_q = ( \sum_p | v(p) |^q )^{1/q}, \quad "
+            r"\| v \|_q^q = 1^\top f_{|\Theta|^q}(1)$",
+            r"$\| v - v_0 \|_2^2 = \| v \|_2^2 - 2 \langle v, v_0 \rangle + \| v_0 \|_2^2$",
+            r"$\| v - v_0 \|_1 \leq \| v \|_1 + \| v_0 \|_1 - 2 \| v(\Theta \wedge \Theta_0) \|_1$",
+        ),
+        symbols=(
+            "$p$: path; $v(p)$: product of the weights on it; $f_{|Θ|^q}(1)$: logits for inputs of "
+            "ones with all weights replaced by $|Θ|^q$ and max pooling by sums; $Θ ∧ Θ_0$: the "
+            "smaller of both weights, 0 where their signs differ; 0: first reading."
+        ),
+        source=(
+            "Gonon, Brisebarre, Riccietti & Gribonval: A path-norm toolkit for modern networks, "
+            "ICLR 2024, arXiv:2310.01225; A rescaling-invariant Lipschitz bound based on "
+            "path-metrics, ICML 2025, arXiv:2405.15006"
+        ),
+        computed=(
+            "Exactly, in a few passes of one example in double precision. BatchNorm takes part "
+            "with its running statistics, convolutions position by position."
+        ),
+        trials=(freeze_random_gates("The norms of the feature network stay where they are."),),
+    ),
+    options=(MEASURE,),
+    area="right",
+    order=12,
+    opened=False,
+)
