@@ -178,10 +178,12 @@ def _measure_norms(weights: PathWeights) -> PathNorms:
 def path_value_distance(one: PathWeights, two: PathWeights) -> PathDistance:
     """Compute the distance of two networks in path space.
 
-    With θ∧θ' the smaller magnitude of each weight, or zero where signs differ,
+    With θ∧θ' the smaller magnitude of each weight, or zero where signs differ, and N_i the sum of
+    |v| over the paths through weight i,
 
         ‖v − v'‖₂² = ‖v‖₂² − 2⟨v, v'⟩ + ‖v'‖₂²
-        max(Σ_c |‖v‖₁ − ‖v'‖₁|, ‖v − v'‖₂)  ≤  ‖v − v'‖₁  ≤  ‖v‖₁ + ‖v'‖₁ − 2‖v(θ∧θ')‖₁.
+        max(max_l Σ_{i in layer l} |N_i − N'_i|, ‖v − v'‖₂)  ≤  ‖v − v'‖₁
+        ‖v − v'‖₁  ≤  ‖v‖₁ + ‖v'‖₁ − 2‖v(θ∧θ')‖₁.
 
     The upper bound is the smaller one of the weights as they are, and after the hidden units of the
     second network are rescaled so that the paths to each have the same sum of magnitudes in both.
@@ -213,13 +215,19 @@ def path_value_distance(one: PathWeights, two: PathWeights) -> PathDistance:
         float(_sum_paths(_join_weights(one, second, _smaller_magnitude), 1).sum())
         for second in (two, rescale_like(one, two))
     )
-    by_logit = float((norms.l1_by_logit - others.l1_by_logit).abs().sum())
+    # Paths through different weights of one layer are different ones, and so are those to
+    # different logits; |Σ|v| − Σ|v'|| over a group of paths is at most their part of ‖v − v'‖₁.
+    groups = (
+        (norms.l1_by_logit, others.l1_by_logit),
+        *zip(_sums_through_weights(one), _sums_through_weights(two), strict=True),
+    )
+    by_group = max(float((a - b).abs().sum()) for a, b in groups)
     lengths = norms.l2 * others.l2
     high = max(most - 2.0 * shared, 0.0)
     return PathDistance(
         l2=l2,
         cosine=product / lengths if lengths > 0 else float("nan"),
-        l1_low=min(max(by_logit, l2), high),  # rounding apart, never above the upper bound
+        l1_low=min(max(by_group, l2), high),  # rounding apart, never above the upper bound
         l1_high=high,
         l1_most=most,
         l2_most=norms.l2 + others.l2,
@@ -383,6 +391,16 @@ def _sum_paths(
                 visit(layer, z)
                 layer += 1
     return z[0]
+
+
+@torch.enable_grad()
+def _sums_through_weights(weights: PathWeights) -> tuple[Tensor, ...]:
+    """Return Σ|v| over the paths through each weight, |w_i| ∂‖v‖₁/∂|w_i|, layer by layer."""
+    sizes = [weight.abs().requires_grad_() for weight in weights.weights]
+    biases = tuple(bias.abs() for bias in weights.biases)
+    total = _sum_paths(PathWeights(weights.architecture, tuple(sizes), biases), 1).sum()
+    slopes = torch.autograd.grad(total, sizes)
+    return tuple((size * slope).detach() for size, slope in zip(sizes, slopes, strict=True))
 
 
 def _map_weights(weights: PathWeights, change: Callable[[Tensor], Tensor]) -> PathWeights:

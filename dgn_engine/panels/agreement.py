@@ -168,20 +168,18 @@ def _list_path_facts(view: View) -> tuple[Fact, ...]:
     reading = view.readings.get("path_distance")
     if reading is None or reading.absent:
         return ()
+    low, high, cosine = (reading.scalars.get(name) for name in ("low", "high", "cosine"))
     facts = []
-    for network, sign in (("value", "v"), ("feature", "v^f")):
-        parts = [reading.scalars.get(f"{network}_{part}") for part in ("low", "high", "cosine")]
-        low, high, cosine = parts
-        if low is not None and high is not None:
-            about = (
-                f"‖{sign}_A − {sign}_B‖₁/(‖{sign}_A‖₁ + ‖{sign}_B‖₁) over all paths of the "
-                f"{network} networks, between two bounds. 0: equal up to the scale of hidden units."
-            )
-            span = f"{format_percent(low)} to {format_percent(high)}"
-            facts.append(Fact(f"{sign} apart", span, about))
-        if cosine is not None:
-            about = f"Cosine of all path values of the {network} networks."
-            facts.append(Fact(f"cos {sign}", format_number(cosine, 3), about))
+    if low is not None and high is not None:
+        about = (
+            "‖v − v'‖₁/(‖v‖₁ + ‖v'‖₁) over all paths of both value networks, between two bounds. "
+            "0 %: the same up to the scale of hidden units; 100 %: no path has the same "
+            "sign in both."
+        )
+        facts.append(Fact("v apart", f"{format_percent(low)} to {format_percent(high)}", about))
+    if cosine is not None:
+        about = "Cosine of all path values of the two value networks."
+        facts.append(Fact("cos v", format_number(cosine, 3), about))
     return tuple(facts)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import spanning_axis
 from dgn_engine.scene.compared import compared_note, compared_reading, facts_of_view, pair_labels
-from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Fact, Role, Scene, Shown
+from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Fact, Scene, Shown
 from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
@@ -15,17 +15,12 @@ from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import format_number, format_percent
 
 MEASURE = Option("measure", "Over steps", always(("norms", "norms"), ("moved", "distance")))
-# (scalar, name, role, dash)
-_NORMS: tuple[tuple[str, str, Role, Dash], ...] = (
-    ("value_l1", "value $L_1$", "value", "solid"),
-    ("value_l2", "value $L_2$", "value", "dash"),
-    ("feature_l1", "feature $L_1$", "feature", "solid"),
-    ("feature_l2", "feature $L_2$", "feature", "dash"),
-)
-_MOVED: tuple[tuple[str, str, Role, Dash], ...] = (
-    ("moved_high", "$L_1$, at most", "value", "dot"),
-    ("moved_low", "$L_1$, at least", "value", "solid"),
-    ("moved_l2", "$L_2$", "value", "dash"),
+# (scalar, name, dash)
+_NORMS: tuple[tuple[str, str, Dash], ...] = (("l1", "$L_1$", "solid"), ("l2", "$L_2$", "dash"))
+_MOVED: tuple[tuple[str, str, Dash], ...] = (
+    ("moved_high", "$L_1$, at most", "dot"),
+    ("moved_low", "$L_1$, at least", "solid"),
+    ("moved_l2", "$L_2$", "dash"),
 )
 
 
@@ -43,9 +38,9 @@ def draw(view: View, reading: Reading) -> Shown:
 def _over_steps(view: View, measure: str) -> Chart:
     curves: tuple[Curve, ...] = ()
     norms = measure == "norms"
-    for scalar, name, role, dash in _NORMS if norms else _MOVED:
+    for scalar, name, dash in _NORMS if norms else _MOVED:
         scale = 1.0 if norms else 100.0
-        curves += recorded_curve(view, ("path_norms", scalar), name, role, dash, scale)
+        curves += recorded_curve(view, ("path_norms", scalar), name, "value", dash, scale)
     title = "Path norms" if norms else "Distance from 1st reading, %"
     return chart_over_steps(view, title, curves, (0, 0, 1, 1), log=norms)
 
@@ -77,13 +72,10 @@ def _by_logit(view: View, reading: Reading) -> Chart:
 
 def _list_facts(reading: Reading) -> tuple[Fact, ...]:
     facts = []
-    for network in ("value", "feature"):
-        for part, name in (("l1", "₁"), ("l2", "₂")):
-            value = reading.scalars.get(f"{network}_{part}")
-            if value is not None:
-                sign = "v" if network == "value" else "v^f"
-                about = f"L{name} norm of the path values of the {network} network."
-                facts.append(Fact(f"‖{sign}‖{name}", format_number(value, 3), about))
+    for part, name in (("l1", "₁"), ("l2", "₂")):
+        if (norm := reading.scalars.get(part)) is not None:
+            about = f"L{name} norm of the path values, over all paths and logits."
+            facts.append(Fact(f"‖v‖{name}", format_number(norm, 3), about))
     if (moved := reading.scalars.get("moved_l2")) is not None:
         about = "‖v − v_0‖₂/(‖v‖₂ + ‖v_0‖₂) since the first reading."
         facts.append(Fact("v moved", format_percent(moved), about))
@@ -96,40 +88,43 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "How large the network is as a sum over paths, whatever the scale of single weights: "
-            "a path runs from an input or a bias to a logit, and its value is the product of the "
-            "weights on it. Multiplying all that a hidden unit receives and dividing all that it "
-            "sends by the same number changes neither the network nor any path value. In a ReLU "
-            "network no logit changes by more than its L₁ norm times the largest change of an "
-            "input. The norms grow as the network fits; weight decay and small steps keep them "
-            "down. The distance from the first reading is that of all path values, as a share of "
-            "the largest that two networks with these norms can have: 0 % if they are equal, 100 "
-            "% if no path is in both. Its L₁ form has no short formula and is shown by two bounds."
+            "The size of the value network as a sum over paths, whatever the scale of single "
+            "weights. A path runs from an input or a bias to a logit, and its value is the product "
+            "of the weights on it. Multiplying all that a hidden unit receives, and dividing all "
+            "that it sends by the same number, changes neither the outputs of a ReLU network nor "
+            "any path value. Its L₁ norm bounds how fast it can change: no logit moves by more "
+            "than the norm times the largest change of an input. The distance from the first "
+            "reading is that of all path values, as a share of the largest that two networks with "
+            "these norms can have: 0 % if they are equal, 100 % if no path has the same sign in "
+            "both. For its L₁ "
+            "form there is no short formula; it is between two bounds. Try a larger learning rate."
         ),
         formulas=(
             r"$\| v \|_q = ( \sum_p | v(p) |^q )^{1/q}, \quad "
             r"\| v \|_q^q = 1^\top f_{|\Theta|^q}(1)$",
             r"$\| v - v_0 \|_2^2 = \| v \|_2^2 - 2 \langle v, v_0 \rangle + \| v_0 \|_2^2$",
+            r"$\max_l \sum_{i \in l} | N_i - N_{i,0} | \leq \| v - v_0 \|_1$",
             r"$\| v - v_0 \|_1 \leq \| v \|_1 + \| v_0 \|_1 - 2 \| v(\Theta \wedge \Theta_0) \|_1$",
         ),
         symbols=(
             "$p$: path; $v(p)$: product of the weights on it; $f_{|Θ|^q}(1)$: logits for inputs of "
             "ones with all weights replaced by $|Θ|^q$ and max pooling by sums; $Θ ∧ Θ_0$: the "
-            "smaller of both weights, 0 where their signs differ; 0: first reading."
+            "smaller of both weights, 0 where their signs differ; $N_i$: sum of $|v|$ over the "
+            "paths through weight $i$ of layer $l$; 0: first reading."
         ),
         source=(
-            "Gonon, Brisebarre, Riccietti & Gribonval: A path-norm toolkit for modern networks, "
-            "ICLR 2024, arXiv:2310.01225; A rescaling-invariant Lipschitz bound based on "
-            "path-metrics, ICML 2025, arXiv:2405.15006"
+            "Norms: Gonon, Brisebarre, Riccietti & Gribonval, ICLR 2024, arXiv:2310.01225: a "
+            "path-norm toolkit for modern networks. Distances: the same authors, ICML 2025, "
+            "arXiv:2405.15006: path-metrics. The lower bound is ours"
         ),
         computed=(
             "Exactly, in a few passes of one example in double precision. BatchNorm takes part "
             "with its running statistics, convolutions position by position."
         ),
-        trials=(freeze_random_gates("The norms of the feature network stay where they are."),),
+        trials=(freeze_random_gates("The norms grow on, now that only the values learn."),),
     ),
     options=(MEASURE,),
     area="right",
-    order=12,
+    order=16,
     opened=False,
 )

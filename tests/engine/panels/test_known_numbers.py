@@ -79,8 +79,8 @@ OF_BOTH = (
         "path_norms",
         curves=NORMS_BY_LOGIT
         | {
-            "over_steps: value $L_1$": (BOTH_STEPS, [40, 50]),
-            "over_steps: feature $L_2$": (BOTH_STEPS, [1, 2]),
+            "over_steps: $L_1$": (BOTH_STEPS, [40, 50]),
+            "over_steps: $L_2$": (BOTH_STEPS, [1, 2]),
         },
     ),
     Known(
