@@ -25,7 +25,7 @@ SCORED = 1000  # default number of test examples for the accuracy
 _NEEDS_DATA = (
     "examples", "layers", "out", "size", "normalise", "net", "road", "draws", "seconds",
     "memory", "seed", "scored", "data_root", "dtype", "expect_accuracy", "split_seed",
-    "test_indices",
+    "test_indices", "against",
 )  # fmt: skip
 
 
@@ -90,6 +90,12 @@ def _add_inspection_options(parser: argparse.ArgumentParser) -> None:
     add_expected(group)
     group.add_argument(
         "--seed", type=int, help="seed of the chosen examples and of estimates (default: 0)"
+    )
+    group.add_argument(
+        "--against",
+        type=Path,
+        metavar="OTHER",
+        help="network with the same layers, to print the distance of the path values from",
     )
     group.add_argument(
         "--dtype", choices=("float32", "float64"), help="floating-point type (default: float32)"

@@ -92,12 +92,12 @@ PANEL = PanelSpec(
             "weights. A path runs from an input or a bias to a logit, and its value is the product "
             "of the weights on it. Multiplying all that a hidden unit receives, and dividing all "
             "that it sends by the same number, changes neither the outputs of a ReLU network nor "
-            "any path value. Its L₁ norm bounds how fast it can change: no logit moves by more "
-            "than the norm times the largest change of an input. The distance from the first "
-            "reading is that of all path values, as a share of the largest that two networks with "
-            "these norms can have: 0 % if they are equal, 100 % if no path has the same sign in "
-            "both. For its L₁ "
-            "form there is no short formula; it is between two bounds. Try a larger learning rate."
+            "any path value. The L₁ norm bounds how fast a ReLU network can change: no logit moves "
+            "by more than the norm times the largest change of an input. The distance from the "
+            "first reading is that of all path values, as a share of the largest that two networks "
+            "with these norms can have: 0 % if they are equal, 100 % if no path has the same sign "
+            "in both. In L₁ it has no short formula, so two bounds are shown. Try a larger "
+            "learning rate: both norms grow faster."
         ),
         formulas=(
             r"$\| v \|_q = ( \sum_p | v(p) |^q )^{1/q}, \quad "

@@ -6,7 +6,9 @@ import argparse
 import io
 import json
 import sys
+from contextlib import suppress
 from dataclasses import asdict, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,13 @@ from dgn_engine.cli.run.given_network import (
     add_fitting_readings,
     check_expected,
     normalised_when_trained,
+    read_listing,
+    with_reading,
 )
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples, split_of
 from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
-from dgn_engine.errors import UserError, Where
+from dgn_engine.errors import ArgumentError, UserError, Where
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.importing.saved_network import split_of_own
@@ -35,6 +39,13 @@ from dgn_engine.kernels.gate_statistics import (
     GateStatisticsSettings,
     gate_statistics,
 )
+from dgn_engine.kernels.path_norms import (
+    PathWeights,
+    have_same_paths,
+    path_value_distance,
+    path_value_norms,
+)
+from dgn_engine.model.network import GatedNetwork
 from dgn_engine.storage.atomic_write import save_file
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.text.printable import make_console
@@ -100,6 +111,7 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
         "kernels": _describe_kernels(statistics),
         "layers": [asdict(layer) for layer in statistics.layers],
         "accuracy": accuracy,
+        "paths": _measure_paths(network, shape, arguments),
     }
     if arguments.out is not None:
         _write_inspection(arguments.out, inspection, statistics, chosen.indices, chosen.labels)
@@ -170,6 +182,35 @@ def _describe_kernels(statistics: GateStatistics) -> dict[str, Any]:
     kernels["road"] = "exact" if statistics.relative is None else "estimated"
     kernels["eigenvalues"] = [float(value) for value in statistics.arrays["eigenvalues"][:10]]
     return kernels
+
+
+def _measure_paths(
+    network: GatedNetwork, shape: tuple[int, ...], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Measure the path norms, and the distance from the network of --against."""
+    ours = PathWeights.from_stack(network.value)
+    paths: dict[str, Any] = {"l1": None, "l2": None}
+    with suppress(ArgumentError):  # a sum over the paths is too large for float64
+        norms = path_value_norms(ours)
+        paths = {"l1": norms.l1, "l2": norms.l2}
+    if arguments.against is None:
+        return paths
+    listing = with_reading(read_listing(arguments.against), arguments)
+    other = network_of(listing, shape, getattr(torch, arguments.dtype or "float32"))
+    theirs = PathWeights.from_stack(other.network.value)
+    if not have_same_paths(ours.architecture, theirs.architecture):
+        raise UserError(
+            Where("--against")
+            + f": {listing.file_name} has other layers, so its paths do not correspond.",
+            kind="other-network",
+            value=listing.file_name,
+        )
+    apart: dict[str, Any] = {"file": listing.file_name}
+    with suppress(ArgumentError):
+        distance = path_value_distance(ours, theirs)
+        cosine = distance.cosine if isfinite(distance.cosine) else None
+        apart |= {**distance.shares, "cosine": cosine, "same_signs": distance.same_signs}
+    return paths | {"against": apart}
 
 
 def _measure_accuracy(
@@ -245,6 +286,8 @@ def print_inspection(inspection: dict[str, Any]) -> None:
     out.print(_format_spectrum(kernels, assuming))
     for sentence in contradiction_in_words(kernels):
         out.print(sentence)
+    for sentence in _format_paths(inspection["paths"], assuming):
+        out.print(sentence)
     out.print(_format_accuracy(inspection["accuracy"], assuming))
 
 
@@ -283,6 +326,26 @@ def _format_spectrum(kernels: dict[str, Any], assuming: str) -> str:
     else:
         parts.append("ν needs the exact kernel")
     return ", ".join(parts) + "."
+
+
+def _format_paths(paths: dict[str, Any], assuming: str) -> list[str]:
+    if paths["l1"] is None:
+        return ["Path norms: the sum over the paths is too large for a floating-point number."]
+    norms = [format_number(paths[name], 3) for name in ("l1", "l2")]
+    sentences = [f"Path norms{assuming}: L1 {norms[0]}, L2 {norms[1]}."]
+    if (other := paths.get("against")) and "l2" in other:
+        low, high, l2 = (format_percent(other[name]) for name in ("low", "high", "l2"))
+        cosine = "–" if other["cosine"] is None else format_number(other["cosine"], 3)
+        sentences.append(
+            f"Path values of {other['file']}: {low} to {high} away in L1, {l2} in L2 (0 %: equal, "
+            f"100 %: no path has the same sign), cosine {cosine}; "
+            f"{format_percent(other['same_signs'])} of the weights agree in sign."
+        )
+    elif other:
+        sentences.append(
+            f"Path values of {other['file']}: no distance, the sums are zero or too large."
+        )
+    return sentences
 
 
 def cut_in_words(nu: dict[str, Any]) -> str:

@@ -90,3 +90,36 @@ def test_a_layer_that_there_is_not_is_refused(checkpoint: Path) -> None:
     words = ("inspect", checkpoint, "--data", "digits", "--examples", "4", "--layers")
     assert refused_command_of_kind("out-of-bounds", *words, "1,2").value == [1, 2]
     assert main([*map(str, words), "1"]) == 0
+
+
+def test_rescaled_units_are_no_distance_and_other_layers_none(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 10)).eval()
+    torch.save(network, checkpoint)
+    one, two = (network[place].weight.detach().double() for place in (0, 2))
+    first, last = (network[place].bias.detach().double() for place in (0, 2))
+    entries = torch.cat([(two.abs() @ one.abs()).sum(1), two.abs() @ first.abs(), last.abs()])
+    scaled, moved = tmp_path / "scaled.pt", tmp_path / "moved.pt"
+    with torch.no_grad():
+        network[0].weight.mul_(4.0)
+        network[0].bias.mul_(4.0)
+        network[2].weight.div_(4.0)
+        torch.save(network, scaled)
+        network[2].weight.neg_()
+        network[2].bias.neg_()
+        torch.save(network, moved)
+    words = ("inspect", checkpoint, "--data", "digits", "--examples", "4", "--against")
+    paths = printed_json(capsys, *words, scaled, "--json")["inspection"]["paths"]
+    assert paths["l1"] == pytest.approx(float(entries.sum()))
+    assert paths["against"]["file"] == "scaled.pt"
+    assert paths["against"]["high"] < 1e-12
+    assert paths["against"]["same_signs"] == 1.0
+    assert paths["against"]["cosine"] == pytest.approx(1.0)
+    against = printed_json(capsys, *words, moved, "--json")["inspection"]["paths"]["against"]
+    assert (against["high"], against["l2"]) == pytest.approx((1.0, 1.0))
+    assert against["low"] < 1.0
+    assert against["cosine"] == pytest.approx(-1.0)
+    torch.save(nn.Sequential(nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 10)).eval(), moved)
+    assert refused_command_of_kind("other-network", *words, moved).value == "moved.pt"

@@ -7,9 +7,10 @@ from math import prod
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dgn_engine import kernels as k
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.path_norms import (
     PathWeights,
@@ -327,6 +328,42 @@ def test_batch_norm_counts_with_its_running_statistics() -> None:
     assert path_value_norms(weights).l1 == pytest.approx(path_value_norms(plain).l1, rel=1e-7)
     bare = replace(chain, nodes=(arch.Conv(1, 2), *chain.nodes[1:]))
     assert path_value_distance(weights, replace(plain, architecture=bare)).l1_high < 1e-6
+
+
+class Small(nn.Module):
+    """A convolution with BatchNorm, a max pooling, and a block of dense layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.pool = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.MaxPool2d(2)
+        self.first = nn.Linear(8, 8)
+        self.one, self.two, self.out = nn.Linear(8, 8), nn.Linear(8, 8, bias=False), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(self.pool(torch.relu(self.norm(self.conv(x)))).flatten(1)))
+        x = self.two(torch.relu(self.one(x))) + x
+        return self.out(torch.relu(x))
+
+
+def test_a_module_of_ones_own_has_the_norms_of_its_absolute_weights() -> None:
+    module = Small().double().eval()
+    with torch.no_grad():
+        for tensor in (*module.parameters(), module.norm.running_mean):
+            tensor.normal_(generator=torch.Generator().manual_seed(6))
+        assert module.norm.running_var is not None
+        module.norm.running_var.fill_(3.0)
+        norms = k.path_value_norms(k.PathWeights.from_stack(k.adapt(module, (1, 6, 6)).value))
+        slope = module.norm.weight / (3.0 + module.norm.eps) ** 0.5
+        shift = module.norm.bias + slope * (module.conv.bias - module.norm.running_mean)
+        for q, found in ((1, norms.l1), (2, norms.l2)):
+            conv = (slope[:, None, None, None] * module.conv.weight).abs() ** q
+            z = F.conv2d(torch.ones(1, 1, 6, 6).double(), conv, shift.abs() ** q)
+            z = 4.0 * F.avg_pool2d(z, 2).flatten(1)
+            z = F.linear(z, module.first.weight.abs() ** q, module.first.bias.abs() ** q)
+            block = F.linear(z, module.one.weight.abs() ** q, module.one.bias.abs() ** q)
+            z = F.linear(block, module.two.weight.abs() ** q) + z
+            out = F.linear(z, module.out.weight.abs() ** q, module.out.bias.abs() ** q)
+            assert found == pytest.approx(float(out.sum()) ** (1 / q), rel=1e-12)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
