@@ -175,6 +175,10 @@ IN_WORDS = {
     "loss falls.",
     "silent-5": "With usual initial weights, the kernel does not change its shape before the loss "
     "falls.",
+    "paths-1": "Path magnitude prunes the same weights, however hidden units are scaled.",
+    "paths-2": "Pruning by path magnitude costs no more accuracy than pruning small weights.",
+    "paths-3": "If hidden units are rescaled, pruning small weights costs accuracy that pruning by "
+    "path magnitude does not.",
 }
 
 

@@ -40,6 +40,7 @@ class KeptNetworks:
         epochs: epochs whose weights were kept, ascending.
         x, y: the first `per_class` training examples of every class, sorted by class.
         classes: number of classes.
+        data: all examples.
     """
 
     def __init__(self, folder: Path, per_class: int) -> None:

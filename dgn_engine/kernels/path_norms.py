@@ -219,7 +219,7 @@ def path_value_distance(one: PathWeights, two: PathWeights) -> PathDistance:
     # different logits; |Σ|v| − Σ|v'|| over a group of paths is at most their part of ‖v − v'‖₁.
     groups = (
         (norms.l1_by_logit, others.l1_by_logit),
-        *zip(_sums_through_weights(one), _sums_through_weights(two), strict=True),
+        *zip(sums_through_weights(one), sums_through_weights(two), strict=True),
     )
     by_group = max(float((a - b).abs().sum()) for a, b in groups)
     lengths = norms.l2 * others.l2
@@ -233,6 +233,29 @@ def path_value_distance(one: PathWeights, two: PathWeights) -> PathDistance:
         l2_most=norms.l2 + others.l2,
         same_signs=_share_of_same_signs(one, two),
     )
+
+
+@torch.enable_grad()
+def sums_through_weights(weights: PathWeights) -> tuple[Tensor, ...]:
+    """Sum |v| over the paths through each weight, N_i = |w_i| ∂‖v‖₁/∂|w_i|.
+
+    This is also by how much ‖v‖₁ falls if the weight is pruned, its path magnitude. No rescaling of
+    hidden units changes it.
+
+    Args:
+        weights: The network.
+
+    Returns:
+        One tensor per weight layer, shaped as its weight.
+
+    References:
+        arXiv:2405.15006, for pruning.
+    """
+    sizes = [weight.abs().requires_grad_() for weight in weights.weights]
+    biases = tuple(bias.abs() for bias in weights.biases)
+    total = _sum_paths(PathWeights(weights.architecture, tuple(sizes), biases), 1).sum()
+    slopes = torch.autograd.grad(total, sizes)
+    return tuple((size * slope).detach() for size, slope in zip(sizes, slopes, strict=True))
 
 
 @torch.no_grad()
@@ -391,16 +414,6 @@ def _sum_paths(
                 visit(layer, z)
                 layer += 1
     return z[0]
-
-
-@torch.enable_grad()
-def _sums_through_weights(weights: PathWeights) -> tuple[Tensor, ...]:
-    """Return Σ|v| over the paths through each weight, |w_i| ∂‖v‖₁/∂|w_i|, layer by layer."""
-    sizes = [weight.abs().requires_grad_() for weight in weights.weights]
-    biases = tuple(bias.abs() for bias in weights.biases)
-    total = _sum_paths(PathWeights(weights.architecture, tuple(sizes), biases), 1).sum()
-    slopes = torch.autograd.grad(total, sizes)
-    return tuple((size * slope).detach() for size, slope in zip(sizes, slopes, strict=True))
 
 
 def _map_weights(weights: PathWeights, change: Callable[[Tensor], Tensor]) -> PathWeights:

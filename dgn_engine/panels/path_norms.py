@@ -27,9 +27,11 @@ _MOVED: tuple[tuple[str, str, Dash], ...] = (
 @draw_reading("path_norms", "Path norms appear with the first frame.")
 def draw(view: View, reading: Reading) -> Shown:
     """Draw the norms or the distance from the first reading over steps, and Σ|v| by logit."""
-    charts = (_over_steps(view, chosen_value(view, MEASURE)), _by_logit(view, reading))
+    measure = chosen_value(view, MEASURE)
+    charts = (_over_steps(view, measure), _by_logit(view, reading))
     note = join_sentences(
-        "Exact, over all paths; distances in $L_1$ lie between two bounds.",
+        "Exact, over all paths of the value network.",
+        "100 %: no path has the same sign as at first." if measure == "moved" else "",
         compared_note(view, "path_norms", "Dashed at the right: "),
     )
     return Scene(charts, facts_of_view(view, "path_norms", _list_facts), reading.step, note)
