@@ -15,6 +15,7 @@ from itertools import product
 from typing import Any, Literal
 
 import numpy as np
+from scipy.stats import norm
 
 from dgn_engine.experiments import (
     Request,
@@ -33,6 +34,7 @@ from dgn_engine.experiments import (
     npf_kernels,
     npf_nu,
     npf_table2,
+    path_pruning,
     region_phases,
     silent_alignment,
     theory_depth,
@@ -927,7 +929,43 @@ def regions() -> Iterator[World]:
     yield World(name, "null", "no phase", still)
 
 
+def pruned(alike: Design, better: Design, base: float, examples: int = 10_000) -> Draw:
+    """Answers to test examples that are as hard for all networks, which differ by as much as
+    designed: path magnitude, of accuracy `base`, from magnitude with and without rescaling."""
+    designs_of = {"path": None, "magnitude": alike, "rescaled": better}
+
+    def draw(random: Random) -> tuple[Runs, Values]:
+        hard = random.normal(size=examples)
+        found: dict[str, Any] = {}
+        for seed in range(10):
+            own = random.normal(size=examples)
+            wrong: dict[str, list[list[int]]] = {}
+            for kind, design in designs_of.items():
+                accuracy = base
+                if design is not None:
+                    accuracy -= random.normal(design.expected, design.spread)
+                line = norm.ppf(1 - accuracy / 100)
+                answers = np.flatnonzero((2 * hard + own) / math.sqrt(5) < line).tolist()
+                wrong[kind] = [answers, [], []]  # of the share that is judged
+            inputs = dict.fromkeys(designs_of, [0.5] * 3)
+            more = {"examples": examples, "whole": [], "differing": 0.0, "inputs": inputs}
+            found[f"prune-s{seed}"] = {"wrong": wrong, **more}
+        return {}, values(found)
+
+    return draw
+
+
+def path_magnitudes() -> Iterator[World]:
+    """The edges of the equivalence, and no loss by rescaling."""
+    name, alike, better = "path-pruning", path_pruning.MATCHES, path_pruning.BETTER
+    yield World(name, "paper", "as designed", pruned(alike, better, 97.0))
+    for side in (1, -1):
+        edge = replace(alike, expected=side * path_pruning.MARGIN)
+        at_edge = pruned(edge, replace(better, expected=0.0), 70.0)
+        yield World(name, "null", f"at the edges, {side:+d}", at_edge)
+
+
 def all_worlds() -> list[World]:
     of_papers = (tables, stages, differences, davidnet, forty_eight, noise, deep_gated, kernels)
-    groups = (*of_papers, oblique_trees, two_layers, silent, regions)
+    groups = (*of_papers, oblique_trees, two_layers, silent, regions, path_magnitudes)
     return [world for group in groups for world in group()]

@@ -172,6 +172,15 @@ GIVEN: dict[str, Callable[[np.random.Generator, Mapping[str, Any]], Any]] = {
         "complexity": some(random, 5),
         "layers": [some(random, 3) for _ in range(5)],
     },
+    "path_pruning:prune": lambda random, _: {
+        "examples": 8,
+        "whole": [int(random.integers(8))],
+        "wrong": {
+            kind: [random.choice(8, 3, replace=False).tolist() for _ in range(3)]
+            for kind in ("path", "magnitude", "rescaled")
+        },
+        "differing": 0.0,
+    },
     "theory_depth:speed": lambda random, _: table_of(random, "left", "condition"),
     "theory_dynamics:dynamics": lambda random, _: (
         table_of(random, "off", "worst", "parameters", "npf", "npv")

@@ -23,7 +23,7 @@ NO_NUMBER = {  # claims for which the paper prints nothing, so that no power is 
     r"regions-3 ": "no number in print, and 100,000 steps were too long for a pilot",
     r"ws-1 Arch-5.* − random-(label|pixel) gates": "Table 4 has no gates from noise on CIFAR-10",
 }
-SLOW = {"npf-table2", "workshop-table4", "duality-48"}  # a draw takes 50 ms or more
+SLOW = {"npf-table2", "workshop-table4", "duality-48", "path-pruning"}  # a draw takes 50 ms or more
 NAMES = [
     name
     for name in own(all_experiments())
