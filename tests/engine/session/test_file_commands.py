@@ -38,7 +38,7 @@ from dgn_engine.protocol.training import (
     SwapRegime,
     Undo,
 )
-from dgn_engine.protocol.watching import SetProbeExamples, Watch
+from dgn_engine.protocol.watching import ProbeRequest, SetProbeExamples, Watch
 from tests.engine.session.conftest import PROBES, RELU, Desk, small_config
 
 # weights into the value network
@@ -215,6 +215,40 @@ def test_the_share_of_equal_gates_is_that_of_a_slow_count(desk: Desk, trained: P
         assert np.array_equal(differs, (ours >= 0.5) * 1.0 - (theirs >= 0.5) * 1.0)
         total, equal = total + n * width, equal + same
     assert found.scalars["equal"] == pytest.approx(equal / total)
+
+
+def test_the_distance_of_the_path_values_is_from_the_network_in_the_file(
+    desk: Desk, trained: Path
+) -> None:
+    from safetensors.numpy import load_file
+
+    desk.handle(StartRun(small_config("DL"), paused=True), Watch((ProbeRequest("path_distance"),)))
+    desk.advance(2)
+    assert desk.frames[-1].readings["path_distance"].absent
+    desk.handle(CompareFile(desk.open(trained).ticket))
+    saved = load_file(trained)
+    theirs = [saved[f"value.weights.{place}"].astype(np.float64) for place in range(4)]
+
+    def product(one: list[np.ndarray], two: list[np.ndarray]) -> float:
+        z = np.ones(64)
+        for a, b in zip(one, two, strict=True):
+            z = (a * b) @ z
+        return float(z.sum())
+
+    for _ in range(2):
+        desk.train(5)
+        desk.advance(4)
+        found = desk.frames[-1].readings["path_distance"]
+        assert found.step == desk.frames[-1].step
+        ours = [weight.double().numpy() for weight in desk.copy_value_weights()]
+        squares = [product(a, b) for a, b in ((ours, ours), (ours, theirs), (theirs, theirs))]
+        apart = (squares[0] - 2 * squares[1] + squares[2]) ** 0.5
+        most = squares[0] ** 0.5 + squares[2] ** 0.5
+        assert found.scalars["l2"] == pytest.approx(apart / most, rel=1e-6)
+        assert 0.0 < found.scalars["low"] <= found.scalars["high"] <= 1.0
+    desk.handle(CloseComparison())
+    desk.advance(2)
+    assert desk.frames[-1].readings["path_distance"].absent
 
 
 def test_the_kernel_beside_is_that_of_the_network_in_the_file(desk: Desk, trained: Path) -> None:

@@ -327,6 +327,9 @@ def test_an_inspected_network_is_compared_with_another_and_both_are_in_a_frame(
     frame = desk.frames[-1]
     assert set(frame.compared) == set(frame.readings) == {"gates", "npk", "agreement"}
     assert frame.readings["agreement"].scalars["equal"] == 1.0
+    desk.handle(Watch((ProbeRequest("path_distance"),)))
+    desk.advance(3)
+    assert desk.frames[-1].readings["path_distance"].scalars["high"] == 0.0
     desk.handle(StartRun(small_config("FR-II"), paused=True))
     opened = desk.events_of(ComparisonOpened)
     assert [replace(event, number=0) for event in opened] == [replace(opened[0], number=0)] * 2
