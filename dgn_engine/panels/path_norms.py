@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
@@ -38,13 +40,24 @@ def draw(view: View, reading: Reading) -> Shown:
 
 
 def _over_steps(view: View, measure: str) -> Chart:
+    """Plot norms as multiples of their first values, which differ by orders of magnitude."""
     curves: tuple[Curve, ...] = ()
     norms = measure == "norms"
     for scalar, name, dash in _NORMS if norms else _MOVED:
-        scale = 1.0 if norms else 100.0
-        curves += recorded_curve(view, ("path_norms", scalar), name, "value", dash, scale)
-    title = "Path norms" if norms else "Distance from 1st reading, %"
-    return chart_over_steps(view, title, curves, (0, 0, 1, 1), log=norms)
+        source = ("path_norms", scalar)
+        scale = _scale_of_first(view, source) if norms else 100.0
+        curves += recorded_curve(view, source, name, "value", dash, scale)
+    title = "Path norms / 1st reading" if norms else "Distance from 1st reading, %"
+    return chart_over_steps(view, title, curves, (0, 0, 1, 1))
+
+
+def _scale_of_first(view: View, source: tuple[str, str]) -> float:
+    """Return one over the first value of a series; NaN if that is zero or not finite."""
+    series = view.series.get(source)
+    if series is None or not series.steps.size:
+        return 1.0
+    first = float(series.values[0])
+    return 1.0 / first if 0 < first < math.inf else math.nan
 
 
 def _by_logit(view: View, reading: Reading) -> Chart:

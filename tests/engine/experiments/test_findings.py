@@ -179,6 +179,7 @@ GIVEN: dict[str, Callable[[np.random.Generator, Mapping[str, Any]], Any]] = {
             kind: [random.choice(8, 3, replace=False).tolist() for _ in range(3)]
             for kind in ("path", "magnitude", "rescaled")
         },
+        "inputs": {kind: some(random, 3) for kind in ("path", "magnitude", "rescaled")},
         "differing": 0.0,
     },
     "theory_depth:speed": lambda random, _: table_of(random, "left", "condition"),

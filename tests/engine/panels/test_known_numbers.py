@@ -79,7 +79,7 @@ OF_BOTH = (
         "path_norms",
         curves=NORMS_BY_LOGIT
         | {
-            "over_steps: $L_1$": (BOTH_STEPS, [40, 50]),
+            "over_steps: $L_1$": (BOTH_STEPS, [1, 1.25]),
             "over_steps: $L_2$": (BOTH_STEPS, [1, 2]),
         },
     ),
