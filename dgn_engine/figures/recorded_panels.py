@@ -11,7 +11,7 @@ from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.figures.provenance import FigurePanel, make_provenance
 from dgn_engine.scene.chosen_charts import chart_names, choose_charts
 from dgn_engine.scene.elements import Empty, Scene
-from dgn_engine.scene.gate_agreement import AGREEMENT
+from dgn_engine.scene.gate_agreement import AGREEMENT, OF_BOTH
 from dgn_engine.scene.panel_readings import available_readings
 from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
 from dgn_engine.scene.two_steps import scene_of_steps, step_labels
@@ -230,7 +230,7 @@ def with_charts(panels: Sequence[FigurePanel], wanted: Sequence[str]) -> list[Fi
 
 def _check_recorded(loaded: LoadedRun, spec: PanelSpec, two: bool) -> None:
     recorded = set(loaded.frame.readings) if loaded.frame is not None else set()
-    missing = [probe for probe in spec.probes if probe not in recorded and probe != AGREEMENT]
+    missing = [probe for probe in spec.probes if probe not in (*recorded, *OF_BOTH)]
     if missing:
         here = f"; it recorded {', '.join(sorted(recorded))}" if recorded else ""
         raise UserError(
@@ -252,6 +252,6 @@ def _draw_scene(spec: PanelSpec, view: View) -> Scene:
 def _read_at(spec: PanelSpec, view: View) -> int:
     """Return the step of the panel's readings, which may be earlier than requested."""
     steps = [
-        reading.step for reading in available_readings(spec, view) if reading.probe != AGREEMENT
+        reading.step for reading in available_readings(spec, view) if reading.probe not in OF_BOTH
     ]
     return max(steps, default=view.step)

@@ -11,7 +11,7 @@ import numpy as np
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.protocol.training import LayerInfo
 
-AGREEMENT = "agreement"
+AGREEMENT, PATH_DISTANCE = OF_BOTH = ("agreement", "path_distance")  # probes that compare A and B
 MEANS = "means over positions"  # the fact 'differences' where no layer has single gates
 _NO_LAYER = "A and B have no gate layers of the same shape."
 _OTHER_EXAMPLES = "The gates of A and B were read on different probe examples."

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from dgn_engine.protocol.branches import ComparedFrames
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.run_state import RunChanges
-from dgn_engine.scene.gate_agreement import AGREEMENT, gate_agreement
+from dgn_engine.scene.gate_agreement import AGREEMENT, PATH_DISTANCE, gate_agreement
 from dgn_engine.scene.panel_spec import ComparedRun, View, run_key
 from dgn_engine.storage.runs.recorded_steps import readings_at
 from dgn_engine.views.past_view import Past
@@ -36,6 +36,9 @@ class ComparedStep:
         if frame is not None and frame.probe_digest:
             return frame.probe_digest
         return self.frames.probe_digest_at(self.past.step)
+
+
+_NO_WEIGHTS = "Recorded frames have no weights, which the distance of path values needs."
 
 
 class Pairing:
@@ -67,7 +70,9 @@ class Pairing:
             agreement = Reading(AGREEMENT, view.step, absent=why)
         else:
             agreement = self._read_agreement(view, compared)
-        readings = {**view.readings, AGREEMENT: agreement}
+        # The one at hand is from the network that was compared when the step was read.
+        paths = Reading(PATH_DISTANCE, view.step, absent=_NO_WEIGHTS)
+        readings = {**view.readings, AGREEMENT: agreement, PATH_DISTANCE: paths}
         return replace(view, compared=compared, readings=readings)
 
     def _read_agreement(self, view: View, compared: ComparedRun) -> Reading:

@@ -37,7 +37,7 @@ from dgn_engine.protocol.watching import (
     ReadOn,
 )
 from dgn_engine.scene.elements import Mark
-from dgn_engine.scene.gate_agreement import AGREEMENT
+from dgn_engine.scene.gate_agreement import OF_BOTH
 from dgn_engine.scene.overlaid import overlaid_runs
 from dgn_engine.scene.panel_spec import (
     PREDICTIONS,
@@ -271,9 +271,9 @@ class History:
         return probe_digest_at(run, tuple(self._chosen), past.step)
 
     def _drop_agreement(self) -> None:
-        """Drop the share of equal gates over steps, which was that with another B."""
+        """Drop what compares A and B over steps, which was with another B."""
         self._recorded = {
-            key: curve for key, curve in self._recorded.items() if key[0] != AGREEMENT
+            key: curve for key, curve in self._recorded.items() if key[0] not in OF_BOTH
         }
 
     def _live_view(self, choices: Mapping[str, str]) -> View:

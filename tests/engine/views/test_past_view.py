@@ -10,8 +10,11 @@ from dgn_engine.protocol.watching import ProbeExamples, ProbeSetChanged
 from dgn_engine.scene.axes import with_step_cursor
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_readings import describe_outdated
+from dgn_engine.views.compared_step import Pairing
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
+from tests.engine.panels import known_readings as known
+from tests.engine.panels.pictures import draw_scene
 from tests.engine.views.begun_run import make_run_started
 from tests.engine.views.past_frames import make_frame
 
@@ -88,3 +91,12 @@ def test_examples_that_were_chosen_later_are_not_shown_as_those_of_the_step() ->
     for step, pictures in ((50, None), (60, None), (70, shown)):
         history.look_back(Past(step, make_frame(step)))
         assert history.view({}).pictures is pictures
+
+
+def test_the_distance_of_path_values_is_not_that_of_another_comparison() -> None:
+    """Frames keep it with the network that was compared then; of recorded steps there is none."""
+    view = replace(known.BOTH, cursor=known.STEP)
+    assert not view.readings["path_distance"].absent
+    paired = Pairing().add_comparison(view, None, ("", ""))
+    assert paired.readings["path_distance"].absent
+    assert not any(fact.name == "v apart" for fact in draw_scene("agreement", paired).facts)
