@@ -97,6 +97,6 @@ def test_the_distance_of_path_values_is_not_that_of_another_comparison() -> None
     """Frames keep it with the network that was compared then; of recorded steps there is none."""
     view = replace(known.BOTH, cursor=known.STEP)
     assert not view.readings["path_distance"].absent
-    paired = Pairing().add_comparison(view, None, ("", ""))
+    paired = Pairing().add_comparison(view, None, ("a", "a"))
     assert paired.readings["path_distance"].absent
     assert not any(fact.name == "v apart" for fact in draw_scene("agreement", paired).facts)
