@@ -157,6 +157,12 @@ class NetConfig:
         False, "with biases", help="train with biases",
         tip="Biases break the homogeneity that path features rely on", order=1,
     )
+    feature_bias: bool = setting(
+        False, "biases of the gates", help="train with biases in the feature network alone",
+        tip="Biases of the feature network alone: they move the gates, and the output stays a "
+        "sum over paths", advanced=True, order=2, changed="biases of the gates",
+        shown={"regime.trains_feature": True, "net.bias": False},
+    )
     init: Initialisation = setting("kaiming", "initial weights")
     sigma: float = setting(  # 0 chooses √(2/fan_in)
         0.0, "σ", least=0, help="σ of the initial weights: ±σ (bernoulli), N(0, σ²) (kaiming)",

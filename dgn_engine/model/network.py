@@ -44,9 +44,10 @@ class GatedNetwork(nn.Module):
 
     Args:
         architecture: Architecture of the value network.
-        bias: Whether layers have biases.
+        bias: Whether the layers of both networks have biases.
         feature_architecture: Architecture of the feature network, if gates are tiled and the value
           network is wider, or if its layers are parallel. Default: `architecture`.
+        feature_bias: Whether the layers of the feature network have biases in any case.
 
     Attributes:
         feature: Θ^f.
@@ -74,6 +75,7 @@ class GatedNetwork(nn.Module):
         architecture: arch.Architecture,
         bias: bool = False,
         feature_architecture: arch.Architecture | None = None,
+        feature_bias: bool = False,
     ) -> None:
         super().__init__()
         if architecture.is_parallel:
@@ -83,7 +85,7 @@ class GatedNetwork(nn.Module):
                 kind="not-supported",
             )
         self.architecture = architecture
-        self.feature = Stack(feature_architecture or architecture, bias)
+        self.feature = Stack(feature_architecture or architecture, bias or feature_bias)
         self.value = Stack(architecture, bias)
         self.gate: Gate = HARD
         self.own_gates = True

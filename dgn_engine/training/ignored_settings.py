@@ -18,6 +18,8 @@ _UNMET = {  # why a condition on the regime or the data set does not hold
     "regime.soft": "the gates of {regime} are not soft",
     "regime.own_gates": "{regime} makes its own gates, so there is no wiring",
     "regime.takes_gates": "{regime} does not use pre-trained gates",
+    "regime.trains_feature": "{regime} does not train a feature network, and biases start at 0",
+    "net.bias": "both networks have biases",
     "dataset.rooted": "{data} is not read from a data folder",
 }
 

@@ -220,10 +220,9 @@ class _Networks:
     def from_config(config: RunConfig, architecture: Architecture) -> _Networks:
         """Return the networks of a configuration."""
         gating, regime = config.gating, find_regime(config.gating.regime)
-        wide, makers = value_and_feature(architecture, gating.tiling, gating.feature_layers)
-        value, feature = (
-            _Network.from_architecture(shapes, config.net.bias) for shapes in (wide, makers)
-        )
+        chains = value_and_feature(architecture, gating.tiling, gating.feature_layers)
+        biases = config.net.bias, config.net.bias or config.net.feature_bias
+        value, feature = map(_Network.from_architecture, chains, biases)
         by_hand = value.dense and config.training.precision != "bf16" and not regime.drawn_gates
         return _Networks(wide, value, feature, regime, by_hand)
 

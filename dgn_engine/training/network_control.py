@@ -66,7 +66,8 @@ class NetworkControl:
         gating = config.gating
         wide, makers = value_and_feature(architecture, gating.tiling, gating.feature_layers)
         dtype = data.train_x.dtype  # not torch's default, which a notebook may change
-        self.network = GatedNetwork(wide, config.net.bias, makers).to(dtype)
+        net = config.net
+        self.network = GatedNetwork(wide, net.bias, makers, net.feature_bias).to(dtype)
         self._draw_weights(self.network.value)
         self._draw_weights(self.network.feature)
         random_input = torch.rand(

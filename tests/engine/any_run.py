@@ -61,7 +61,9 @@ def small_net(name: str, random: Random) -> NetConfig:
         elif isinstance(field.default, float):
             options.append((field.name, random.choice((0.5, field.default, 1.25))))
     init = random.choice(("kaiming", "bernoulli", "glorot"))
-    return NetConfig(name, tuple(options), bias=random.random() < 0.5, init=init)  # type: ignore[arg-type]
+    bias = random.random() < 0.5
+    alone = random.random() < 0.5  # in the feature network
+    return NetConfig(name, tuple(options), bias=bias, feature_bias=alone, init=init)  # type: ignore[arg-type]
 
 
 def any_config(regime: str, net: str, seed: int) -> RunConfig:

@@ -120,7 +120,8 @@ class SlowNetwork:
                 scale = net.sigma or math.sqrt(2 / a)
                 weight = scale * torch.randn(shape, generator=generator)
             self.state.tensors[f"{part}.weights.{layer}"] = weight
-            if self.config.net.bias or f"{part}.biases.{layer}" in self.state.tensors:
+            biased = net.bias or (net.feature_bias and part == "feature")
+            if biased or f"{part}.biases.{layer}" in self.state.tensors:
                 self.state.tensors[f"{part}.biases.{layer}"] = torch.zeros(shape[0])
 
     def _copy_to_feature(self) -> None:

@@ -151,6 +151,7 @@ def own_settings(state: NetworkState) -> dict[str, Any]:
             "net": config.net.name,
             "option": [f"{name}={value}" for name, value in config.net.options],
             "bias": config.net.bias,
+            "feature_bias": config.net.feature_bias,
             "seed": config.seed,
             "data": config.data.name,
             "gates": "own" if regime.own_gates else source,

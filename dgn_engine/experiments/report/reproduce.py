@@ -254,6 +254,8 @@ def _describe_net(net: NetConfig) -> str:
     options = ", ".join(f"{name} {value}" for name, value in net.options)
     start = _STARTS[net.init] + (f" with σ = {net.sigma:.4g}" if net.sigma else "")
     biases = "biases" if net.bias else "no biases"
+    if net.feature_bias and not net.bias:
+        biases = "biases in the feature network alone"
     name = f"the network of {net.display_name}" if net.is_from_file else net.name
     return f"{name} ({', '.join(part for part in (options, biases, start) if part)})"
 

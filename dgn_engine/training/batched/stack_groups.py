@@ -71,6 +71,7 @@ def pack_key(config: RunConfig) -> object:
         config.net.name,
         tuple(sorted(options_of(config.net).items())),
         config.net.bias,
+        config.net.feature_bias,
         config.gating.tiling,
         config.gating.feature_layers,
         training.loss,

@@ -168,6 +168,7 @@ def every_arrangement_is_said(
         "net": config.net.name,
         "option": [f"{name}={value}" for name, value in config.net.options],
         "bias": config.net.bias,
+        "feature_bias": config.net.feature_bias,
         "seed": config.seed,
         "data": config.data.name,
         "normalise": config.data.normalise,

@@ -70,6 +70,7 @@ def configs(draw: st.DrawFn) -> RunConfig:
             name,
             options,
             bias=draw(st.booleans()),
+            feature_bias=draw(st.booleans()),
             init=draw(st.sampled_from(["kaiming", "glorot"])),  # weights ±σ would make ties
         ),
         gating=GatingConfig(

@@ -51,6 +51,7 @@ OTHER: dict[str, Any] = {
     "data.image_size": 6,
     "data.split_seed": 4,
     "net.bias": True,
+    "net.feature_bias": True,
     "net.init": "glorot",
     "net.sigma": 0.7,
     "gating.beta": 3.0,
@@ -109,7 +110,9 @@ def result_of(config: RunConfig) -> tuple[list[bytes], object]:
         run.advance()
     network, aside = run.trainer.network, run.trainer.regime.on_entry == "aside"
     used = network.value if aside else network
-    weights = [p.detach().numpy().tobytes() for p in used.parameters()]
+    parameters = [p.detach() for p in used.parameters()]
+    # a bias that has stayed 0 is no result
+    weights = [p.numpy().tobytes() for p in parameters if p.dim() > 1 or p.any()]
     told = [
         event.probe_set if isinstance(event, RunStarted) else event
         for event in said

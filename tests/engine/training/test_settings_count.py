@@ -40,6 +40,7 @@ SLOW: dict[str, dict[str, Any]] = {
     "net.name": {"net": MAPS},
     "net.options": {"net": {"options": (("depth", 3), ("width", 5))}},
     "net.bias": {"net": {"bias": True}},
+    "net.feature_bias": {"net": {"feature_bias": True}},
     "net.init": {"net": {"init": "bernoulli"}},
     "net.sigma": {"net": {"sigma": 0.3}},
     "gating.regime": {"gating": {"regime": "FR-II"}},
