@@ -31,9 +31,9 @@ def plot_measured_and_printed(name: str, label: str, rows: Mapping[str, Row]) ->
 
 
 def plot_groups(
-    name: str, title: str, groups: Mapping[str, Mapping[str, Row]], level: Row
+    name: str, title: str, groups: Mapping[str, Mapping[str, Row]], level: Row | None = None
 ) -> Figure:
-    """Plot the means of each group side by side with 95 % intervals, and a level line.
+    """Plot the means of each group side by side with 95 % intervals, and perhaps a level line.
 
     Args:
         name: file name of the figure.
@@ -46,11 +46,14 @@ def plot_groups(
         _measured_line(group, [rows.get(name) for name in categories])
         for group, rows in groups.items()
     ]
-    lines.append(PlottedLine("ReLU", (), (_mean(level),)))
+    drawn = "Points (in the order of the key)"
+    if level is not None:
+        lines.append(PlottedLine("ReLU", (), (_mean(level),)))
+        drawn += " and dashed line"
     counts = _format_counts([row for rows in groups.values() for row in rows.values()])
     note = (
-        f"Points (in the order of the key) and dashed line: means over n = {counts}; bars: 95 % "
-        "intervals of each mean. The claims compare networks of the same seed."
+        f"{drawn}: means over n = {counts}; bars: 95 % intervals of each mean. The claims compare "
+        "networks of the same seed."
     )
     return Figure(name, title, "", ACCURACY, tuple(lines), categories=categories, note=note)
 

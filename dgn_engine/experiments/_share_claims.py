@@ -2,6 +2,8 @@
 
     share = (A − FR)/(ReLU − FR), in percent, with the mean of FR-II and FR-DI as FR.
 
+Without frozen gates FR is 0, and the share that of ReLU's accuracy, A/ReLU.
+
 A difference of accuracies such as ReLU − FL is often smaller than what 10,000 test images can
 resolve, while the gap is not. The interval is Fieller's: all θ for which a t test does not
 distinguish A − θ·ReLU − (1 − θ)·FR from 0. That is a contrast of accuracies, so that the finite
@@ -57,7 +59,7 @@ class SharedGap:
     Attributes:
         recovered: the network that recovers a share of the gap.
         relu: the upper end of the gap.
-        frozen: its lower end.
+        frozen: its lower end; empty for 0.
     """
 
     recovered: Sequence[Term]
@@ -113,7 +115,12 @@ def region_of(printed_share: float) -> Region:
 
 
 def judge_share(
-    claim: str, statistic: str, gap: SharedGap, region: Region, printed: PrintedGap, remark: str
+    claim: str,
+    statistic: str,
+    gap: SharedGap,
+    region: Region,
+    printed: PrintedGap | None,
+    remark: str = "",
 ) -> Claim:
     """Judge that a share lies in a region (percent), and state its interval on this test set.
 
@@ -122,7 +129,7 @@ def judge_share(
         statistic: what was measured, in words.
         gap: the networks.
         region: the claimed region; its upper end may be infinite.
-        printed: the printed accuracies, for the power.
+        printed: the printed accuracies, for the power; None if there are none.
         remark: what else a reader should know.
     """
     test = share_test(gap, region)
@@ -131,11 +138,11 @@ def judge_share(
     images = f"these {examples:,} test images" if examples else "these test images"
     if math.isfinite(given.low):
         remark = f"on {images} (seeds only): {given.low:.1f} to {given.high:.1f}; {remark}"
-    ends = [end for end in region if math.isfinite(end)]
-    nearest = min(ends, key=lambda end: abs(end - printed.share))
-    return judge(
-        claim, f"{statistic} in %", test, remark.removesuffix("; "), printed.design(nearest)
-    )
+    design = None
+    if printed is not None:
+        ends = [end for end in region if math.isfinite(end)]
+        design = printed.design(min(ends, key=lambda end: abs(end - printed.share)))
+    return judge(claim, f"{statistic} in %", test, remark.removesuffix("; "), design)
 
 
 def share_test(gap: SharedGap, region: Region) -> ClaimTest:

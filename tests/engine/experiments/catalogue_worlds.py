@@ -27,6 +27,7 @@ from dgn_engine.experiments import (
     dgn_galu_relu,
     dgn_gates_only,
     dgn_random_mnist,
+    dlgn_rows,
     duality_48,
     duality_noise,
     galu_memorisation,
@@ -965,7 +966,22 @@ def path_magnitudes() -> Iterator[World]:
         yield World(name, "null", f"at the edges, {side:+d}", at_edge)
 
 
+def dlgn() -> Iterator[World]:
+    """DLGNs that keep exactly the abstract's share of a DNN's accuracy, more, or nothing."""
+    name, dnn = "dlgn-rows", 90.0
+    for kind, about, kept in (
+        ("paper", "three points more than the abstract's bound", dlgn_rows.KEPT + 3),
+        ("null", "the bound itself", dlgn_rows.KEPT),
+        ("null", "chance", 100 * 10 / dnn),
+    ):
+
+        def mean(cell: str, kept: float = kept) -> Printed:
+            return Printed(dnn if cell.endswith("-DNN") else kept / 100 * dnn, 0.3)
+
+        yield World(name, kind, about, trained(name, mean))  # type: ignore[arg-type]
+
+
 def all_worlds() -> list[World]:
     of_papers = (tables, stages, differences, davidnet, forty_eight, noise, deep_gated, kernels)
-    groups = (*of_papers, oblique_trees, two_layers, silent, regions, path_magnitudes)
+    groups = (*of_papers, oblique_trees, two_layers, silent, regions, path_magnitudes, dlgn)
     return [world for group in groups for world in group()]
