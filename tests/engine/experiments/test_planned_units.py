@@ -154,7 +154,8 @@ def test_the_seeds_of_a_cell_differ_in_their_draws_alone(name: str, request_: Re
             assert (unit.gates_from is not None) == find_regime(
                 unit.config.gating.regime
             ).takes_gates
-    draws = {"seed", "data.variant_seed", "gating.rotation", "gating.shift", "pre", "post"}
+    draws = {"seed", "data.variant_seed", "pre", "post"}
+    draws |= {"gating.wiring", "gating.rotation", "gating.shift"}
     for some in cells.values():
         plain = [
             {key: str(value).replace(f"-s{seed}", "") for key, value in settings_of(unit).items()}

@@ -66,6 +66,20 @@ def test_on_the_given_test_set_it_is_fieller_s_interval_of_the_seeds() -> None:
     assert (found.mean, *found.interval()) == pytest.approx(100 * np.array(expected), rel=1e-7)
 
 
+def test_without_frozen_gates_it_is_the_ratio_of_two_accuracies() -> None:
+    learnt, relu = drawn(np.random.default_rng(5), 75.0).recovered, GAP.relu
+    over = [TrainedCell([scored(relu.value + seed) for seed in range(5)])]
+    gap = SharedGap(learnt, [(1.0, cell) for cell in over], ())
+    numbers = [[run.best for run in cell.runs] for cell in (learnt[0][1], over[0])]
+    found = share_interval(gap, fixed_test_set=True)
+    expected = 100 * np.array(ratio_of_means(*numbers))
+    assert (found.mean, *found.interval()) == pytest.approx(expected, rel=1e-7)
+    low, high = found.interval()
+    for bound, verdict in ((low - 1, "held"), (found.mean, "not decided"), (high + 1, "not held")):
+        claim = judge_share("dual-13", "x", gap, (bound, math.inf), None)
+        assert (claim.verdict, math.isnan(claim.power)) == (verdict, True)
+
+
 def test_with_the_test_set_it_is_all_shares_that_a_t_test_does_not_reject() -> None:
     """Each share on a grid is tested with the paired variance over examples."""
     from scipy.stats import t
