@@ -2,8 +2,9 @@
 
 He et al. 2015 (arXiv:1512.03385) §4.2: 6n + 2 layers, n = 18. [DUAL] compares it as DNN, DGN and
 DLGN. Skips that change the width are 1×1 convolutions (their option B). A value network under the
-gates of another has no BatchNorm: with γ_pre = 1 its 54 blocks multiply the logits by 10⁵ to 10⁸ at
-initialisation, with 0.3 they stay below 1. Where there is BatchNorm, γ learns it.
+gates of another has no BatchNorm: with γ_pre = 1 its 54 blocks make logits of 10³ to 10⁸ at
+initialisation. They are of order 1 with 0.3; if the gates are shuffled, and so independent in
+successive sums, with 1/√2, for which ½(1 + 2γ²) = 1. Where there is BatchNorm, γ learns it.
 """
 
 from __future__ import annotations
