@@ -140,8 +140,8 @@ IN_WORDS = {
     "dual-11": "Models M4 and M5 differ by at most half a point.",
     "dual-12": "While the upstream model learns false labels, its accuracy peaks and then falls; "
     "the gates keep what it knew at the peak.",
-    "dual-13": "A network whose gates are linear in the image keeps more than 83.5 % of the accuracy "
-    "of the usual network.",
+    "dual-13": "A network whose gates are linear in the image keeps more than 83.5 % of the "
+    "accuracy of the usual network.",
     "comp-1": "Even with random gates a network is far above chance.",
     "comp-2": "A network with the gates of a trained network in reverse order, and random values "
     "as input, is about as accurate as that network.",
