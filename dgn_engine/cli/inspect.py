@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.cli._network_options import (
@@ -21,6 +22,7 @@ from dgn_engine.importing import MODEL
 from dgn_engine.storage.atomic_write import check_output_folder
 
 KERNEL_FILE, INSPECTION_FILE = "kernels.npz", "inspection.json"  # written by --out
+EXAMPLES = 50  # default number of training examples
 SCORED = 1000  # default number of test examples for the accuracy
 _NEEDS_DATA = (
     "examples", "layers", "out", "size", "normalise", "net", "road", "draws", "seconds",
@@ -29,19 +31,15 @@ _NEEDS_DATA = (
 )  # fmt: skip
 
 
-def _add_inspection_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that analyse the network on examples; all of them need --data."""
-    group = parser.add_argument_group("analysis on data")
+def add_data_options(group: Any, examples: int) -> None:
+    """Add the options for the data of an analysis, and how the network takes them."""
     group.add_argument("--data", metavar="NAME", help="analyse the network on this data set")
     group.add_argument("--data-root", metavar="DIR", help="folder with the data sets")
     group.add_argument(
         "--examples",
         **bounded_number(int, least=2),
         metavar="N",
-        help="number of training examples (default: 50)",
-    )
-    group.add_argument(
-        "--layers", type=numbers, metavar="1,3", help="gate layers, counted from 1 (default: all)"
+        help=f"number of training examples (default: {examples})",
     )
     group.add_argument(
         "--size", **bounded_number(int, least=1), metavar="S", help="resize and crop images to S×S"
@@ -57,6 +55,28 @@ def _add_inspection_options(parser: argparse.ArgumentParser) -> None:
         "--test-indices", metavar="FILE", help="file with the indices of the test examples"
     )
     add_named_net(group)
+    group.add_argument(
+        "--scored",
+        **bounded_number(int, least=0),
+        metavar="N",
+        help=f"test examples for the accuracy (default: {SCORED:,})",
+    )
+    add_expected(group)
+    group.add_argument(
+        "--seed", type=int, help="seed of the chosen examples and of estimates (default: 0)"
+    )
+    group.add_argument(
+        "--dtype", choices=("float32", "float64"), help="floating-point type (default: float32)"
+    )
+
+
+def _add_inspection_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that analyse the network on examples; all of them need --data."""
+    group = parser.add_argument_group("analysis on data")
+    add_data_options(group, EXAMPLES)
+    group.add_argument(
+        "--layers", type=numbers, metavar="1,3", help="gate layers, counted from 1 (default: all)"
+    )
     group.add_argument(
         "--kernels",
         dest="road",
@@ -82,37 +102,18 @@ def _add_inspection_options(parser: argparse.ArgumentParser) -> None:
         help="memory limit (default: 4)",
     )
     group.add_argument(
-        "--scored",
-        **bounded_number(int, least=0),
-        metavar="N",
-        help=f"test examples for the accuracy (default: {SCORED:,})",
-    )
-    add_expected(group)
-    group.add_argument(
-        "--seed", type=int, help="seed of the chosen examples and of estimates (default: 0)"
-    )
-    group.add_argument(
         "--against",
         type=Path,
         metavar="OTHER",
         help="network with the same layers, to print the distance of the path values from",
     )
     group.add_argument(
-        "--dtype", choices=("float32", "float64"), help="floating-point type (default: float32)"
-    )
-    group.add_argument(
         "--out", type=Path, metavar="DIR", help="write inspection.json and kernels.npz to DIR"
     )
 
 
-def _check_inspection_options(arguments: argparse.Namespace) -> None:
-    if arguments.out is not None:
-        check_output_folder(arguments.out, (KERNEL_FILE, INSPECTION_FILE))
-    if arguments.data is None:
-        for option in given_options(arguments, *_NEEDS_DATA, "option"):
-            typed = "--kernels" if option == "--road" else option
-            raise UserError(Where(typed) + " needs --data.", kind="needs-option", value="--data")
-        return
+def check_split(arguments: argparse.Namespace) -> None:
+    """Raise `UserError` if the options choose the test examples in two ways, or name no file."""
     if arguments.split_seed is not None:
         if arguments.split_seed >= 2**31:
             raise UserError(
@@ -133,6 +134,17 @@ def _check_inspection_options(arguments: argparse.Namespace) -> None:
         )
     if arguments.option and not arguments.net:
         raise UserError(Where("--option") + " needs --net.", kind="needs-option", value="--net")
+
+
+def _check_inspection_options(arguments: argparse.Namespace) -> None:
+    if arguments.out is not None:
+        check_output_folder(arguments.out, (KERNEL_FILE, INSPECTION_FILE))
+    if arguments.data is None:
+        for option in given_options(arguments, *_NEEDS_DATA, "option"):
+            typed = "--kernels" if option == "--road" else option
+            raise UserError(Where(typed) + " needs --data.", kind="needs-option", value="--data")
+        return
+    check_split(arguments)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

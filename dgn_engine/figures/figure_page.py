@@ -69,7 +69,7 @@ def draw_page(panels: Sequence[FigurePanel], style: FigureStyle) -> Figure:
     paper = Paper(style.width * INCH, height, style)
     for top, row in zip(tops, rows, strict=False):
         for place, block in enumerate(row):
-            _draw_block(paper, block, EDGE + place * (panel_width + _GAP), top, len(panels) > 1)
+            draw_block(paper, block, EDGE + place * (panel_width + _GAP), top, len(panels) > 1)
     for index, line in enumerate(caption):
         y = (
             height
@@ -137,7 +137,7 @@ def _lay_out_rows(
     """Lay the panels out in rows, which share `free` points of height if it is given."""
     lines = [panels[first : first + across] for first in range(0, len(panels), across)]
     headed = len(panels) > 1
-    rows = [[_lay_out_panel(panel, width, None, headed, style) for panel in line] for line in lines]
+    rows = [[lay_out_panel(panel, width, None, headed, style) for panel in line] for line in lines]
     if free is None:
         return rows
     room = free - _GAP * (len(rows) - 1)
@@ -146,7 +146,7 @@ def _lay_out_rows(
         raise _too_small(panels[0].context.title, style)
     return [
         [
-            _lay_out_panel(block.panel, width, _row_height(row) * share, headed, style)
+            lay_out_panel(block.panel, width, _row_height(row) * share, headed, style)
             for block in row
         ]
         for row in rows
@@ -157,7 +157,7 @@ def _row_height(row: Sequence[_PanelPlace]) -> float:
     return max(block.height for block in row)
 
 
-def _lay_out_panel(
+def lay_out_panel(
     panel: FigurePanel, width: float, height: float | None, headed: bool, style: FigureStyle
 ) -> _PanelPlace:
     """Lay out a panel, as high as its charts need if no height is given."""
@@ -300,7 +300,7 @@ def _bottom_edge(place: ChartPlace) -> float:
     return place.box.y + place.box.height + place.room.bottom
 
 
-def _draw_block(paper: Paper, block: _PanelPlace, left: float, top: float, named: bool) -> None:
+def draw_block(paper: Paper, block: _PanelPlace, left: float, top: float, named: bool) -> None:
     size = paper.style.text_size + 1
     for index, line in enumerate(block.heading):
         paper.add_text(

@@ -7,7 +7,7 @@ import io
 import json
 import sys
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from rich import box
 from rich.table import Table
 from torch import Tensor
 
-from dgn_engine.cli.inspect import INSPECTION_FILE, KERNEL_FILE, SCORED
+from dgn_engine.cli.inspect import EXAMPLES, INSPECTION_FILE, KERNEL_FILE, SCORED
 from dgn_engine.cli.run.given_network import (
     IF_NOT,
     add_fitting_readings,
@@ -29,7 +29,11 @@ from dgn_engine.cli.run.given_network import (
 )
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples, split_of
-from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
+from dgn_engine.data._preprocessing import (
+    Preprocessing,
+    channels_wanted,
+    without_preprocessing,
+)
 from dgn_engine.errors import ArgumentError, UserError, Where
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
@@ -46,6 +50,7 @@ from dgn_engine.kernels.path_norms import (
     path_value_norms,
 )
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.storage.atomic_write import save_file
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.text.printable import make_console
@@ -70,13 +75,83 @@ _COLUMNS = (
 
 def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) -> dict[str, Any]:
     """Analyse the network, write the files of --out, and return the results as plain data."""
-    data = _split_as_typed(
-        split_of_own(listing, DataConfig(arguments.data, arguments.data_root or "")), arguments
-    )
+    given = open_on_data(listing, arguments, EXAMPLES)
+    imported, examples, prepare = given.imported, given.examples, given.prepare
+    network, chosen, x = imported.network, given.chosen, given.x
+    accuracy = _measure_accuracy(imported, examples, prepare, arguments)
+    on = f"{accuracy['examples']:,} test examples of {examples.name}"
+    why = accuracy.get("why", "")
+    check_expected(listing.file_name, accuracy["test"], arguments.expect_accuracy, on, why)
+    settings = _statistics_settings(arguments, len(network.architecture.gated_nodes))
+    statistics = gate_statistics(network, x, torch.tensor(chosen.labels), settings)
+    inspection = {
+        "data": _describe_data(examples, prepare, given.raw_shape, x.shape)
+        | {"test": split_of(given.data, examples)},
+        "network": _describe_network(imported),
+        "kernels": _describe_kernels(statistics),
+        "layers": [asdict(layer) for layer in statistics.layers],
+        "accuracy": accuracy,
+        "paths": _measure_paths(network, given.prepared_shape, arguments),
+    }
+    if arguments.out is not None:
+        _write_inspection(arguments.out, inspection, statistics, chosen.indices, chosen.labels)
+    return inspection
+
+
+@dataclass(frozen=True)
+class NetworkOnData:
+    """A network and the examples that it is analysed on.
+
+    Attributes:
+        imported: The network, without gradients.
+        examples: The data as they are stored.
+        data: Their configuration.
+        prepare: Converts stored images to what the network takes.
+        chosen: The training examples.
+        x: These examples, (n, *input_shape).
+        raw_shape: Their shape as they are stored, (n, …).
+        prepared_shape: Shape of one of them as prepared, before it is flattened for the network.
+    """
+
+    imported: ImportedNetwork
+    examples: Examples
+    data: DataConfig
+    prepare: Preprocessing
+    chosen: ProbeSet
+    x: Tensor
+    raw_shape: tuple[int, ...]
+    prepared_shape: tuple[int, ...]
+
+
+def open_on_data(
+    listing: CheckpointContents,
+    arguments: argparse.Namespace,
+    usual: int,
+    data: DataConfig | None = None,
+) -> NetworkOnData:
+    """Load the data and the network.
+
+    Args:
+        listing: the network.
+        arguments: the command line, with the options of `cli.inspect.add_data_options`.
+        usual: number of examples if none is given.
+        data: the data, as the network was trained on them; None for those of --data.
+
+    Raises:
+        UserError: the network does not fit the data, or has gates for other examples only.
+    """
+    size, pixels = arguments.size or 0, arguments.normalise or normalised_when_trained(listing)
+    if data is None:
+        data = split_of_own(listing, DataConfig(arguments.data, arguments.data_root or ""))
+    elif data.pixels == "random":  # drawn with the mean and variance of preprocessed pixels
+        size, pixels = 0, "none"
+    else:
+        size = size or data.image_size
+        data = without_preprocessing(data)
+    data = _split_as_typed(data, arguments)
     examples = load_examples(data)
-    pixels = arguments.normalise or normalised_when_trained(listing)
-    prepare = Preprocessing(arguments.size or 0, pixels, channels_wanted(listing))
-    chosen = choose_probe_set(examples, arguments.examples or 50, arguments.seed or 0)
+    prepare = Preprocessing(size, pixels, channels_wanted(listing))
+    chosen = choose_probe_set(examples, arguments.examples or usual, arguments.seed or 0)
     dtype = getattr(torch, arguments.dtype or "float32")
     raw = torch.from_numpy(examples.train_x[list(chosen.indices)]).to(dtype)
     x = prepare(raw)
@@ -98,24 +173,7 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     network = imported.network.requires_grad_(False)
     set_threads(network.architecture)
     x = x.reshape(len(x), *network.architecture.input_shape)
-    accuracy = _measure_accuracy(imported, examples, prepare, arguments)
-    on = f"{accuracy['examples']:,} test examples of {examples.name}"
-    why = accuracy.get("why", "")
-    check_expected(listing.file_name, accuracy["test"], arguments.expect_accuracy, on, why)
-    settings = _statistics_settings(arguments, len(network.architecture.gated_nodes))
-    statistics = gate_statistics(network, x, torch.tensor(chosen.labels), settings)
-    inspection = {
-        "data": _describe_data(examples, prepare, raw.shape, x.shape)
-        | {"test": split_of(data, examples)},
-        "network": _describe_network(imported),
-        "kernels": _describe_kernels(statistics),
-        "layers": [asdict(layer) for layer in statistics.layers],
-        "accuracy": accuracy,
-        "paths": _measure_paths(network, shape, arguments),
-    }
-    if arguments.out is not None:
-        _write_inspection(arguments.out, inspection, statistics, chosen.indices, chosen.labels)
-    return inspection
+    return NetworkOnData(imported, examples, data, prepare, chosen, x, tuple(raw.shape), shape)
 
 
 def first_examples(arguments: argparse.Namespace) -> Tensor:

@@ -57,7 +57,7 @@ def _page_parts(document: Document, drawn: Mapping[str, bytes]) -> Iterator[str]
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield '<meta name="color-scheme" content="light dark">'
     yield f"<title>{escape(document.title)}</title>"
-    yield f"<style>{_style_sheet()}</style>\n</head>\n<body>"
+    yield f"<style>{style_sheet()}</style>\n</head>\n<body>"
     yield f"<header><p>{escape(document.paper)} · <code>{escape(document.name)}</code></p>"
     yield f"<h1>{escape(document.title)}</h1><p>{escape(document.about)}</p></header>"
     yield from (f"<p class=notice>{escape(sentence)}</p>" for sentence in document.notices)
@@ -190,7 +190,8 @@ def _failures_section(document: Document) -> Iterator[str]:
         yield "</details>"
 
 
-def _style_sheet() -> str:
+def style_sheet() -> str:
+    """Return the style sheet of reports, with the colours of both themes."""
     sheet = (files("dgn_resources") / "report.css").read_text(encoding="utf-8")
     return (
         f":root{{{_colour_variables('light')}}}\n"

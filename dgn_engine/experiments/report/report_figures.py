@@ -53,14 +53,19 @@ def inline_svg(figure: Figure, drawn: bytes = b"") -> str:
         figure: the figure.
         drawn: its SVG, if it was already drawn.
     """
-    text = (drawn or figure_bytes(figure, "svg")).decode()
+    return adapt_svg(figure.name, drawn or figure_bytes(figure, "svg"))
+
+
+def adapt_svg(name: str, drawn: bytes) -> str:
+    """Adapt an SVG for HTML: unique ids that begin with `name`, colours as CSS variables."""
+    text = drawn.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     names = {colour.lower(): name for name, colour in theme_colours("light").items()}
 
     def adapt_tag(tag: re.Match[str]) -> str:
         unique = re.sub(r'\bid="([^"]*)"', lambda m: f'id="{"-".join(m[1].split())}"', tag[0])
-        unique = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{figure.name}-", unique)
+        unique = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", unique)
         return re.sub(
             r"#[0-9a-f]{6}\b", lambda m: f"var(--{names[m[0]]})" if m[0] in names else m[0], unique
         )

@@ -1,0 +1,274 @@
+"""Estimate what the sections of a report cost, and measure those that the time limit allows."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.errors import UserError
+from dgn_engine.experiments.report import reproduction_progress
+from dgn_engine.experiments.report.document import Document, ReportRow
+from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
+from dgn_engine.network_report.section import Cost, Measured, NotHere, Quantity, SectionSpec
+from dgn_engine.network_report.subject import Subject
+from dgn_engine.scene.run_text import describe_data
+from dgn_engine.storage.atomic_write import make_folders
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs import run_info
+from dgn_engine.text.written_numbers import format_duration, format_number
+from dgn_engine.training.layer_infos import count_parameters
+from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
+
+STOPPED = "The report was stopped before it."
+
+
+@dataclass(frozen=True)
+class NetworkReport:
+    """Everything on the page.
+
+    Attributes:
+        subject: The network.
+        sections: The sections in order, those left out included.
+        seconds: What they took together.
+        limit: The time limit of a section.
+        command: Arguments of `dgn` that write the same report.
+        made: Date and time, ISO 8601.
+        stopped: Whether the user stopped it.
+    """
+
+    subject: Subject
+    sections: tuple[Measured, ...]
+    seconds: float
+    limit: float
+    command: tuple[str, ...]
+    made: str
+    stopped: bool = False
+
+    @property
+    def title(self) -> str:
+        """'Report of run@900'."""
+        return f"Report of {self.subject.name}"
+
+    @property
+    def lead(self) -> tuple[str, ...]:
+        """The first sentence of each section that was measured."""
+        return tuple(m.section.sentences[0] for m in self.sections if m.section is not None)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """A sentence on each section that is missing."""
+        return tuple(f"{m.spec.title}: {m.why}" for m in self.sections if m.section is None)
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """Yield what was read and assumed: a name and its value each."""
+        subject, imported = self.subject, self.subject.imported
+        network, examples = subject.network, subject.examples
+        architecture = network.architecture
+        layers = architecture.gated_nodes
+        yield "Network", imported.title
+        yield "Regime", f"{imported.regime.name}. {imported.regime.about}"
+        yield (
+            "Layers",
+            f"{len(architecture.weight_layers)} with weights, {len(layers)} of them gated; "
+            f"{architecture.classes:,} output{'s' * (architecture.classes > 1)}",
+        )
+        parts = [network.value] if network.own_gates else [network.value, network.feature]
+        yield "Parameters", f"{sum(map(count_parameters, parts)):,}"
+        if imported.config is not None:
+            yield "Step", f"{imported.step:,}"
+        if network.gate.soft:
+            epsilon = network.gate.epsilon
+            also = f", ε = {format_number(epsilon)}" if epsilon else ""
+            yield "Gates", f"soft, β = {format_number(network.gate.beta)}{also}"
+        yield (
+            "Data",
+            f"{describe_data(subject.data)}: {len(examples.train_y):,} training and "
+            f"{len(examples.test_y):,} test examples of {len(examples.class_names):,} classes",
+        )
+        yield "Inputs", subject.prepare.in_words(subject.raw_shape or tuple(subject.x.shape[1:]))
+        yield (
+            "Kernels on",
+            f"{subject.n:,} training examples, balanced over the classes (seed {subject.seed})",
+        )
+        assumed = [imported.assumption] if imported.assuming else []
+        for sentence in (*imported.remarks, *assumed, *subject.notes):
+            yield ("Assumed" if sentence in assumed else "Remark"), sentence
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return the numbers and sentences as plain data for JSON."""
+        tree = {
+            "name": self.subject.name,
+            "network": dict(self.facts()),
+            "sections": {
+                m.spec.key: {
+                    "title": m.spec.title,
+                    "sentences": m.section.sentences,
+                    "method": m.section.method,
+                    "seconds": m.seconds,
+                    "quantities": [_plain_quantity(q) for q in m.section.quantities],
+                    "files": m.files,
+                }
+                for m in self.sections
+                if m.section is not None
+            },
+            "left_out": {m.spec.key: m.why for m in self.sections if m.section is None},
+        }
+        plain: dict[str, Any] = to_plain(tree, nonfinite="null")
+        return plain
+
+    def as_document(self) -> Document:
+        """Return the report as a result that the window and notebooks show like any other."""
+        rows = tuple(
+            _row(m, quantity)
+            for m in self.sections
+            if m.section is not None
+            for quantity in m.section.quantities
+        )
+        return Document(
+            name="report",
+            title=self.title,
+            paper=describe_data(self.subject.data),
+            about="What this network's numbers are and how usual they are.",
+            scale="",
+            protocol="",
+            request={},
+            made=self.made,
+            state="interrupted" if self.stopped else "done",
+            versions=run_info.package_versions(),
+            machine={"processor": run_info.processor_name(), "device": "cpu"},
+            seconds=self.seconds,
+            rows=rows,
+            remarks=tuple(f"{name}: {value}" for name, value in self.facts()),
+            answer=self.lead,
+            notices=tuple(f"Left out: {sentence}" for sentence in self.left_out),
+            details=self.as_plain(),
+            command=self.command,
+        )
+
+
+def estimate_costs(
+    subject: Subject, specs: Sequence[SectionSpec], limit: float
+) -> list[Measured]:
+    """Return the cost of each section, and why it will be left out if it costs too much."""
+    planned = []
+    for spec in specs:
+        try:
+            cost = spec.cost(subject)
+        except (NotHere, UserError) as refusal:
+            planned.append(Measured(spec, Cost(0.0), why=str(refusal)))
+            continue
+        why = ""
+        if cost.least > limit:
+            why = (
+                f"It would take about {format_duration(cost.least)}, more than the limit of "
+                f"{format_duration(limit)}. --only {spec.key} --seconds "
+                f"{math.ceil(1.2 * cost.least)} measures it."
+            )
+        planned.append(Measured(spec, cost, why=why))
+    return planned
+
+
+def measure_sections(
+    subject: Subject,
+    planned: Sequence[Measured],
+    limit: float,
+    folder: Path,
+    command: tuple[str, ...],
+    show: Callable[[Measured], None],
+) -> NetworkReport:
+    """Measure the sections one after another.
+
+    Args:
+        subject: The network.
+        planned: The sections with their costs.
+        limit: Seconds that each may take.
+        folder: Where the progress is written.
+        command: Arguments of `dgn` that write the same report.
+        show: Called with each section when it is done or left out.
+
+    Returns:
+        The report; a section that fails is left out, with the reason.
+    """
+    make_folders(folder)
+    began = time.monotonic()
+    done: list[Measured] = []
+    total = sum(min(m.cost.seconds, limit) for m in planned if not m.why) or 1.0
+    for measured in planned:
+        _write_progress(folder, planned, done, total, limit, time.monotonic() - began)
+        if not measured.why:
+            measured = _measure_section(subject, measured, limit)
+        done.append(measured)
+        show(measured)
+    stopped = subject.is_stopped()
+    took = time.monotonic() - began
+    _write_progress(folder, planned, done, total, limit, took, "done")
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    return NetworkReport(subject, tuple(done), took, limit, command, made, stopped)
+
+
+def _measure_section(subject: Subject, planned: Measured, limit: float) -> Measured:
+    """Measure one section; a refusal or a lack of memory leaves it out."""
+    if subject.is_stopped():
+        return replace(planned, why=STOPPED)
+    began = time.monotonic()
+    try:
+        section = planned.spec.measure(subject, limit)
+    except (NotHere, UserError) as refusal:
+        return replace(planned, why=str(refusal))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        free_memory()
+        return replace(planned, why="It does not fit in memory; use fewer --examples.")
+    return replace(planned, section=section, seconds=time.monotonic() - began)
+
+
+def _write_progress(
+    folder: Path,
+    planned: Sequence[Measured],
+    done: Sequence[Measured],
+    total: float,
+    limit: float,
+    elapsed: float,
+    state: str = "running",
+) -> None:
+    """Write how far the report is, for the window."""
+    spent = sum(min(m.cost.seconds, limit) for m in done if m.section is not None)
+    progress = ReproductionProgress(
+        "report", state, len(planned), len(done), 0, min(1.0, spent / total), elapsed
+    )
+    reproduction_progress.write_progress(progress, folder)
+
+
+def _row(measured: Measured, quantity: Quantity) -> ReportRow:
+    """Return a number as a row of a result."""
+    percent = quantity.form == "percent"
+    value = 100 * quantity.value if percent else quantity.value
+    usual = [quantity.rank, f"trained: {quantity.typical}" if quantity.typical else ""]
+    return ReportRow(
+        f"{measured.spec.title}: {quantity.name}",
+        (value,),
+        value,
+        math.nan,
+        None,
+        math.nan,
+        "%" if percent else "",
+        remark="; ".join(filter(None, usual)),
+        of="networks",
+    )
+
+
+def _plain_quantity(quantity: Quantity) -> dict[str, Any]:
+    return {
+        "name": quantity.name,
+        "value": quantity.value,
+        "interval": [quantity.low, quantity.high],
+        "null": list(quantity.null),
+        "null_of": quantity.of if quantity.null else None,
+        "typical": quantity.typical or None,
+    }

@@ -1,0 +1,22 @@
+"""The sections of a report, in their order: one module with one constant each."""
+
+from __future__ import annotations
+
+from dgn_engine.network_report.section import SectionSpec
+from dgn_engine.network_report.sections import (
+    accuracy,
+    gate_information,
+    gates,
+    overlaps,
+    path_spectrum,
+    tangent_kernel,
+)
+
+SECTIONS: tuple[SectionSpec, ...] = (
+    accuracy.SECTION,
+    gates.SECTION,
+    overlaps.SECTION,
+    path_spectrum.SECTION,
+    tangent_kernel.SECTION,
+    gate_information.SECTION,
+)

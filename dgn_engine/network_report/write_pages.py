@@ -1,0 +1,217 @@
+"""Write a report: `report.html`, `report.pdf`, figures with the scripts that redraw them, numbers."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+
+from dgn_engine.errors import UserError
+from dgn_engine.experiments.report.document import to_bytes
+from dgn_engine.experiments.report.html import style_sheet
+from dgn_engine.experiments.report.report_figures import adapt_svg
+from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.figures.redraw_script import script_files
+from dgn_engine.figures.report_pages import (
+    Block,
+    Heading,
+    PageFigure,
+    Paragraph,
+    TableRows,
+    pdf_of_blocks,
+)
+from dgn_engine.figures.save_figure import page_bytes
+from dgn_engine.network_report.make_report import NetworkReport
+from dgn_engine.network_report.section import RANDOM, SHUFFLED, Measured, Quantity
+from dgn_engine.storage.atomic_write import make_folder, write_file
+from dgn_engine.storage.inner_path import inner_folder
+from dgn_engine.storage.runs import run_info
+from dgn_engine.text.written_numbers import format_duration
+
+HTML, PDF = f"{REPORT}.html", f"{REPORT}.pdf"
+FILES = (HTML, PDF, RESULTS, FIGURES)
+HEADS = ("", "this network", "null", "trained networks")
+STYLE = FigureStyle(caption=False)  # as wide as the text of a page; the caption is below it
+TYPICAL = (
+    "Trained networks: ranges over ten seeds of dense networks of the same kind on the digits (64 "
+    "examples; 32 units, 5 layers) and MNIST (128 units, 6 layers). Data, width and depth change "
+    "them, so they are a scale, not a norm."
+)
+NULLS = (
+    f"Null: '{RANDOM}' have this architecture and weights drawn as at the start of a run, N(0, "
+    f"2/fan-in), without biases; '{SHUFFLED}' are this network's kernel with the labels of its "
+    "examples in random order."
+)
+
+
+def write_pages(report: NetworkReport, folder: Path) -> tuple[Path, ...]:
+    """Write all files of a report and return them, the page first.
+
+    Raises:
+        UserError: The folder cannot be written.
+    """
+    try:
+        report = _write_figures(report, folder)
+        inner = inner_folder(folder)
+        svgs = {m.spec.key: _svg(m) for m in report.sections if _has_figure(m)}
+        write_file(inner / HTML, ("\n".join(_page_parts(report, svgs)) + "\n").encode())
+        write_file(inner / PDF, pdf_of_blocks(list(_blocks(report)), report.title))
+        write_file(inner / RESULTS, to_bytes(report.as_document()))
+    except OSError as error:
+        raise UserError(
+            f"Cannot write the report to {folder}: {error.strerror}.",
+            kind="not-writable",
+            value=str(folder),
+        ) from None
+    figures = [folder / FIGURES / name for m in report.sections for name in m.files]
+    return (folder / HTML, folder / PDF, folder / RESULTS, *figures)
+
+
+def _has_figure(measured: Measured) -> bool:
+    return measured.section is not None and measured.section.panel is not None
+
+
+def _svg(measured: Measured) -> bytes:
+    assert measured.section is not None
+    assert measured.section.panel is not None
+    return page_bytes([measured.section.panel], "svg", STYLE)
+
+
+def _write_figures(report: NetworkReport, folder: Path) -> NetworkReport:
+    """Write each figure as PDF and SVG, and the script that redraws it with its numbers."""
+    inner = inner_folder(folder)
+    sections = []
+    for measured in report.sections:
+        if measured.section is not None and measured.section.panel is not None:
+            make_folder(inner / FIGURES)
+            panel, key = measured.section.panel, measured.spec.key
+            files = {
+                f"{key}.pdf": page_bytes([panel], "pdf", STYLE),
+                f"{key}.svg": page_bytes([panel], "svg", STYLE),
+                **dict(script_files([panel], STYLE, key)),
+            }
+            for name, content in files.items():
+                write_file(inner / FIGURES / name, content)
+            measured = replace(measured, files=tuple(files))
+        sections.append(measured)
+    return replace(report, sections=tuple(sections))
+
+
+def _table_rows(quantities: tuple[Quantity, ...]) -> list[tuple[str, ...]]:
+    """Return the cells of a table of numbers, without columns that are empty."""
+    rows = [
+        (
+            quantity.name,
+            quantity.text,
+            f"{quantity.null_text} ({len(quantity.null)} {quantity.of})" if quantity.null else "",
+            quantity.typical,
+        )
+        for quantity in quantities
+    ]
+    kept = [at for at in range(len(HEADS)) if at < 2 or any(row[at] for row in rows)]
+    return [tuple(row[at] for at in kept) for row in (HEADS, *rows)]
+
+
+def _produced(report: NetworkReport) -> Iterator[tuple[str, str]]:
+    """Yield how the report was made."""
+    versions = run_info.package_versions()
+    yield "Command", f"dgn {shlex.join(report.command)}"
+    yield "Made", report.made
+    yield "Took", f"{format_duration(report.seconds)}; limit {format_duration(report.limit)} a section"
+    yield "Versions", ", ".join(f"{name} {version}" for name, version in versions.items())
+    yield "Machine", run_info.processor_name()
+
+
+def _cost_rows(report: NetworkReport) -> list[tuple[str, ...]]:
+    rows = [("section", "estimated", "took")]
+    for m in report.sections:
+        estimated = format_duration(m.cost.seconds) if m.cost.seconds else "–"
+        took = "left out" if m.section is None else format_duration(m.seconds)
+        rows.append((m.spec.title, estimated, took))
+    return rows
+
+
+def _page_parts(report: NetworkReport, svgs: dict[str, bytes]) -> Iterator[str]:
+    yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield '<meta name="color-scheme" content="light dark">'
+    yield f"<title>{escape(report.title)}</title>"
+    yield f"<style>{style_sheet()}</style>\n</head>\n<body class=network>"
+    yield f"<header><p>{escape(report.subject.imported.title)}</p>"
+    yield f"<h1>{escape(report.title)}</h1></header>"
+    yield from (f"<p class=notice>Left out: {escape(text)}</p>" for text in report.left_out)
+    yield "<h2>What was read</h2>"
+    yield _facts_element(report.facts())
+    for measured in report.sections:
+        if measured.section is not None:
+            yield from _section_parts(measured, svgs)
+    yield "<h2>How to read the tables</h2>"
+    yield f"<p class=note>{escape(NULLS)}</p><p class=note>{escape(TYPICAL)}</p>"
+    yield "<h2>How it was produced</h2>"
+    yield _facts_element(_produced(report))
+    yield _table_element(_cost_rows(report))
+    yield "</body>\n</html>"
+
+
+def _section_parts(measured: Measured, svgs: dict[str, bytes]) -> Iterator[str]:
+    section, key = measured.section, measured.spec.key
+    assert section is not None
+    yield f"<h2 id={key}>{escape(measured.spec.title)}</h2>"
+    yield f"<p class=finding>{escape(' '.join(section.sentences))}</p>"
+    if key in svgs:
+        links = ", ".join(
+            f'<a href="{FIGURES}/{escape(name)}">{escape(name)}</a>' for name in measured.files
+        )
+        caption = f"{escape(section.caption)} Files: {links}."
+        svg = adapt_svg(key, svgs[key])
+        yield f"<figure class=wide>{svg}<figcaption>{caption}</figcaption></figure>"
+    yield _table_element(_table_rows(section.quantities))
+    yield f"<p class=note>{escape(section.method)}</p>"
+
+
+def _facts_element(facts: Iterator[tuple[str, str]]) -> str:
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
+    return f"<dl>{items}</dl>"
+
+
+def _table_element(rows: list[tuple[str, ...]]) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td class="{"words" if at != 1 else "number"}">{escape(cell)}</td>'
+            for at, cell in enumerate(row)
+        )
+        + "</tr>"
+        for row in rows[1:]
+    )
+    return (
+        f"<div class=table><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _blocks(report: NetworkReport) -> Iterator[Block]:
+    """Yield the content of the PDF."""
+    yield Heading(report.title, 0)
+    yield from (Paragraph(f"Left out: {text}") for text in report.left_out)
+    yield Heading("What was read")
+    yield TableRows([("", ""), *report.facts()])
+    for measured in report.sections:
+        section = measured.section
+        if section is None:
+            continue
+        yield Heading(measured.spec.title)
+        yield Paragraph(" ".join(section.sentences))
+        if section.panel is not None:
+            yield PageFigure(section.panel, section.caption)
+        yield TableRows(_table_rows(section.quantities))
+        yield Paragraph(section.method, small=True)
+    yield Heading("How to read the tables")
+    yield Paragraph(NULLS, small=True)
+    yield Paragraph(TYPICAL, small=True)
+    yield Heading("How it was produced")
+    yield TableRows([("", ""), *_produced(report)])
+    yield TableRows(_cost_rows(report))
