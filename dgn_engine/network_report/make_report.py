@@ -13,7 +13,7 @@ from typing import Any
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import reproduction_progress
 from dgn_engine.experiments.report.document import Document, ReportRow
-from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
+from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
 from dgn_engine.network_report.section import Cost, Measured, NotHere, Quantity, SectionSpec
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.scene.run_text import describe_data
@@ -55,6 +55,13 @@ class NetworkReport:
         return f"Report of {self.subject.name}"
 
     @property
+    def network_name(self) -> str:
+        """'fc 32×5: both networks of dgn-viewer, regime DL'."""
+        title, own = self.subject.imported.title, self.subject.imported.config
+        started = self.subject.view({}).run
+        return f"{started.network_name}: {title}" if own and started is not None else title
+
+    @property
     def lead(self) -> tuple[str, ...]:
         """The first sentence of each section that was measured."""
         return tuple(m.section.sentences[0] for m in self.sections if m.section is not None)
@@ -70,7 +77,7 @@ class NetworkReport:
         network, examples = subject.network, subject.examples
         architecture = network.architecture
         layers = architecture.gated_nodes
-        yield "Network", imported.title
+        yield "Network", self.network_name
         yield "Regime", f"{imported.regime.name}. {imported.regime.about}"
         yield (
             "Layers",
@@ -239,17 +246,32 @@ def _write_progress(
 ) -> None:
     """Write how far the report is, for the window."""
     spent = sum(min(m.cost.seconds, limit) for m in done if m.section is not None)
+    to_come = planned[len(done) :]
+    running = tuple(
+        RunningUnit(f"{m.spec.title}: {m.why or cost_in_words(m.cost, limit)}", 0.0)
+        for m in to_come
+    )
+    fraction = min(1.0, spent / total)
     progress = ReproductionProgress(
-        "report", state, len(planned), len(done), 0, min(1.0, spent / total), elapsed
+        "report", state, len(planned), len(done), 0, fraction, elapsed, running=running
     )
     reproduction_progress.write_progress(progress, folder)
+
+
+def cost_in_words(cost: Cost, limit: float) -> str:
+    """Return 'about 29 s', or what the time limit makes of it."""
+    if cost.seconds < 1.0:
+        return "less than 1 s"
+    words = f"about {format_duration(cost.seconds)}"
+    return f"{words}, shortened to {format_duration(limit)}" if cost.seconds > limit else words
 
 
 def _row(measured: Measured, quantity: Quantity) -> ReportRow:
     """Return a number as a row of a result."""
     percent = quantity.form == "percent"
     value = 100 * quantity.value if percent else quantity.value
-    usual = [quantity.rank, f"trained: {quantity.typical}" if quantity.typical else ""]
+    typical = f"trained networks: {quantity.typical}" if quantity.typical else ""
+    usual = [quantity.rank, quantity.label_rank, typical]
     return ReportRow(
         f"{measured.spec.title}: {quantity.name}",
         (value,),
@@ -268,7 +290,7 @@ def _plain_quantity(quantity: Quantity) -> dict[str, Any]:
         "name": quantity.name,
         "value": quantity.value,
         "interval": [quantity.low, quantity.high],
-        "null": list(quantity.null),
-        "null_of": quantity.of if quantity.null else None,
+        "random_networks": list(quantity.random),
+        "shuffled_labels": list(quantity.shuffled),
         "typical": quantity.typical or None,
     }

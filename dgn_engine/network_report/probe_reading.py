@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import torch
-
 from dgn_engine.network_report.section import Cost
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.protocol.frames import Reading, read_only_copy
@@ -83,12 +81,13 @@ def read_probe(subject: Subject, name: str, seconds: float) -> Reading:
 def read_random_networks(
     subject: Subject, name: str, count: int, use: Callable[[ProbeResult, ProbeContext], None]
 ) -> None:
-    """Read a probe on `count` random networks, and pass each result to `use`."""
-    probe = all_probes()[name]
+    """Read a probe on `count` random networks, and pass each result with its context to `use`.
+
+    Without a name nothing is read, and `use` computes from the context what it needs.
+    """
     for network in subject.random_networks(count):
-        context = subject.context(network)
-        with torch.no_grad() if name != "ntk" else torch.enable_grad():
-            use(probe.read(context, {}, None), context)
+        context = subject.context(network.requires_grad_(False))
+        use(all_probes()[name].read(context, {}, None) if name else ProbeResult(), context)
 
 
 def _make_reading(subject: Subject, name: str, result: ProbeResult, error: float) -> Reading:

@@ -11,8 +11,6 @@ from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.text.written_numbers import format_decimals, format_number, format_percent
 
-RANDOM = "random networks"
-SHUFFLED = "shuffled labels"
 Form = Literal["percent", "decimals", "number"]
 
 
@@ -42,8 +40,8 @@ class Quantity:
         value: The number.
         form: How it is written: 'percent' for a share in [0, 1].
         low, high: Ends of its 95 % interval; NaN without one.
-        null: The same number of random networks, or with shuffled labels.
-        of: What these are: `RANDOM` or `SHUFFLED`.
+        random: The same number of networks with random weights.
+        shuffled: The same number with the labels in random order.
         typical: The range over the trained networks of the documentation; '' if there is none.
     """
 
@@ -52,8 +50,8 @@ class Quantity:
     form: Form = "decimals"
     low: float = math.nan
     high: float = math.nan
-    null: tuple[float, ...] = ()
-    of: str = RANDOM
+    random: tuple[float, ...] = ()
+    shuffled: tuple[float, ...] = ()
     typical: str = ""
 
     @property
@@ -64,25 +62,29 @@ class Quantity:
             words += f" [{write_range(self.low, self.high, self.form)}]"
         return words
 
-    @property
-    def null_text(self) -> str:
-        """The range of the null; '' without one."""
-        finite = [value for value in self.null if math.isfinite(value)]
+    def range_of(self, null: Sequence[float]) -> str:
+        """Return the range of a null; '' without one."""
+        finite = [value for value in null if math.isfinite(value)]
         return write_range(min(finite), max(finite), self.form) if finite else ""
 
     @property
     def rank(self) -> str:
-        """How the number lies among those of its null: 'above all 20 random networks'; or ''."""
-        finite = [value for value in self.null if math.isfinite(value)]
+        """Its place among random networks: 'above all 20 random networks (48 to 51 %)'; or ''."""
+        return self._place(self.random, "random networks")
+
+    @property
+    def label_rank(self) -> str:
+        """Its place among shuffled labels: 'below all 20 orders of shuffled labels (…)'; or ''."""
+        return self._place(self.shuffled, "orders of shuffled labels")
+
+    def _place(self, null: Sequence[float], of: str) -> str:
+        finite = [value for value in null if math.isfinite(value)]
         if not finite or not math.isfinite(self.value):
             return ""
-        below = sum(value < self.value for value in finite)
-        above = sum(value > self.value for value in finite)
-        count, at = len(finite), f"({self.null_text})"
-        of = self.of if self.of == RANDOM else f"orders of {self.of}"
-        if below == count:
+        count, at = len(finite), f"({self.range_of(null)})"
+        if all(value < self.value for value in finite):
             return f"above all {count} {of} {at}"
-        if above == count:
+        if all(value > self.value for value in finite):
             return f"below all {count} {of} {at}"
         return f"within the range of {count} {of} {at}"
 

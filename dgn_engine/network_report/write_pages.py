@@ -11,6 +11,7 @@ from pathlib import Path
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.document import to_bytes
 from dgn_engine.experiments.report.html import style_sheet
+from dgn_engine.experiments.report.mathematics import label_as_html, typeset
 from dgn_engine.experiments.report.report_figures import adapt_svg
 from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS
 from dgn_engine.figures.figure_style import FigureStyle
@@ -24,26 +25,28 @@ from dgn_engine.figures.report_pages import (
     pdf_of_blocks,
 )
 from dgn_engine.figures.save_figure import page_bytes
-from dgn_engine.network_report.make_report import NetworkReport
-from dgn_engine.network_report.section import RANDOM, SHUFFLED, Measured, Quantity
+from dgn_engine.network_report.make_report import NetworkReport, cost_in_words
+from dgn_engine.network_report.section import Measured, Quantity
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.runs import run_info
 from dgn_engine.text.written_numbers import format_duration
 
 HTML, PDF = f"{REPORT}.html", f"{REPORT}.pdf"
-FILES = (HTML, PDF, RESULTS, FIGURES)
-HEADS = ("", "this network", "null", "trained networks")
+FILES = (HTML, PDF, RESULTS)
 STYLE = FigureStyle(caption=False)  # as wide as the text of a page; the caption is below it
 TYPICAL = (
     "Trained networks: ranges over ten seeds of dense networks of the same kind on the digits (64 "
     "examples; 32 units, 5 layers) and MNIST (128 units, 6 layers). Data, width and depth change "
     "them, so they are a scale, not a norm."
 )
-NULLS = (
-    f"Null: '{RANDOM}' have this architecture and weights drawn as at the start of a run, N(0, "
-    f"2/fan-in), without biases; '{SHUFFLED}' are this network's kernel with the labels of its "
-    "examples in random order."
+RANDOM = (
+    "Random networks: the range over networks of this architecture whose weights were drawn as at "
+    "the start of a run, N(0, 2/fan-in), without biases, on the same examples."
+)
+SHUFFLED = (
+    "Shuffled labels: the range over random orders of the labels of the examples, with the "
+    "kernels of this network."
 )
 
 
@@ -102,17 +105,21 @@ def _write_figures(report: NetworkReport, folder: Path) -> NetworkReport:
 
 def _table_rows(quantities: tuple[Quantity, ...]) -> list[tuple[str, ...]]:
     """Return the cells of a table of numbers, without columns that are empty."""
+    counts = [max((len(null) for null in nulls), default=0) for nulls in (
+        [q.random for q in quantities], [q.shuffled for q in quantities])]
+    heads = (
+        "",
+        "this network",
+        f"{counts[0]} random networks",
+        f"{counts[1]} shuffled labels",
+        "trained networks",
+    )
     rows = [
-        (
-            quantity.name,
-            quantity.text,
-            f"{quantity.null_text} ({len(quantity.null)} {quantity.of})" if quantity.null else "",
-            quantity.typical,
-        )
-        for quantity in quantities
+        (q.name, q.text, q.range_of(q.random), q.range_of(q.shuffled), q.typical)
+        for q in quantities
     ]
-    kept = [at for at in range(len(HEADS)) if at < 2 or any(row[at] for row in rows)]
-    return [tuple(row[at] for at in kept) for row in (HEADS, *rows)]
+    kept = [at for at in range(len(heads)) if at < 2 or any(row[at] for row in rows)]
+    return [tuple(row[at] for at in kept) for row in (heads, *rows)]
 
 
 def _produced(report: NetworkReport) -> Iterator[tuple[str, str]]:
@@ -128,7 +135,7 @@ def _produced(report: NetworkReport) -> Iterator[tuple[str, str]]:
 def _cost_rows(report: NetworkReport) -> list[tuple[str, ...]]:
     rows = [("section", "estimated", "took")]
     for m in report.sections:
-        estimated = format_duration(m.cost.seconds) if m.cost.seconds else "–"
+        estimated = cost_in_words(m.cost, report.limit)
         took = "left out" if m.section is None else format_duration(m.seconds)
         rows.append((m.spec.title, estimated, took))
     return rows
@@ -140,7 +147,7 @@ def _page_parts(report: NetworkReport, svgs: dict[str, bytes]) -> Iterator[str]:
     yield '<meta name="color-scheme" content="light dark">'
     yield f"<title>{escape(report.title)}</title>"
     yield f"<style>{style_sheet()}</style>\n</head>\n<body class=network>"
-    yield f"<header><p>{escape(report.subject.imported.title)}</p>"
+    yield f"<header><p>{escape(report.network_name)}</p>"
     yield f"<h1>{escape(report.title)}</h1></header>"
     yield from (f"<p class=notice>Left out: {escape(text)}</p>" for text in report.left_out)
     yield "<h2>What was read</h2>"
@@ -149,7 +156,7 @@ def _page_parts(report: NetworkReport, svgs: dict[str, bytes]) -> Iterator[str]:
         if measured.section is not None:
             yield from _section_parts(measured, svgs)
     yield "<h2>How to read the tables</h2>"
-    yield f"<p class=note>{escape(NULLS)}</p><p class=note>{escape(TYPICAL)}</p>"
+    yield from (f"<p class=note>{escape(text)}</p>" for text in (RANDOM, SHUFFLED, TYPICAL))
     yield "<h2>How it was produced</h2>"
     yield _facts_element(_produced(report))
     yield _table_element(_cost_rows(report))
@@ -160,16 +167,17 @@ def _section_parts(measured: Measured, svgs: dict[str, bytes]) -> Iterator[str]:
     section, key = measured.section, measured.spec.key
     assert section is not None
     yield f"<h2 id={key}>{escape(measured.spec.title)}</h2>"
-    yield f"<p class=finding>{escape(' '.join(section.sentences))}</p>"
+    first, *others = map(label_as_html, section.sentences)
+    yield f"<p class=answer>{first}</p><p class=answer>{' '.join(others)}</p>"
     if key in svgs:
         links = ", ".join(
             f'<a href="{FIGURES}/{escape(name)}">{escape(name)}</a>' for name in measured.files
         )
-        caption = f"{escape(section.caption)} Files: {links}."
+        caption = f"{label_as_html(section.caption)} Files: {links}."
         svg = adapt_svg(key, svgs[key])
         yield f"<figure class=wide>{svg}<figcaption>{caption}</figcaption></figure>"
     yield _table_element(_table_rows(section.quantities))
-    yield f"<p class=note>{escape(section.method)}</p>"
+    yield f"<p class=note>{label_as_html(section.method)}</p>"
 
 
 def _facts_element(facts: Iterator[tuple[str, str]]) -> str:
@@ -178,11 +186,13 @@ def _facts_element(facts: Iterator[tuple[str, str]]) -> str:
 
 
 def _table_element(rows: list[tuple[str, ...]]) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+    head = "".join(
+        f'<th{" class=number" * (at > 0)}>{escape(cell)}</th>' for at, cell in enumerate(rows[0])
+    )
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td class="{"words" if at != 1 else "number"}">{escape(cell)}</td>'
+            f'<td class="{"number" if at else "words"}">{label_as_html(cell)}</td>'
             for at, cell in enumerate(row)
         )
         + "</tr>"
@@ -191,6 +201,10 @@ def _table_element(rows: list[tuple[str, ...]]) -> str:
     return (
         f"<div class=table><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _typeset_rows(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [tuple(map(typeset, row)) for row in rows]
 
 
 def _blocks(report: NetworkReport) -> Iterator[Block]:
@@ -204,14 +218,13 @@ def _blocks(report: NetworkReport) -> Iterator[Block]:
         if section is None:
             continue
         yield Heading(measured.spec.title)
-        yield Paragraph(" ".join(section.sentences))
+        yield Paragraph(typeset(" ".join(section.sentences)))
         if section.panel is not None:
-            yield PageFigure(section.panel, section.caption)
-        yield TableRows(_table_rows(section.quantities))
-        yield Paragraph(section.method, small=True)
+            yield PageFigure(section.panel, typeset(section.caption))
+        yield TableRows(_typeset_rows(_table_rows(section.quantities)))
+        yield Paragraph(typeset(section.method), small=True)
     yield Heading("How to read the tables")
-    yield Paragraph(NULLS, small=True)
-    yield Paragraph(TYPICAL, small=True)
+    yield from (Paragraph(text, small=True) for text in (RANDOM, SHUFFLED, TYPICAL))
     yield Heading("How it was produced")
     yield TableRows([("", ""), *_produced(report)])
     yield TableRows(_cost_rows(report))

@@ -26,11 +26,12 @@ from dgn_engine.cli.run.show_inspection import NetworkOnData, first_examples, op
 from dgn_engine.cli.run.user_model import follow_model
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.errors import UserError, Where, did_you_mean
-from dgn_engine.experiments.report.result_layout import measurement_folder
+from dgn_engine.experiments.report.document import read_document
+from dgn_engine.experiments.report.result_layout import REPORT, RESULTS, measurement_folder
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.importing.saved_network import NetworkState, is_ours, state_of
 from dgn_engine.importing.from_file import network_of
-from dgn_engine.network_report.make_report import estimate_costs, measure_sections
+from dgn_engine.network_report.make_report import cost_in_words, estimate_costs, measure_sections
 from dgn_engine.network_report.section import Measured
 from dgn_engine.network_report.sections import SECTIONS
 from dgn_engine.network_report.subject import Earlier, Subject
@@ -52,7 +53,7 @@ def report_network(arguments: argparse.Namespace) -> int:
     """Write the report of a network; exit with 128 + n if signal n interrupted it."""
     _check_sections(arguments.only)
     if arguments.out is not None and not arguments.cost:
-        check_output_folder(arguments.out, FILES)
+        _check_folder(arguments.out)
     listing, notes = _read_network(arguments)
     stop = StopSignals()
     subject = _open_subject(listing, notes, arguments, stop)
@@ -81,6 +82,19 @@ def report_network(arguments: argparse.Namespace) -> int:
         for file in files:
             print_line(str(file))
     return stop.exit_code if stop.stop_requested() else 0
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise `UserError` unless a report can be written to a folder, over an earlier report."""
+    check_output_folder(folder, FILES)
+    if (folder / RESULTS).exists() and read_document(folder).name != REPORT:
+        raise UserError(
+            f"{folder} has the result of an experiment; choose another folder with "
+            + Where("--out")
+            + ".",
+            kind="other-work",
+            value=str(folder),
+        )
 
 
 def _check_sections(names: tuple[str, ...] | None) -> None:
@@ -179,13 +193,15 @@ def _initial_network(state: NetworkState, given: NetworkOnData) -> Earlier | Non
     config, regime = state.config, state.regime
     gating, training = config.gating, config.training
     known = regime.name == gating.regime and not regime.takes_gates and not regime.drawn_gates
-    if not known or training.weights_from or gating.gates_from or state.drawn_with is not None:
+    if not known or training.weights_from or gating.gates_from or state.drawn_seed != config.seed:
         return None
     if config.net.is_from_file or state.step == 0:
         return None
     base = given.imported.network.feature.architecture
     data = to_device(given.examples, base, given.x.device)
-    control = NetworkControl(config, base, data, regime, given.x.device)
+    control = NetworkControl(
+        config, base, data, regime, given.x.device, lambda _: None
+    )
     network = control.network.to(given.x.dtype).requires_grad_(False)
     network.wiring, network.routes = given.imported.network.wiring, given.imported.network.routes
     network.gate = given.imported.network.gate
@@ -274,10 +290,8 @@ def _cost_lines(subject: Subject, planned: list[Measured], limit: float) -> list
         f"{format_duration(limit)} a section (--seconds):"
     ]
     for measured in planned:
-        what = f"about {format_duration(measured.cost.seconds)}"
-        if measured.cost.seconds > limit:
-            what += f", shortened to {format_duration(limit)}"
-        lines.append(f"  {measured.spec.key:{width}}  {measured.why or what}")
+        words = measured.why or cost_in_words(measured.cost, limit)
+        lines.append(f"  {measured.spec.key:{width}}  {words}")
     return lines
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dgn_engine.network_report.section import SectionSpec
 from dgn_engine.network_report.sections import (
     accuracy,
+    alignment,
     gate_information,
     gates,
     overlaps,
+    path_lengths,
     path_spectrum,
     tangent_kernel,
 )
@@ -18,5 +20,7 @@ SECTIONS: tuple[SectionSpec, ...] = (
     overlaps.SECTION,
     path_spectrum.SECTION,
     tangent_kernel.SECTION,
+    alignment.SECTION,
+    path_lengths.SECTION,
     gate_information.SECTION,
 )

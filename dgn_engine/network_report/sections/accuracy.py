@@ -174,14 +174,19 @@ def _draw(subject: Subject, by_class: dict[int, tuple[int, int]]) -> FigurePanel
         curves=(
             Curve("all", np.array([-0.5, len(classes) - 0.5]), np.full(2, 100 * right / total),
                   "muted", "dash"),
-            Curve("interval", np.repeat(position, 3), bars, "text", segments=True),
-            Curve("accuracy", position, shares, "accent", marker=True),
+            Curve("95 % interval", np.repeat(position, 3), bars, "text", segments=True),
+            Curve("accuracy", *_apart(position, shares), "accent", marker=True),
         ),
         named_above=True,
     )
     context = Provenance("Accuracy", subject.imported.regime.name, subject.examples.name,
                          subject.name, step=subject.imported.step)
     return FigurePanel("accuracy", Scene((chart,), step=subject.imported.step), context)
+
+
+def _apart(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return points with gaps between them, so that no line joins the classes."""
+    return np.repeat(x, 2), np.column_stack((y, np.full(len(y), np.nan))).ravel()
 
 
 SECTION = SectionSpec("accuracy", "Accuracy", cost, measure)

@@ -47,17 +47,17 @@ def measure(subject: Subject, seconds: float) -> Section:
     regime = subject.imported.regime
     quantities = [
         Quantity("open gates, mean over layers", float(density.mean()), "percent",
-                 null=nulls["density"], typical=typical_range("open", regime, "percent")),
-        Quantity("dead units, mean over layers", float(dead.mean()), "percent", null=nulls["dead"]),
+                 random=nulls["density"], typical=typical_range("open", regime, " %")),
+        Quantity("dead units, mean over layers", float(dead.mean()), "percent", random=nulls["dead"]),
         Quantity("always-open units, mean over layers", float(always.mean()), "percent",
-                 null=nulls["always"]),
+                 random=nulls["always"]),
     ]
     switched = tuple(_churn(subject))
     quantities += [quantity for quantity, _ in switched]
     for layer, name in enumerate(names):
         quantities.append(
             Quantity(f"open gates, {name}", float(density[layer]), "percent",
-                     null=tuple(float(row["density"][layer]) for row in rows))
+                     random=tuple(float(row["density"][layer]) for row in rows))
         )
     sentences = (
         _describe_open(quantities[0], density, names),

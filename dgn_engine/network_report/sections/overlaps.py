@@ -75,7 +75,7 @@ def measure(subject: Subject, seconds: float) -> Section:
                 Quantity(
                     f"{letter}, {which}",
                     found[kind][at],
-                    null=tuple(pair[at] for pair in nulls[kind]),
+                    random=tuple(pair[at] for pair in nulls[kind]),
                     typical=typical_range(f"{kind}_{('same', 'other')[at]}", regime),
                 )
             )
@@ -83,7 +83,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         same, other = found[kind]
         if other and np.isfinite(same):
             quantities.append(
-                Quantity(f"{letter}, same over different", same / other, "number", null=gaps)
+                Quantity(f"{letter}, same over different", same / other, "number", random=gaps)
             )
     matrices = {kind: class_means(reading.arrays[kind], labels) for kind, _ in KINDS}
     names = class_names(subject.view({}), labels)

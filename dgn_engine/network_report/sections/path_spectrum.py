@@ -1,4 +1,4 @@
-"""The neural path kernel H: its spectrum, ν, and its alignment with the labels."""
+"""The neural path kernel H: its spectrum and ν."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dgn_engine.network_report.probe_reading import (
     read_probe,
     read_random_networks,
 )
-from dgn_engine.network_report.section import SHUFFLED, NotHere, Quantity, Section, SectionSpec
+from dgn_engine.network_report.section import NotHere, Quantity, Section, SectionSpec
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.network_report.typical import typical_range
 from dgn_engine.training.probes import ProbeContext, ProbeResult
@@ -29,15 +29,13 @@ def measure(subject: Subject, seconds: float) -> Section:
         raise NotHere(reading.absent)
     n, exact = len(reading.arrays["labels"]), not reading.error
     npk = torch.tensor(reading.arrays["npk"])
-    nulls: dict[str, list[float]] = {"nu": [], "rank": [], "alignment": []}
+    nulls: dict[str, list[float]] = {"nu": [], "rank": []}
 
     def keep(result: ProbeResult, context: ProbeContext) -> None:
         if result.absent:
             return
         nulls["nu"].append(result.scalars["nu"] / n**2)
         nulls["rank"].append(result.scalars["effective_rank"])
-        kernel = torch.from_numpy(result.arrays["npk"])
-        nulls["alignment"].append(_alignment(kernel, context.labels, context.classes))
 
     if exact:
         read_random_networks(subject, PROBE, count_networks(subject, PROBE, seconds), keep)
@@ -46,35 +44,27 @@ def measure(subject: Subject, seconds: float) -> Section:
     generator = np.random.default_rng(subject.seed)
     shuffled = [labels[torch.from_numpy(generator.permutation(n))] for _ in range(NETWORKS)]
     spectra = [k.spectrum(npk, k.class_targets(order, classes)) for order in shuffled]
-    alignment = _alignment(npk, labels, classes)
     regime = subject.imported.regime
-    quantities = [
-        Quantity("alignment with the labels", alignment,
-                 null=tuple(s.target_alignment or 0.0 for s in spectra), of=SHUFFLED),
-        Quantity("the same, against networks", alignment, null=tuple(nulls["alignment"])),
-    ]
+    quantities: list[Quantity] = []
     if exact and own.nu is not None:
-        nu = own.nu / n**2
         quantities = [
             Quantity("ν", own.nu, "number"),
-            Quantity("ν/n²", nu, null=tuple(nulls["nu"]), typical=typical_range("nu", regime)),
-            Quantity("ν/n², against labels", nu,
-                     null=tuple((s.nu or np.nan) / n**2 for s in spectra), of=SHUFFLED),
-            Quantity("effective rank", own.effective_rank, "number", null=tuple(nulls["rank"]),
-                     typical=typical_range("effective_rank", regime, "number")),
+            Quantity("ν/n²", own.nu / n**2, random=tuple(nulls["nu"]),
+                     shuffled=tuple((s.nu or np.nan) / n**2 for s in spectra),
+                     typical=typical_range("nu", regime)),
+            Quantity("effective rank", own.effective_rank, "number", random=tuple(nulls["rank"]),
+                     typical=typical_range("effective_rank", regime)),
             Quantity("rank", float(own.rank), "number"),
-            *quantities,
         ]
     by_name = {quantity.name: quantity for quantity in quantities}
     sentences = (
         _describe_nu(by_name, n),
         _describe_rank(by_name, reading.arrays["eigenvalues"], n) if exact else "",
-        _describe_alignment(by_name),
         _describe_contradictions(reading.scalars.get("contradictory", 0.0)),
     )
     return Section(
         tuple(filter(None, sentences)),
-        tuple(q for q in quantities if q.null or not q.name.startswith("the same")),
+        tuple(quantities),
         draw_panel(subject, "spectrum", {PROBE: reading}),
         "Left: eigenvalues of H at trace 1, largest first. Right: how the energy of the labels is "
         "spread over its eigenvectors.",
@@ -82,16 +72,10 @@ def measure(subject: Subject, seconds: float) -> Section:
     )
 
 
-def _alignment(kernel: torch.Tensor, labels: torch.Tensor, classes: int) -> float:
-    """Return ⟨H, YYᵀ⟩/(‖H‖‖YYᵀ‖)."""
-    value = k.spectrum(kernel, k.class_targets(labels, classes)).target_alignment
-    return float("nan") if value is None else value
-
-
 def _describe_nu(by_name: dict[str, Quantity], n: int) -> str:
     if "ν/n²" not in by_name:
         return "ν needs the exact kernel, which the time limit does not allow."
-    own, labels = by_name["ν/n²"], by_name["ν/n², against labels"]
+    own = by_name["ν/n²"]
     size = (
         "the labels lie in directions where the kernel is small"
         if own.value > 1
@@ -100,12 +84,12 @@ def _describe_nu(by_name: dict[str, Quantity], n: int) -> str:
         else "the kernel helps little with these labels"
     )
     sentence = f"ν is {own.value:.3f} n² (1 n² if each example is on its own): {size}. "
-    sentence += f"With the same kernel, {own.text} is {labels.rank}" if labels.rank else ""
-    if labels.rank.startswith("below"):
+    sentence += f"With the same kernel, {own.text} is {own.label_rank}"
+    if own.label_rank.startswith("below"):
         sentence += ": it fits these labels in particular"
-    elif labels.rank.startswith("above"):
+    elif own.label_rank.startswith("above"):
         sentence += ": it fits other labels better"
-    elif labels.rank:
+    else:
         sentence += ": it would fit any labels as well"
     sentence += f"; it is {own.rank}." if own.rank else "."
     return sentence
@@ -119,12 +103,6 @@ def _describe_rank(by_name: dict[str, Quantity], eigenvalues: np.ndarray, n: int
         f"The spectrum is like that of {rank.text} equal directions out of {n} (effective "
         f"rank{words}); the first direction alone has {100 * largest:.0f} % of the trace."
     )
-
-
-def _describe_alignment(by_name: dict[str, Quantity]) -> str:
-    labels, networks = by_name["alignment with the labels"], by_name["the same, against networks"]
-    sentence = f"H is aligned with the classes by {labels.text}, {labels.rank}"
-    return sentence + (f" and {networks.rank}." if networks.rank else ".")
 
 
 def _describe_contradictions(count: float) -> str:

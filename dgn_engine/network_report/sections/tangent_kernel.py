@@ -40,23 +40,23 @@ def measure(subject: Subject, seconds: float) -> Section:
     traces = {name: float(np.trace(part)) for name, part in parts.items()}
     quantities = [
         Quantity(f"trace of {title}", traces[name], "number",
-                 null=tuple(float(np.trace(null[name])) for null in nulls))
+                 random=tuple(float(np.trace(null[name])) for null in nulls))
         for name, title in PARTS
         if name in parts
     ]
     if traces.get("feature") and traces.get("value"):
         quantities.append(
             Quantity("K^F over K^V, by trace", traces["feature"] / traces["value"], "number",
-                     null=tuple(float(np.trace(null["feature"]) / np.trace(null["value"]))
+                     random=tuple(float(np.trace(null["feature"]) / np.trace(null["value"]))
                                 for null in nulls),
-                     typical=typical_range("feature_share", subject.imported.regime, "number"))
+                     typical=typical_range("feature_share", subject.imported.regime))
         )
     whole = _sum(parts)
     largest = float(np.linalg.eigvalsh(whole)[-1])
     first = largest / float(np.trace(whole))
     quantities.append(
         Quantity("share of the first eigenvalue of K", first,
-                 null=tuple(float(np.linalg.eigvalsh(_sum(null))[-1] / np.trace(_sum(null)))
+                 random=tuple(float(np.linalg.eigvalsh(_sum(null))[-1] / np.trace(_sum(null)))
                             for null in nulls))
     )
     sentences = (
@@ -69,7 +69,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         tuple(quantities),
         draw_panel(subject, "ntk", {PROBE: reading}, tuple(parts)),
         "The parts of K at unit diagonal; examples in the order of their classes.",
-        f"K on {reading.remark}, mean over the logits, over {reading.facts.get('trains', '')}.",
+        f"Mean over the logits, on {reading.remark}. {reading.facts.get('trains', '')}",
     )
 
 
@@ -112,7 +112,7 @@ def _describe_first(first: Quantity, largest: float, n: int) -> str:
     rank = f" ({first.rank})" if first.rank else ""
     return (
         f"One direction has {format_percent(first.value)} of the trace{rank}. Plain gradient "
-        f"descent on the mean of ½e² over these {n} examples needs a learning rate below "
+        f"descent on the mean of ½e² over these {n} examples needs a learning rate below about "
         f"{format_number(2 * n / largest, 2)}."
     )
 

@@ -1,0 +1,169 @@
+"""Centred alignment of H, K^V and K^F with the labels, over all classes and class by class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgn_engine import kernels as k
+from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.network_report.probe_reading import (
+    NETWORKS,
+    cost_of_probe,
+    count_networks,
+    read_random_networks,
+)
+from dgn_engine.network_report.section import NotHere, Quantity, Section, SectionSpec
+from dgn_engine.network_report.subject import Subject
+from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Role, Scene
+from dgn_engine.training.probes import ProbeContext, ProbeResult
+from dgn_engine.training.probes.npk import NOTHING_OPEN
+
+PROBE = "alignment"  # whose cost it has
+KERNELS: tuple[tuple[str, str, Role, Dash], ...] = (
+    ("npk", "H", "text", "solid"),
+    ("value", "K^V", "value", "solid"),
+    ("feature", "K^F", "feature", "dash"),
+)
+_MOST_NAMED = 12  # classes whose names fit below a figure
+
+
+def measure(subject: Subject, seconds: float) -> Section:
+    """Align the kernels with the labels, with shuffled labels, and those of random networks."""
+    context = subject.context()
+    kernels = _kernels(context)
+    if "npk" not in kernels:
+        raise NotHere(NOTHING_OPEN)
+    targets = k.class_targets(subject.labels, context.classes)
+    found = {name: k.centred_alignment(kernel, targets) for name, kernel in kernels.items()}
+    shuffled = [
+        {name: k.centred_alignment(kernel, other) for name, kernel in kernels.items()}
+        for other in _shuffled_targets(subject, context.classes)
+    ]
+    random: list[Mapping[str, k.TargetAlignment]] = []
+
+    def keep(result: ProbeResult, other: ProbeContext) -> None:
+        others = _kernels(other)
+        random.append({name: k.centred_alignment(others[name], targets) for name in others})
+
+    read_random_networks(subject, "", count_networks(subject, PROBE, seconds), keep)
+    quantities = []
+    for name, title, *_ in KERNELS:
+        if name in found:
+            quantities += [
+                Quantity(
+                    f"CKA of {title}",
+                    found[name].centred,
+                    random=tuple(one[name].centred for one in random if name in one),
+                    shuffled=tuple(one[name].centred for one in shuffled),
+                ),
+                Quantity(f"{title}, not centred", found[name].uncentred),
+            ]
+    by_class = {name: one.by_class.numpy() for name, one in found.items()}
+    band = np.array([one["npk"].by_class.numpy() for one in shuffled])
+    return Section(
+        (*_describe(quantities), *_describe_classes(by_class["npk"], subject)),
+        tuple(quantities),
+        _draw(subject, by_class, band),
+        f"CKA of each kernel with one class against the rest; grey: the range of H over {NETWORKS} "
+        "orders of shuffled labels.",
+        f"Exact, on {subject.n:,} training examples.",
+    )
+
+
+def _kernels(context: ProbeContext) -> dict[str, Tensor]:
+    """Return the kernels that a network has and that are not zero."""
+    tangent = context.kernels.tangent
+    parts = {"value": tangent.value, "feature": tangent.feature, "npk": context.kernels.npk("trace")}
+    return {
+        name: part.detach() for name, part in parts.items() if part is not None and bool(part.any())
+    }
+
+
+def _shuffled_targets(subject: Subject, classes: int) -> list[Tensor]:
+    """Return targets with the labels in random order."""
+    generator = np.random.default_rng(subject.seed)
+    orders = [torch.from_numpy(generator.permutation(subject.n)) for _ in range(NETWORKS)]
+    return [k.class_targets(subject.labels[order], classes) for order in orders]
+
+
+def _describe(quantities: list[Quantity]) -> list[str]:
+    """Say how well each kernel knows the labels, and which one does best."""
+    sentences = []
+    by_name = {quantity.name: quantity for quantity in quantities}
+    for _, title, *_ in KERNELS:
+        own = by_name.get(f"CKA of {title}")
+        if own is None or not math.isfinite(own.value):
+            continue
+        also = f" and {own.rank}" if own.rank else ""
+        sentences.append(
+            f"{title} is aligned with the classes by {own.text} (CKA), {own.label_rank}{also}."
+        )
+    if not sentences:
+        return ["No kernel has a defined alignment: the examples do not differ, or have one class."]
+    own = by_name["CKA of H"]
+    if not own.label_rank.startswith("above"):
+        sentences.append("Which paths are open says nothing about the classes here.")
+    elif own.rank.startswith("above"):
+        sentences.append(
+            "Which paths are open tells the classes apart better than in random networks: the "
+            "gates have learnt."
+        )
+    elif own.rank:
+        sentences.append(
+            "Which paths are open tells the classes apart no better than in random networks."
+        )
+    return sentences
+
+
+def _describe_classes(by_class: np.ndarray, subject: Subject) -> list[str]:
+    """Name the classes that H knows best and least."""
+    known = np.flatnonzero(np.isfinite(by_class))
+    if len(known) < 3:
+        return []
+    names = subject.examples.class_names
+    best, worst = known[np.argmax(by_class[known])], known[np.argmin(by_class[known])]
+    return [
+        f"H knows {names[best]} best ({by_class[best]:.3f}) and {names[worst]} least "
+        f"({by_class[worst]:.3f})."
+    ]
+
+
+def _draw(subject: Subject, by_class: Mapping[str, np.ndarray], band: np.ndarray) -> FigurePanel:
+    """Draw the alignment of each class, with that of shuffled labels behind it."""
+    present = np.flatnonzero(np.isfinite(by_class["npk"]))
+    place = np.arange(len(present), dtype=float)
+    names = subject.examples.class_names
+    stride = max(1, -(-len(present) // _MOST_NAMED))
+    low, high = (edge[present] for edge in (np.nanmin(band, 0), np.nanmax(band, 0)))
+    chart = Chart(
+        key="by_class",
+        title="CKA with one class against the rest",
+        x=Axis(
+            "class",
+            limits=(-0.5, len(present) - 0.5),
+            ticks=tuple(
+                (float(at), names[present[at]][:12]) for at in range(0, len(present), stride)
+            ),
+        ),
+        y=Axis(),
+        curves=(
+            Curve("shuffled labels", np.concatenate((place, place[::-1])),
+                  np.concatenate((low, high[::-1])), "muted", filled=True),
+            *(
+                Curve(f"${title}$", place, by_class[name][present], role, dash, marker=True)
+                for name, title, role, dash in KERNELS
+                if name in by_class
+            ),
+        ),
+    )
+    context = Provenance("Alignment with the labels", subject.imported.regime.name,
+                         subject.examples.name, subject.name, step=subject.imported.step)
+    return FigurePanel("alignment", Scene((chart,), step=subject.imported.step), context)
+
+
+SECTION = SectionSpec("alignment", "Alignment with the labels", cost_of_probe(PROBE), measure)
