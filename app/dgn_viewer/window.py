@@ -348,6 +348,7 @@ class Window(QMainWindow):
         docks.arrangement.arranged.connect(self.start_card.cover_panels)
         self.files.drops.other_dropped.connect(self.inspector.files.close_file_page)
         self.files.opener.result_wanted.connect(self.experiments.show_folder)
+        self.experiments.connect_reports(self.inspector, self.runs.rail)
         self.recorded.settings_wanted.connect(self.pages.open_settings)
         self.recorded.branch_page_wanted.connect(self.pages.open_branch_at)
         for owner in (self.time, self.experiments, self.exports):

@@ -20,6 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
     add_data_options(parser, EXAMPLES)
     parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="CONFIG.toml",
+        help="take the data and their settings from this configuration, instead of --data",
+    )
+    parser.add_argument(
         "--seconds",
         **bounded_number(float, least=0, finite=True),
         default=SECONDS,
@@ -50,6 +56,12 @@ def run(arguments: argparse.Namespace) -> str:
     """Check the options and return the function that writes the report."""
     check_network(arguments, arguments.file)
     check_split(arguments)
+    if arguments.config is not None and arguments.data is not None:
+        raise UserError(
+            Where("--config") + " and --data both choose the data; remove one of them.",
+            kind="contradiction",
+            value="--data",
+        )
     if arguments.model is not None and arguments.data is None:
         raise UserError(
             Where("--model") + " needs --data: the module is traced on examples.",

@@ -163,9 +163,7 @@ def _add_table(pages: _Pages, rows: Sequence[tuple[str, ...]]) -> None:
 def _rule(pages: _Pages) -> None:
     """Draw a thin line below a row."""
     y = 1.0 - (pages.y - 0.5) / HEIGHT
-    line = Line2D(
-        [LEFT / WIDTH, (LEFT + INNER) / WIDTH], [y, y], color=FRAME, linewidth=0.25
-    )
+    line = Line2D([LEFT / WIDTH, (LEFT + INNER) / WIDTH], [y, y], color=FRAME, linewidth=0.25)
     pages.paper.figure.add_artist(line)
 
 

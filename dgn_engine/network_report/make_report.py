@@ -12,9 +12,10 @@ from typing import Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import reproduction_progress
-from dgn_engine.experiments.report.document import Document, ReportRow
+from dgn_engine.experiments.report.document import Document, ReportRow, ReportUnit
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
-from dgn_engine.network_report.section import Cost, Measured, NotHere, Quantity, SectionSpec
+from dgn_engine.experiments.report.result_layout import REPORT
+from dgn_engine.network_report.section import Cost, Measured, Quantity, SectionSpec
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.scene.run_text import describe_data
 from dgn_engine.storage.atomic_write import make_folders
@@ -24,6 +25,7 @@ from dgn_engine.text.written_numbers import format_duration, format_number
 from dgn_engine.training.layer_infos import count_parameters
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
 
+DAY = 86_400.0  # seconds
 STOPPED = "The report was stopped before it."
 
 
@@ -137,7 +139,7 @@ class NetworkReport:
             for quantity in m.section.quantities
         )
         return Document(
-            name="report",
+            name=REPORT,
             title=self.title,
             paper=describe_data(self.subject.data),
             about="What this network's numbers are and how usual they are.",
@@ -153,29 +155,33 @@ class NetworkReport:
             remarks=tuple(f"{name}: {value}" for name, value in self.facts()),
             answer=self.lead,
             notices=tuple(f"Left out: {sentence}" for sentence in self.left_out),
+            units=tuple(
+                ReportUnit(m.spec.key, "done", m.seconds)
+                for m in self.sections
+                if m.section is not None
+            ),
             details=self.as_plain(),
             command=self.command,
         )
 
 
-def estimate_costs(
-    subject: Subject, specs: Sequence[SectionSpec], limit: float
-) -> list[Measured]:
+def estimate_costs(subject: Subject, specs: Sequence[SectionSpec], limit: float) -> list[Measured]:
     """Return the cost of each section, and why it will be left out if it costs too much."""
     planned = []
     for spec in specs:
         try:
-            cost = spec.cost(subject)
-        except (NotHere, UserError) as refusal:
+            cost = spec.cost(subject, limit)
+        except UserError as refusal:
             planned.append(Measured(spec, Cost(0.0), why=str(refusal)))
             continue
         why = ""
         if cost.least > limit:
             why = (
                 f"It would take about {format_duration(cost.least)}, more than the limit of "
-                f"{format_duration(limit)}. --only {spec.key} --seconds "
-                f"{math.ceil(1.2 * cost.least)} measures it."
+                f"{format_duration(limit)} a section."
             )
+            if cost.least < DAY:
+                why += f" --seconds {math.ceil(1.2 * cost.least)} includes it."
         planned.append(Measured(spec, cost, why=why))
     return planned
 
@@ -225,7 +231,7 @@ def _measure_section(subject: Subject, planned: Measured, limit: float) -> Measu
     began = time.monotonic()
     try:
         section = planned.spec.measure(subject, limit)
-    except (NotHere, UserError) as refusal:
+    except UserError as refusal:
         return replace(planned, why=str(refusal))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -248,22 +254,19 @@ def _write_progress(
     spent = sum(min(m.cost.seconds, limit) for m in done if m.section is not None)
     to_come = planned[len(done) :]
     running = tuple(
-        RunningUnit(f"{m.spec.title}: {m.why or cost_in_words(m.cost, limit)}", 0.0)
-        for m in to_come
+        RunningUnit(f"{m.spec.title}: {m.why or cost_in_words(m.cost)}", 0.0) for m in to_come
     )
     fraction = min(1.0, spent / total)
     progress = ReproductionProgress(
-        "report", state, len(planned), len(done), 0, fraction, elapsed, running=running
+        REPORT, state, len(planned), len(done), 0, fraction, elapsed, running=running
     )
     reproduction_progress.write_progress(progress, folder)
 
 
-def cost_in_words(cost: Cost, limit: float) -> str:
-    """Return 'about 29 s', or what the time limit makes of it."""
-    if cost.seconds < 1.0:
-        return "less than 1 s"
-    words = f"about {format_duration(cost.seconds)}"
-    return f"{words}, shortened to {format_duration(limit)}" if cost.seconds > limit else words
+def cost_in_words(cost: Cost) -> str:
+    """Return 'about 29 s', and whether that is for an estimate."""
+    words = "less than 1 s" if cost.seconds < 1.0 else f"about {format_duration(cost.seconds)}"
+    return f"{words}, as an estimate" if cost.estimated else words
 
 
 def _row(measured: Measured, quantity: Quantity) -> ReportRow:

@@ -7,8 +7,11 @@ these there are depends on the estimated cost alone, so that every machine write
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from dgn_engine.kernels import npk_cost, ntk_cost
+from dgn_engine.kernels.gate_statistics import RATE
+from dgn_engine.model.architecture import Conv
 from dgn_engine.network_report.section import Cost
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.protocol.frames import Reading, read_only_copy
@@ -16,40 +19,55 @@ from dgn_engine.random_streams import random_stream
 from dgn_engine.text.written_numbers import format_relative_error
 from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes, assumed_flops
 from dgn_engine.training.readings.first_slices import first_slice_seconds
+from dgn_engine.training.readings.reading_child import FEWEST
 
 NETWORKS = 20  # with random weights, if they are cheap
 FEWEST_NETWORKS = 5  # fewer say nothing about what is usual
 SHARE = 0.5  # of the time limit that random networks may take together
+# Multiples of the cost of H that probes spend on recursions over pairs of positions.
+PATH_KERNELS = {"npk": 1.0, "overlap": 3.0, "alignment": 1.0}
 
 
 def exact_seconds(subject: Subject, name: str) -> float:
-    """Return the estimated duration of an exact reading of all examples."""
-    cost = all_probes()[name].cost(subject.network.architecture, subject.n)
-    passes = first_slice_seconds(subject.network.architecture) * subject.n / 40
-    return cost / assumed_flops(subject.x.device) + passes
+    """Return the estimated duration of an exact reading of all examples, on one core."""
+    architecture, n = subject.network.architecture, subject.n
+    flops = all_probes()[name].cost(architecture, n)
+    seconds = forward_seconds(subject, n) + flops / assumed_flops(subject.x.device)
+    if any(isinstance(node, Conv) for node in architecture.nodes):
+        # The recursion over pairs of positions is slower than products of matrices.
+        seconds += PATH_KERNELS.get(name, 0.0) * npk_cost(architecture, n) / RATE
+    return seconds
 
 
-def count_networks(subject: Subject, name: str, seconds: float) -> int:
+def forward_seconds(subject: Subject, examples: int) -> float:
+    """Return the estimated duration of a forward pass, on one core."""
+    architecture = subject.network.architecture
+    # `ntk_cost` is a forward pass and two backward ones for each logit; few examples, so that
+    # products between examples do not count.
+    each = ntk_cost(architecture, FEWEST) / (1.0 + 2.0 * architecture.classes) / FEWEST
+    return examples * each / assumed_flops(subject.x.device)
+
+
+def count_networks(each: float, limit: float) -> int:
     """Return how many random networks are read: 0 if fewer than `FEWEST_NETWORKS` are affordable.
 
     Args:
-        subject: The network.
-        name: The probe.
-        seconds: The time limit of the section.
+        each: Estimated seconds of each.
+        limit: The time limit of the section.
     """
-    each = exact_seconds(subject, name)
-    count = min(NETWORKS, int(SHARE * seconds / max(each, 1e-9)))
+    count = min(NETWORKS, int(SHARE * limit / max(each, 1e-9)))
     return count if count >= FEWEST_NETWORKS else 0
 
 
-def cost_of_probe(name: str) -> Callable[[Subject], Cost]:
+def cost_of_probe(name: str) -> Callable[[Subject, float], Cost]:
     """Return the function that estimates the cost of a section that reads this probe."""
 
-    def cost(subject: Subject) -> Cost:
+    def cost(subject: Subject, limit: float) -> Cost:
         each = exact_seconds(subject, name)
+        if each <= limit or all_probes()[name].refine is None:
+            return Cost((1 + count_networks(each, limit)) * each, each)
         first = first_slice_seconds(subject.network.architecture)
-        can_be_estimated = all_probes()[name].refine is not None
-        return Cost((1 + NETWORKS) * each, min(first, each) if can_be_estimated else each)
+        return Cost(limit, first, estimated=True)
 
     return cost
 
@@ -79,15 +97,23 @@ def read_probe(subject: Subject, name: str, seconds: float) -> Reading:
 
 
 def read_random_networks(
-    subject: Subject, name: str, count: int, use: Callable[[ProbeResult, ProbeContext], None]
+    subject: Subject, name: str, limit: float, use: Callable[[ProbeContext, ProbeResult], None]
 ) -> None:
-    """Read a probe on `count` random networks, and pass each result with its context to `use`.
+    """Read a probe on as many random networks as the limit allows, and pass the results to `use`.
 
-    Without a name nothing is read, and `use` computes from the context what it needs.
+    The result of a probe is passed with the context that it was read from.
     """
-    for network in subject.random_networks(count):
-        context = subject.context(network.requires_grad_(False))
-        use(all_probes()[name].read(context, {}, None) if name else ProbeResult(), context)
+    probe = all_probes()[name]
+    for context in random_contexts(subject, name, limit):
+        use(context, probe.read(context, {}, None))
+
+
+def random_contexts(subject: Subject, name: str, limit: float) -> Iterator[ProbeContext]:
+    """Yield the examples with random networks, as many as a probe of this cost allows."""
+    for network in subject.random_networks(count_networks(exact_seconds(subject, name), limit)):
+        if subject.is_stopped():
+            return
+        yield subject.context(network.requires_grad_(False))
 
 
 def _make_reading(subject: Subject, name: str, result: ProbeResult, error: float) -> Reading:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dgn_engine.errors import UserError
 from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.text.written_numbers import format_decimals, format_number, format_percent
@@ -115,16 +116,18 @@ class Cost:
     Attributes:
         seconds: Computing time on one core.
         least: Time below which it has no result: it is left out if this is over the limit.
-        instead: A command that measures it, if it is left out.
+        estimated: Whether exact numbers would take longer than the limit, so that they are
+            estimated within it.
     """
 
     seconds: float
     least: float = 0.0
-    instead: str = ""
+    estimated: bool = False
 
 
-class NotHere(Exception):
-    """Raised by a section that does not exist for this network; says why in one sentence."""
+def not_here(why: str) -> UserError:
+    """Return the refusal of a section that does not exist for this network."""
+    return UserError(why, kind="not-supported")
 
 
 @dataclass(frozen=True)
@@ -134,13 +137,13 @@ class SectionSpec:
     Attributes:
         key: Name of its files and of the option that selects it.
         title: Its heading.
-        cost: Estimates the cost.
-        measure: Measures it within a number of seconds; raises `NotHere` or `UserError`.
+        cost: Estimates the cost under a limit of seconds.
+        measure: Measures it within a number of seconds; raises `UserError`.
     """
 
     key: str
     title: str
-    cost: Callable[[Subject], Cost]
+    cost: Callable[[Subject, float], Cost]
     measure: Callable[[Subject, float], Section]
 
 

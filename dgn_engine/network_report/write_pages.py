@@ -1,4 +1,4 @@
-"""Write a report: `report.html`, `report.pdf`, figures with the scripts that redraw them, numbers."""
+"""Write a report: HTML, PDF, figures with the scripts that redraw them, and all numbers."""
 
 from __future__ import annotations
 
@@ -105,8 +105,10 @@ def _write_figures(report: NetworkReport, folder: Path) -> NetworkReport:
 
 def _table_rows(quantities: tuple[Quantity, ...]) -> list[tuple[str, ...]]:
     """Return the cells of a table of numbers, without columns that are empty."""
-    counts = [max((len(null) for null in nulls), default=0) for nulls in (
-        [q.random for q in quantities], [q.shuffled for q in quantities])]
+    counts = [
+        max((len(null) for null in nulls), default=0)
+        for nulls in ([q.random for q in quantities], [q.shuffled for q in quantities])
+    ]
     heads = (
         "",
         "this network",
@@ -127,15 +129,18 @@ def _produced(report: NetworkReport) -> Iterator[tuple[str, str]]:
     versions = run_info.package_versions()
     yield "Command", f"dgn {shlex.join(report.command)}"
     yield "Made", report.made
-    yield "Took", f"{format_duration(report.seconds)}; limit {format_duration(report.limit)} a section"
+    yield (
+        "Took",
+        f"{format_duration(report.seconds)}; limit {format_duration(report.limit)} a section",
+    )
     yield "Versions", ", ".join(f"{name} {version}" for name, version in versions.items())
     yield "Machine", run_info.processor_name()
 
 
 def _cost_rows(report: NetworkReport) -> list[tuple[str, ...]]:
-    rows = [("section", "estimated", "took")]
+    rows: list[tuple[str, ...]] = [("section", "estimated", "took")]
     for m in report.sections:
-        estimated = cost_in_words(m.cost, report.limit)
+        estimated = cost_in_words(m.cost)
         took = "left out" if m.section is None else format_duration(m.seconds)
         rows.append((m.spec.title, estimated, took))
     return rows
@@ -187,7 +192,7 @@ def _facts_element(facts: Iterator[tuple[str, str]]) -> str:
 
 def _table_element(rows: list[tuple[str, ...]]) -> str:
     head = "".join(
-        f'<th{" class=number" * (at > 0)}>{escape(cell)}</th>' for at, cell in enumerate(rows[0])
+        f"<th{' class=number' * (at > 0)}>{escape(cell)}</th>" for at, cell in enumerate(rows[0])
     )
     body = "".join(
         "<tr>"

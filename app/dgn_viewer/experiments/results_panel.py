@@ -20,6 +20,7 @@ from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
+from dgn_engine.experiments.report.result_layout import REPORT
 from dgn_engine.scene.theme import Theme
 from dgn_engine.sweep.schedule import OVER
 from dgn_engine.text.written_numbers import format_duration, format_percent
@@ -127,6 +128,7 @@ class ResultsPanel(QFrame):
         self.bar.setRange(0, 1000)
         self.bar.setValue(round(1000 * now.fraction))
         self._show_status(progress_text(now), running=True)
+        self.watch.setVisible(now.name != REPORT)  # it trains nothing that could be watched
         failed = [f"{unit.unit}: {_last_line(unit.trouble)}" for unit in now.failures]
         self._show_errors("\n".join(failed[:3]))
         self.running.show_running(now)

@@ -64,6 +64,7 @@ class Inspector(QFrame):
 
     page_opened = Signal()
     closed = Signal()
+    report_wanted = Signal(str, object, object)  # as on the page of a file
 
     def __init__(self, send: Callable[[Command], None], view: Callable[[], View] = View) -> None:
         """Create an empty inspector.
@@ -263,7 +264,9 @@ class ListedFiles:
             known = state.catalogue.data if state.catalogue is not None else ()
             data_now = state.run.config.data if state.run is not None else None
             theme = self._inspector.theme
-            self._inspector.open_page(FilePage(self._send, listed, theme, known, data_now))
+            page = FilePage(self._send, listed, theme, known, data_now)
+            page.report_wanted.connect(self._inspector.report_wanted)
+            self._inspector.open_page(page)
 
 
 def _shows_file(page: Page | None, ticket: int) -> bool:

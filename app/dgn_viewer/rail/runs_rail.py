@@ -139,13 +139,14 @@ class FilterMenu(QMenu):
 class RunsRail(QFrame):
     """The list of recorded runs, which only changes once the engine has answered.
 
-    `export_wanted(run)` and `trash_wanted(folders)` are left to the window, because they need a
+    `export_wanted(run)`, `report_wanted(run)` and `trash_wanted(folders)` are left to the window, because they need a
     file dialog and the platform's trash; so are `branch_wanted(run)` and `undo_wanted`. `listed`:
     a new list is shown.
     """
 
     branch_wanted = Signal(object)
     export_wanted = Signal(object)
+    report_wanted = Signal(object)
     trash_wanted = Signal(tuple)
     undo_wanted = Signal()
     narrow_wanted = Signal()
@@ -355,6 +356,11 @@ class RunsRail(QFrame):
         if run is not None:
             self.export_wanted.emit(run)
 
+    def _report_run(self) -> None:
+        run = self.table.current_run()
+        if run is not None and run.status != "damaged":
+            self.report_wanted.emit(run)
+
     def delete_selected(self) -> None:
         """Ask the window to move the selected runs to the trash, unless one is being recorded."""
         runs = self.table.selected_runs()
@@ -413,6 +419,7 @@ class RunsRail(QFrame):
             ("Rename", "F2", self.table.rename_current),
             ("Notes and tags", "", self._edit_notes),
             ("Export…", "", self._export_run),
+            ("Write report", "", self._report_run),
             ("Delete", "Del", self.delete_selected),
         ):
             action = QAction(text, self.menu)
@@ -428,7 +435,7 @@ class RunsRail(QFrame):
         self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.more.setProperty("role", "more")
         self.more.setAccessibleName("More actions")
-        self.more.setToolTip("Continue, branch, overlay, rename, export, delete")
+        self.more.setToolTip("Continue, branch, overlay, rename, export, report, delete")
         self.terms_menu = FilterMenu(self.runs, self)
         self.terms.setMenu(self.terms_menu)
         self.sort_menu = QMenu(self)

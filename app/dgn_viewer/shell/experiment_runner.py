@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 
 from dgn_engine.cli import ended_by_signal
-from dgn_engine.config import RunConfig
+from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.reproduce_request import ReproduceRequest, find_results
@@ -30,6 +30,7 @@ from dgn_viewer.experiments.dgn_process import DgnProcess
 from dgn_viewer.experiments.results_panel import ResultsDock, ResultsPanel
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
+from dgn_viewer.rail.runs_rail import RunsRail
 from dgn_viewer.shell.file_dialogs import CHECKPOINTS, ask_file
 from dgn_viewer.shell.window_context import WindowContext
 
@@ -100,6 +101,11 @@ class ExperimentRunner(QObject):
         panel.again_wanted.connect(self._open_page_again)
         panel.list_wanted.connect(self.show_list)
         panel.list.opened.connect(self.open_experiment)
+
+    def connect_reports(self, inspector: Inspector, rail: RunsRail) -> None:
+        """Write the reports that the page of a file and the list of runs ask for."""
+        inspector.report_wanted.connect(self.report_file)
+        rail.report_wanted.connect(lambda run: self.report_run(run.folder))
 
     @property
     def is_running(self) -> bool:
@@ -218,17 +224,46 @@ class ExperimentRunner(QObject):
         options = self._inspector.files.said.get(str(file), FileReading()).command_options
         name = f"gate-information-{file.stem}-{config.data.name}"
         folder = measurement_folder(name, file, f"{text}{options}")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            config_file = folder / f"asked-{CONFIG}"
-            config_file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            self._context.notify_refusal(f"Cannot write {folder}: {error.strerror}.")
+        config_file = self._write_settings(folder, text)
+        if config_file is None:
             return
         command = ("gate-information", str(file), str(config_file), *shlex.split(options))
         title = f"Gate information of {file.name}"
         self._start_command((*command, "--out", str(folder)), folder, title, "[NPF] Definition 5.1")
         self._measured = file
+
+    def report_file(self, path: str, data: DataConfig, reading: FileReading) -> None:
+        """Write a report of a checkpoint's network on these data, read as on its page."""
+        file = Path(path)
+        text = RunConfig(data=data).to_toml()
+        options = reading.command_options
+        folder = measurement_folder(f"report-{file.stem}-{data.name}", file, f"{text}{options}")
+        if (config_file := self._write_settings(folder, text)) is not None:
+            words = ("report", path, *shlex.split(options), "--config", str(config_file))
+            self._start_report(words, folder, file.name)
+
+    def report_run(self, run: str) -> None:
+        """Write a report of a recorded run at its newest checkpoint, on its own data."""
+        folder = measurement_folder(f"report-{Path(run).name}", Path(run), "")
+        self._start_report(("report", run), folder, Path(run).name)
+
+    def _start_report(self, words: tuple[str, ...], folder: Path, name: str) -> None:
+        if self.is_running:
+            self._context.notify_refusal(BUSY)
+            return
+        command = (*words, "--out", str(folder))
+        self._start_command(command, folder, f"Report of {name}", "its gates, kernels and accuracy")
+
+    def _write_settings(self, folder: Path, text: str) -> Path | None:
+        """Write a configuration for a command to read; refuse and return None if it fails."""
+        config_file = folder / f"asked-{CONFIG}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            config_file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            self._context.notify_refusal(f"Cannot write {folder}: {error.strerror}.")
+            return None
+        return config_file
 
     def close(self) -> None:
         """End the process; the experiment can be resumed."""

@@ -29,8 +29,8 @@ from dgn_engine.errors import UserError, Where, did_you_mean
 from dgn_engine.experiments.report.document import read_document
 from dgn_engine.experiments.report.result_layout import REPORT, RESULTS, measurement_folder
 from dgn_engine.experiments.report.write_report import ReproductionTask
-from dgn_engine.importing.saved_network import NetworkState, is_ours, state_of
 from dgn_engine.importing.from_file import network_of
+from dgn_engine.importing.saved_network import NetworkState, is_ours, split_of_own, state_of
 from dgn_engine.network_report.make_report import cost_in_words, estimate_costs, measure_sections
 from dgn_engine.network_report.section import Measured
 from dgn_engine.network_report.sections import SECTIONS
@@ -39,12 +39,13 @@ from dgn_engine.network_report.write_pages import FILES, write_pages
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.storage.atomic_write import check_output_folder
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.folder_layout import CONFIG
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.printable import print_error, print_json, print_line
 from dgn_engine.text.written_numbers import format_duration
-from dgn_engine.training.network_control import NetworkControl
 from dgn_engine.training.device_data import to_device
+from dgn_engine.training.network_control import NetworkControl
 
 _SCORED = 1000
 
@@ -72,9 +73,7 @@ def report_network(arguments: argparse.Namespace) -> int:
             print_error(f"{measured.spec.title}: {_outcome(measured)}")
 
     with stop:
-        report = measure_sections(
-            subject, planned, arguments.seconds, folder, words, show_section
-        )
+        report = measure_sections(subject, planned, arguments.seconds, folder, words, show_section)
     files = write_pages(report, folder)
     if arguments.json:
         print_json(report.as_plain())
@@ -118,14 +117,18 @@ def _read_network(arguments: argparse.Namespace) -> tuple[CheckpointContents, tu
     return listing, tuple(filter(None, [part_in_words(listing)]))
 
 
-def _own_data(listing: CheckpointContents, arguments: argparse.Namespace) -> DataConfig | None:
-    """Return the data that one of our networks was trained on, unless others are wanted.
+def _chosen_data(listing: CheckpointContents, arguments: argparse.Namespace) -> DataConfig | None:
+    """Return the data with all their settings; None for a data set that is only named.
+
+    One of our networks is read on the data that it was trained on, unless others are wanted; on
+    the same data set, with the settings and the split of its training.
 
     Raises:
-        UserError: the file does not say on which data, and --data is not given.
+        UserError: the file does not say on which data, and none are given.
     """
+    wanted = read_config(arguments.config).data if arguments.config is not None else None
     if not is_ours(listing):
-        if arguments.data is None:
+        if arguments.data is None and wanted is None:
             raise UserError(
                 f"{listing.file_name} does not state its data; choose some with "
                 + Where("--data")
@@ -133,11 +136,13 @@ def _own_data(listing: CheckpointContents, arguments: argparse.Namespace) -> Dat
                 kind="needs-option",
                 value="--data",
             )
-        return None
+        return wanted
     own = state_of(listing).config.data
-    if arguments.data not in (None, own.name):
+    if arguments.data == own.name or (arguments.data is None and wanted is None):
+        return replace(own, root=arguments.data_root or own.root)
+    if wanted is None:
         return None
-    return replace(own, root=arguments.data_root or own.root)
+    return split_of_own(listing, replace(wanted, normalise=own.normalise))
 
 
 def _open_subject(
@@ -146,7 +151,7 @@ def _open_subject(
     arguments: argparse.Namespace,
     stop: StopSignals,
 ) -> Subject:
-    own = _own_data(listing, arguments)
+    own = _chosen_data(listing, arguments)
     given = open_on_data(listing, arguments, EXAMPLES, own)
     subject = Subject(
         name=listing.file_name,
@@ -199,9 +204,7 @@ def _initial_network(state: NetworkState, given: NetworkOnData) -> Earlier | Non
         return None
     base = given.imported.network.feature.architecture
     data = to_device(given.examples, base, given.x.device)
-    control = NetworkControl(
-        config, base, data, regime, given.x.device, lambda _: None
-    )
+    control = NetworkControl(config, base, data, regime, given.x.device, lambda _: None)
     network = control.network.to(given.x.dtype).requires_grad_(False)
     network.wiring, network.routes = given.imported.network.wiring, given.imported.network.routes
     network.gate = given.imported.network.gate
@@ -235,6 +238,7 @@ def _gate_task(subject: Subject, arguments: argparse.Namespace) -> ReproductionT
         subject.data,
         image_size=subject.prepare.size,
         normalise=subject.prepare.normalise,
+        image_channels=subject.prepare.channels if len(subject.raw_shape) == 3 else 0,
     )
     settings = RunConfig(data=data, training=training, device="cpu")
     with tempfile.TemporaryDirectory() as folder:
@@ -290,7 +294,7 @@ def _cost_lines(subject: Subject, planned: list[Measured], limit: float) -> list
         f"{format_duration(limit)} a section (--seconds):"
     ]
     for measured in planned:
-        words = measured.why or cost_in_words(measured.cost, limit)
+        words = measured.why or cost_in_words(measured.cost)
         lines.append(f"  {measured.spec.key:{width}}  {words}")
     return lines
 

@@ -146,7 +146,7 @@ def open_on_data(
     elif data.pixels == "random":  # drawn with the mean and variance of preprocessed pixels
         size, pixels = 0, "none"
     else:
-        size = size or data.image_size
+        size, pixels = size or data.image_size, arguments.normalise or data.normalise
         data = without_preprocessing(data)
     data = _split_as_typed(data, arguments)
     examples = load_examples(data)

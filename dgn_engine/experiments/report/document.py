@@ -50,6 +50,7 @@ _MAKERS = {
     ),
     "sweep": frozenset(("--out",)),
     "gate-information": frozenset(("--seeds", "--value-input", "--out")),
+    "report": frozenset(("--config", "--seconds", "--only", "--out")),
 }
 State = Literal["running", "done", "interrupted", "failed"]
 

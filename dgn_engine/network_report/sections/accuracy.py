@@ -8,20 +8,20 @@ import numpy as np
 import torch
 
 from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.network_report.probe_reading import forward_seconds
 from dgn_engine.network_report.section import (
     Cost,
-    NotHere,
     Quantity,
     Section,
     SectionSpec,
     join_words,
+    not_here,
 )
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.protocol.frames import Array
 from dgn_engine.scene.elements import Axis, Chart, Curve, Scene
 from dgn_engine.text.written_numbers import format_percent
 from dgn_engine.training.metrics import evenly_spaced
-from dgn_engine.training.readings.first_slices import first_slice_seconds
 from dgn_engine.training.steps.losses import correct_mask
 
 Z = 1.959964  # of a 95 % interval
@@ -43,20 +43,19 @@ def wilson_interval(right: int, count: int) -> tuple[float, float]:
     return (middle - half) / (count + Z * Z), (middle + half) / (count + Z * Z)
 
 
-def cost(subject: Subject) -> Cost:
+def cost(subject: Subject, limit: float) -> Cost:
     """Return the time of a forward pass of the test examples and as many training examples."""
-    one = first_slice_seconds(subject.network.architecture) / 40
-    seconds = one * 2 * min(subject.scored, len(subject.examples.test_y))
+    seconds = forward_seconds(subject, 2 * min(subject.scored, len(subject.examples.test_y)))
     return Cost(seconds, seconds)
 
 
 def measure(subject: Subject, seconds: float) -> Section:
     """Score evenly spaced test examples, and as many training examples."""
     if subject.why_no_accuracy:
-        raise NotHere(f"The network has no accuracy here: {subject.why_no_accuracy}.")
+        raise not_here(f"The network has no accuracy here: {subject.why_no_accuracy}.")
     data = subject.examples
     if not len(data.test_y) or not subject.scored:
-        raise NotHere("There are no test examples.")
+        raise not_here("There are no test examples.")
     labels, right = _score(subject, data.test_x, data.test_y)
     train_labels, train_right = _score(subject, data.train_x, data.train_y)
     count, correct = len(right), int(right.sum())
@@ -107,9 +106,11 @@ def _score(subject: Subject, images: Array, labels: Array) -> tuple[Array, Array
 def _describe_chance(low: float, high: float, commonest: float) -> str:
     chance = format_percent(commonest)
     if low > commonest:
-        return f"Always answering the commonest class would give {chance}, far below." if (
-            low > 2 * commonest
-        ) else f"Always answering the commonest class would give {chance}."
+        return (
+            f"Always answering the commonest class would give {chance}, far below."
+            if (low > 2 * commonest)
+            else f"Always answering the commonest class would give {chance}."
+        )
     if high < commonest:
         return f"Always answering the commonest class would give {chance}: it is worse than that."
     return (
@@ -120,9 +121,7 @@ def _describe_chance(low: float, high: float, commonest: float) -> str:
 
 def _describe_gap(share: float, train_share: float, train: int, test: int) -> str:
     gap = train_share - share
-    error = math.sqrt(
-        share * (1 - share) / test + train_share * (1 - train_share) / max(train, 1)
-    )
+    error = math.sqrt(share * (1 - share) / test + train_share * (1 - train_share) / max(train, 1))
     points = f"{100 * abs(gap):.1f} points"
     if gap > 2 * error:
         return (
@@ -166,21 +165,29 @@ def _draw(subject: Subject, by_class: dict[int, tuple[int, int]]) -> FigurePanel
         x=Axis(
             "class",
             limits=(-0.5, len(classes) - 0.5),
-            ticks=tuple(
-                (float(i), names[classes[i]][:12]) for i in range(0, len(classes), stride)
-            ),
+            ticks=tuple((float(i), names[classes[i]][:12]) for i in range(0, len(classes), stride)),
         ),
         y=Axis(limits=(min(float(ends.min()), 100 * right / total) - 2.0, 101.0)),
         curves=(
-            Curve("all", np.array([-0.5, len(classes) - 0.5]), np.full(2, 100 * right / total),
-                  "muted", "dash"),
+            Curve(
+                "all",
+                np.array([-0.5, len(classes) - 0.5]),
+                np.full(2, 100 * right / total),
+                "muted",
+                "dash",
+            ),
             Curve("95 % interval", np.repeat(position, 3), bars, "text", segments=True),
             Curve("accuracy", *_apart(position, shares), "accent", marker=True),
         ),
         named_above=True,
     )
-    context = Provenance("Accuracy", subject.imported.regime.name, subject.examples.name,
-                         subject.name, step=subject.imported.step)
+    context = Provenance(
+        "Accuracy",
+        subject.imported.regime.name,
+        subject.examples.name,
+        subject.name,
+        step=subject.imported.step,
+    )
     return FigurePanel("accuracy", Scene((chart,), step=subject.imported.step), context)
 
 

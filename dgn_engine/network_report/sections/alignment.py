@@ -14,13 +14,12 @@ from dgn_engine.figures.provenance import FigurePanel, Provenance
 from dgn_engine.network_report.probe_reading import (
     NETWORKS,
     cost_of_probe,
-    count_networks,
-    read_random_networks,
+    random_contexts,
 )
-from dgn_engine.network_report.section import NotHere, Quantity, Section, SectionSpec
+from dgn_engine.network_report.section import Quantity, Section, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Role, Scene
-from dgn_engine.training.probes import ProbeContext, ProbeResult
+from dgn_engine.training.probes import ProbeContext
 from dgn_engine.training.probes.npk import NOTHING_OPEN
 
 PROBE = "alignment"  # whose cost it has
@@ -37,20 +36,17 @@ def measure(subject: Subject, seconds: float) -> Section:
     context = subject.context()
     kernels = _kernels(context)
     if "npk" not in kernels:
-        raise NotHere(NOTHING_OPEN)
+        raise not_here(NOTHING_OPEN)
     targets = k.class_targets(subject.labels, context.classes)
     found = {name: k.centred_alignment(kernel, targets) for name, kernel in kernels.items()}
     shuffled = [
         {name: k.centred_alignment(kernel, other) for name, kernel in kernels.items()}
         for other in _shuffled_targets(subject, context.classes)
     ]
-    random: list[Mapping[str, k.TargetAlignment]] = []
-
-    def keep(result: ProbeResult, other: ProbeContext) -> None:
-        others = _kernels(other)
-        random.append({name: k.centred_alignment(others[name], targets) for name in others})
-
-    read_random_networks(subject, "", count_networks(subject, PROBE, seconds), keep)
+    random = [
+        {name: k.centred_alignment(kernel, targets) for name, kernel in _kernels(other).items()}
+        for other in random_contexts(subject, PROBE, seconds)
+    ]
     quantities = []
     for name, title, *_ in KERNELS:
         if name in found:
@@ -78,7 +74,11 @@ def measure(subject: Subject, seconds: float) -> Section:
 def _kernels(context: ProbeContext) -> dict[str, Tensor]:
     """Return the kernels that a network has and that are not zero."""
     tangent = context.kernels.tangent
-    parts = {"value": tangent.value, "feature": tangent.feature, "npk": context.kernels.npk("trace")}
+    parts = {
+        "value": tangent.value,
+        "feature": tangent.feature,
+        "npk": context.kernels.npk("trace"),
+    }
     return {
         name: part.detach() for name, part in parts.items() if part is not None and bool(part.any())
     }
@@ -152,8 +152,13 @@ def _draw(subject: Subject, by_class: Mapping[str, np.ndarray], band: np.ndarray
         ),
         y=Axis(),
         curves=(
-            Curve("shuffled labels", np.concatenate((place, place[::-1])),
-                  np.concatenate((low, high[::-1])), "muted", filled=True),
+            Curve(
+                "shuffled labels",
+                np.concatenate((place, place[::-1])),
+                np.concatenate((low, high[::-1])),
+                "muted",
+                filled=True,
+            ),
             *(
                 Curve(f"${title}$", place, by_class[name][present], role, dash, marker=True)
                 for name, title, role, dash in KERNELS
@@ -161,8 +166,13 @@ def _draw(subject: Subject, by_class: Mapping[str, np.ndarray], band: np.ndarray
             ),
         ),
     )
-    context = Provenance("Alignment with the labels", subject.imported.regime.name,
-                         subject.examples.name, subject.name, step=subject.imported.step)
+    context = Provenance(
+        "Alignment with the labels",
+        subject.imported.regime.name,
+        subject.examples.name,
+        subject.name,
+        step=subject.imported.step,
+    )
     return FigurePanel("alignment", Scene((chart,), step=subject.imported.step), context)
 
 

@@ -5,8 +5,6 @@ An earlier measurement of the same network is used; a new one is run if the time
 
 from __future__ import annotations
 
-import shlex
-
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.data_sizes import expected_sizes
 from dgn_engine.experiments.report.document import Document, read_document
@@ -15,26 +13,25 @@ from dgn_engine.experiments.report.reproduce import plan_of, reproduce
 from dgn_engine.experiments.report.unit_costs import START, cost_of_units
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.figures.provenance import FigurePanel, Provenance
-from dgn_engine.network_report.section import Cost, NotHere, Quantity, Section, SectionSpec
+from dgn_engine.network_report.section import Cost, Quantity, Section, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.sweep.workers import find_executor
 
 
-def cost(subject: Subject) -> Cost:
+def cost(subject: Subject, limit: float) -> Cost:
     """Estimate the training of all value networks; nothing if it was measured before."""
     task = subject.gate_task()
     if task is None or _earlier_result(task) is not None:
         return Cost(0.0)
-    instead = f"dgn {shlex.join(task.command)}"
     seconds = START + cost_of_units(plan_of(task).units, "full", expected_sizes).packed
-    return Cost(seconds, seconds, instead)
+    return Cost(seconds, seconds)
 
 
 def measure(subject: Subject, seconds: float) -> Section:
     """Train value networks with the gates and with random ones, and compare their accuracy."""
     task = subject.gate_task()
     if task is None:
-        raise NotHere("The gates of this network cannot be copied to value networks.")
+        raise not_here("The gates of this network cannot be copied to value networks.")
     document = _earlier_result(task)
     if document is None:
         executor = find_executor("auto", plan_of(task).units)
@@ -42,17 +39,32 @@ def measure(subject: Subject, seconds: float) -> Section:
     if document.state != "done":
         raise UserError(f"The measurement was {document.state}.", kind="interrupted")
     share = {name: document.details["share"][name] for name in ("percent", "low", "high", "n")}
-    low, high = (float("nan") if share[end] is None else share[end] / 100 for end in ("low", "high"))
+    low, high = (
+        float("nan") if share[end] is None else share[end] / 100 for end in ("low", "high")
+    )
     quantities = (
-        Quantity("share of the gap that the gates recover", share["percent"] / 100, "percent",
-                 low, high),
-        *(Quantity(row.label, row.mean / 100, "percent",
-                   (row.mean - row.half_width) / 100, (row.mean + row.half_width) / 100)
-          for row in document.rows),
+        Quantity(
+            "share of the gap that the gates recover", share["percent"] / 100, "percent", low, high
+        ),
+        *(
+            Quantity(
+                row.label,
+                row.mean / 100,
+                "percent",
+                (row.mean - row.half_width) / 100,
+                (row.mean + row.half_width) / 100,
+            )
+            for row in document.rows
+        ),
     )
     figure = document.figures[0]
-    context = Provenance("Gate information", subject.imported.regime.name, subject.examples.name,
-                         subject.name, step=subject.imported.step)
+    context = Provenance(
+        "Gate information",
+        subject.imported.regime.name,
+        subject.examples.name,
+        subject.name,
+        step=subject.imported.step,
+    )
     return Section(
         (*document.answer, _describe_meaning(low, high)),
         quantities,

@@ -12,11 +12,10 @@ from dgn_engine.kernels import gate_churn
 from dgn_engine.network_report.drawing import draw_panel
 from dgn_engine.network_report.probe_reading import (
     cost_of_probe,
-    count_networks,
     read_probe,
     read_random_networks,
 )
-from dgn_engine.network_report.section import NotHere, Quantity, Section, SectionSpec
+from dgn_engine.network_report.section import Quantity, Section, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.network_report.typical import typical_range
 from dgn_engine.protocol.frames import Array, Reading
@@ -25,6 +24,7 @@ from dgn_engine.text.written_numbers import format_percent
 from dgn_engine.training.probes import ProbeContext, ProbeResult
 
 PROBE = "gate_statistics"
+CAPTION = "Left: mean gate, dead and always-open units of each layer{}. Right: mean gate by class."
 _HALF = 0.5  # share of dead units from which a layer is called wasted
 
 
@@ -32,32 +32,48 @@ def measure(subject: Subject, seconds: float) -> Section:
     """Read the gates of the network, of random ones, and of the checkpoint before."""
     reading = read_probe(subject, PROBE, seconds)
     if reading.absent:
-        raise NotHere(reading.absent)
+        raise not_here(reading.absent)
     rows: list[dict[str, Array]] = []
 
-    def keep(result: ProbeResult, context: ProbeContext) -> None:
+    def keep(context: ProbeContext, result: ProbeResult) -> None:
         rows.append({name: result.arrays[name] for name in ("density", "dead", "always")})
 
-    read_random_networks(subject, PROBE, count_networks(subject, PROBE, seconds), keep)
+    read_random_networks(subject, PROBE, seconds, keep)
     names = subject.network.architecture.gate_names
     density, dead, always = (reading.arrays[name] for name in ("density", "dead", "always"))
     nulls = {
-        name: tuple(float(row[name].mean()) for row in rows) for name in ("density", "dead", "always")
+        name: tuple(float(row[name].mean()) for row in rows)
+        for name in ("density", "dead", "always")
     }
     regime = subject.imported.regime
     quantities = [
-        Quantity("open gates, mean over layers", float(density.mean()), "percent",
-                 random=nulls["density"], typical=typical_range("open", regime, " %")),
-        Quantity("dead units, mean over layers", float(dead.mean()), "percent", random=nulls["dead"]),
-        Quantity("always-open units, mean over layers", float(always.mean()), "percent",
-                 random=nulls["always"]),
+        Quantity(
+            "open gates, mean over layers",
+            float(density.mean()),
+            "percent",
+            random=nulls["density"],
+            typical=typical_range("open", regime, " %"),
+        ),
+        Quantity(
+            "dead units, mean over layers", float(dead.mean()), "percent", random=nulls["dead"]
+        ),
+        Quantity(
+            "always-open units, mean over layers",
+            float(always.mean()),
+            "percent",
+            random=nulls["always"],
+        ),
     ]
     switched = tuple(_churn(subject))
     quantities += [quantity for quantity, _ in switched]
     for layer, name in enumerate(names):
         quantities.append(
-            Quantity(f"open gates, {name}", float(density[layer]), "percent",
-                     random=tuple(float(row["density"][layer]) for row in rows))
+            Quantity(
+                f"open gates, {name}",
+                float(density[layer]),
+                "percent",
+                random=tuple(float(row["density"][layer]) for row in rows),
+            )
         )
     sentences = (
         _describe_open(quantities[0], density, names),
@@ -68,9 +84,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         tuple(filter(None, sentences)),
         tuple(quantities),
         _draw(subject, reading, [row["density"] for row in rows]),
-        "Left: mean gate, dead and always-open units of each layer; grey: the range of the random "
-        "networks. Right: mean gate by class." if rows else
-        "Left: mean gate, dead and always-open units of each layer. Right: mean gate by class.",
+        CAPTION.format("; grey: the range of the random networks" if rows else ""),
         f"Exact, on {subject.n:,} training examples, balanced over the classes.",
     )
 
@@ -105,9 +119,7 @@ def _describe_dead(
         else f"Each of the {total:,} units opens for at least one example"
     ]
     words.append(
-        f"{stuck:,} are always open, so they are linear here"
-        if stuck
-        else "none is always open"
+        f"{stuck:,} are always open, so they are linear here" if stuck else "none is always open"
     )
     sentence = f"{'; '.join(words)}."
     wasted = [name for name, share in zip(names, dead, strict=True) if share > _HALF]

@@ -7,11 +7,10 @@ import numpy as np
 from dgn_engine.figures.provenance import FigurePanel, Provenance
 from dgn_engine.network_report.probe_reading import (
     cost_of_probe,
-    count_networks,
     read_probe,
     read_random_networks,
 )
-from dgn_engine.network_report.section import NotHere, Quantity, Section, SectionSpec
+from dgn_engine.network_report.section import Quantity, Section, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.network_report.typical import typical_range
 from dgn_engine.protocol.frames import Array, Reading
@@ -46,8 +45,10 @@ def same_and_other(kernel: Array, labels: Array) -> tuple[float, float]:
     """Return the means over pairs of different examples of the same class, and of two classes."""
     pairs = np.isfinite(kernel) & ~np.eye(len(kernel), dtype=bool)
     same = labels[:, None] == labels[None, :]
-    means = [float(kernel[pairs & chosen].mean()) if (pairs & chosen).any() else float("nan")
-             for chosen in (same, ~same)]
+    means = [
+        float(kernel[pairs & chosen].mean()) if (pairs & chosen).any() else float("nan")
+        for chosen in (same, ~same)
+    ]
     return means[0], means[1]
 
 
@@ -55,18 +56,18 @@ def measure(subject: Subject, seconds: float) -> Section:
     """Read Λ and S of the network and of random ones."""
     reading = read_probe(subject, PROBE, seconds)
     if reading.absent:
-        raise NotHere(reading.absent)
+        raise not_here(reading.absent)
     labels = reading.arrays["labels"]
     found = {kind: same_and_other(reading.arrays[kind], labels) for kind, _ in KINDS}
     nulls: dict[str, list[tuple[float, float]]] = {kind: [] for kind, _ in KINDS}
 
-    def keep(result: ProbeResult, context: ProbeContext) -> None:
+    def keep(context: ProbeContext, result: ProbeResult) -> None:
         for kind, _ in KINDS:
             if kind in result.arrays:
                 nulls[kind].append(same_and_other(result.arrays[kind], result.arrays["labels"]))
 
     if not reading.error:
-        read_random_networks(subject, PROBE, count_networks(subject, PROBE, seconds), keep)
+        read_random_networks(subject, PROBE, seconds, keep)
     regime = subject.imported.regime
     quantities = []
     for kind, letter in KINDS:
@@ -118,9 +119,7 @@ def _describe_gap(quantities: list[Quantity], letter: str) -> str:
         return f"{sentence}, {ratio.rank}. The gates tell the classes apart; chance does so less."
     if ratio.rank.startswith("below"):
         return f"{sentence}, {ratio.rank}. The gates tell the classes apart less than chance does."
-    return (
-        f"{sentence}, {ratio.rank}. The gates separate the classes as the images alone would."
-    )
+    return f"{sentence}, {ratio.rank}. The gates separate the classes as the images alone would."
 
 
 def _describe_extremes(classes: Array, means: Array, names: tuple[str, ...]) -> list[str]:
@@ -138,9 +137,7 @@ def _describe_extremes(classes: Array, means: Array, names: tuple[str, ...]) -> 
     inside = np.diag(means)
     if np.isfinite(inside).any():
         low = int(np.nanargmin(inside))
-        sentence += (
-            f"; {names[int(classes[low])]} is the least alike inside ({inside[low]:.3f})"
-        )
+        sentence += f"; {names[int(classes[low])]} is the least alike inside ({inside[low]:.3f})"
     return [f"{sentence}."]
 
 
@@ -195,8 +192,12 @@ def _draw(
             )
         )
     context = Provenance(
-        "Overlap by class", subject.imported.regime.name, subject.examples.name, subject.name,
-        step=subject.imported.step, examples=reading.remark,
+        "Overlap by class",
+        subject.imported.regime.name,
+        subject.examples.name,
+        subject.name,
+        step=subject.imported.step,
+        examples=reading.remark,
     )
     return FigurePanel("overlaps", Scene(tuple(charts), step=subject.imported.step), context)
 

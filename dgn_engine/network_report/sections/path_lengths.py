@@ -7,29 +7,27 @@ import torch
 
 from dgn_engine import kernels as k
 from dgn_engine.figures.provenance import FigurePanel, Provenance
-from dgn_engine.network_report.probe_reading import NETWORKS
+from dgn_engine.network_report.probe_reading import count_networks, forward_seconds
 from dgn_engine.network_report.section import Cost, Quantity, Section, SectionSpec
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Scene
 from dgn_engine.text.written_numbers import format_number
-from dgn_engine.training.readings.first_slices import first_slice_seconds
 
-_PASSES = 8.0  # forward passes of one example that both norms cost, in float64
+_PASSES = 8  # forward passes of one example that both norms cost, in float64
 _MOST_NAMED = 12  # logits whose names fit below a figure
 
 
-def cost(subject: Subject) -> Cost:
+def cost(subject: Subject, limit: float) -> Cost:
     """Return the time of the norms of this network and of random ones."""
-    one = _PASSES * first_slice_seconds(subject.network.architecture) / 40
-    return Cost((1 + NETWORKS) * one, one)
+    each = forward_seconds(subject, _PASSES)
+    return Cost((1 + count_networks(each, limit)) * each, each)
 
 
 def measure(subject: Subject, seconds: float) -> Section:
     """Compute the norms of the value network, of random ones, and distances to earlier steps."""
     weights = k.PathWeights.from_stack(subject.network.value)
     norms = k.path_value_norms(weights)
-    each = cost(subject).least
-    count = NETWORKS if NETWORKS * each <= seconds else 0
+    count = count_networks(forward_seconds(subject, _PASSES), seconds)
     nulls = [
         k.path_value_norms(k.PathWeights.from_stack(network.value))
         for network in subject.random_networks(count)
@@ -37,13 +35,15 @@ def measure(subject: Subject, seconds: float) -> Section:
     quantities = [
         Quantity("‖v‖₁ over all paths", norms.l1, "number", random=tuple(n.l1 for n in nulls)),
         Quantity("‖v‖₂ over all paths", norms.l2, "number", random=tuple(n.l2 for n in nulls)),
-        Quantity("‖v‖₁ over ‖v‖₂", norms.l1 / norms.l2 if norms.l2 else float("nan"), "number",
-                 random=tuple(n.l1 / n.l2 for n in nulls if n.l2)),
+        Quantity(
+            "‖v‖₁ over ‖v‖₂",
+            norms.l1 / norms.l2 if norms.l2 else float("nan"),
+            "number",
+            random=tuple(n.l1 / n.l2 for n in nulls if n.l2),
+        ),
     ]
     for earlier in subject.earlier:
-        distance = k.path_value_distance(
-            k.PathWeights.from_stack(earlier.network.value), weights
-        )
+        distance = k.path_value_distance(k.PathWeights.from_stack(earlier.network.value), weights)
         since = f"step {earlier.step:,}" if earlier.step else "the initial network"
         quantities += [
             Quantity(f"cosine of v with {since}", distance.cosine),
@@ -140,8 +140,13 @@ def _draw(subject: Subject, by_logit: Array, nulls: Array) -> FigurePanel:
         y=Axis(log=True),
         curves=tuple(curves),
     )
-    context = Provenance("Path norms", subject.imported.regime.name, subject.examples.name,
-                         subject.name, step=subject.imported.step)
+    context = Provenance(
+        "Path norms",
+        subject.imported.regime.name,
+        subject.examples.name,
+        subject.name,
+        step=subject.imported.step,
+    )
     return FigurePanel("path_norms", Scene((chart,), step=subject.imported.step), context)
 
 

@@ -10,11 +10,10 @@ from dgn_engine.network_report.drawing import draw_panel
 from dgn_engine.network_report.probe_reading import (
     NETWORKS,
     cost_of_probe,
-    count_networks,
     read_probe,
     read_random_networks,
 )
-from dgn_engine.network_report.section import NotHere, Quantity, Section, SectionSpec
+from dgn_engine.network_report.section import Quantity, Section, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.network_report.typical import typical_range
 from dgn_engine.training.probes import ProbeContext, ProbeResult
@@ -26,19 +25,19 @@ def measure(subject: Subject, seconds: float) -> Section:
     """Read H of the network and of random ones, and of the network with shuffled labels."""
     reading = read_probe(subject, PROBE, seconds)
     if reading.absent:
-        raise NotHere(reading.absent)
+        raise not_here(reading.absent)
     n, exact = len(reading.arrays["labels"]), not reading.error
     npk = torch.tensor(reading.arrays["npk"])
     nulls: dict[str, list[float]] = {"nu": [], "rank": []}
 
-    def keep(result: ProbeResult, context: ProbeContext) -> None:
+    def keep(context: ProbeContext, result: ProbeResult) -> None:
         if result.absent:
             return
         nulls["nu"].append(result.scalars["nu"] / n**2)
         nulls["rank"].append(result.scalars["effective_rank"])
 
     if exact:
-        read_random_networks(subject, PROBE, count_networks(subject, PROBE, seconds), keep)
+        read_random_networks(subject, PROBE, seconds, keep)
     labels, classes = torch.tensor(reading.arrays["labels"]), subject.probe_set.classes
     own = k.spectrum(npk, k.class_targets(labels, classes))
     generator = np.random.default_rng(subject.seed)
@@ -49,11 +48,20 @@ def measure(subject: Subject, seconds: float) -> Section:
     if exact and own.nu is not None:
         quantities = [
             Quantity("ν", own.nu, "number"),
-            Quantity("ν/n²", own.nu / n**2, random=tuple(nulls["nu"]),
-                     shuffled=tuple((s.nu or np.nan) / n**2 for s in spectra),
-                     typical=typical_range("nu", regime)),
-            Quantity("effective rank", own.effective_rank, "number", random=tuple(nulls["rank"]),
-                     typical=typical_range("effective_rank", regime)),
+            Quantity(
+                "ν/n²",
+                own.nu / n**2,
+                random=tuple(nulls["nu"]),
+                shuffled=tuple((s.nu or np.nan) / n**2 for s in spectra),
+                typical=typical_range("nu", regime),
+            ),
+            Quantity(
+                "effective rank",
+                own.effective_rank,
+                "number",
+                random=tuple(nulls["rank"]),
+                typical=typical_range("effective_rank", regime),
+            ),
             Quantity("rank", float(own.rank), "number"),
         ]
     by_name = {quantity.name: quantity for quantity in quantities}

@@ -7,11 +7,10 @@ import numpy as np
 from dgn_engine.network_report.drawing import draw_panel
 from dgn_engine.network_report.probe_reading import (
     cost_of_probe,
-    count_networks,
     read_probe,
     read_random_networks,
 )
-from dgn_engine.network_report.section import NotHere, Quantity, Section, SectionSpec
+from dgn_engine.network_report.section import Quantity, Section, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.network_report.typical import typical_range
 from dgn_engine.protocol.frames import Array
@@ -26,38 +25,51 @@ def measure(subject: Subject, seconds: float) -> Section:
     """Read K of the network and of random ones."""
     reading = read_probe(subject, PROBE, seconds)
     if reading.absent:
-        raise NotHere(reading.absent)
+        raise not_here(reading.absent)
     parts = {name: reading.arrays[name] for name, _ in PARTS if name in reading.arrays}
     if not parts:
-        raise NotHere(" ".join(reading.facts.values()))
+        raise not_here(" ".join(reading.facts.values()))
     nulls: list[dict[str, Array]] = []
 
-    def keep(result: ProbeResult, context: ProbeContext) -> None:
+    def keep(context: ProbeContext, result: ProbeResult) -> None:
         nulls.append({name: result.arrays[name] for name in parts})
 
     if not reading.error:
-        read_random_networks(subject, PROBE, count_networks(subject, PROBE, seconds), keep)
+        read_random_networks(subject, PROBE, seconds, keep)
     traces = {name: float(np.trace(part)) for name, part in parts.items()}
     quantities = [
-        Quantity(f"trace of {title}", traces[name], "number",
-                 random=tuple(float(np.trace(null[name])) for null in nulls))
+        Quantity(
+            f"trace of {title}",
+            traces[name],
+            "number",
+            random=tuple(float(np.trace(null[name])) for null in nulls),
+        )
         for name, title in PARTS
         if name in parts
     ]
     if traces.get("feature") and traces.get("value"):
         quantities.append(
-            Quantity("K^F over K^V, by trace", traces["feature"] / traces["value"], "number",
-                     random=tuple(float(np.trace(null["feature"]) / np.trace(null["value"]))
-                                for null in nulls),
-                     typical=typical_range("feature_share", subject.imported.regime))
+            Quantity(
+                "K^F over K^V, by trace",
+                traces["feature"] / traces["value"],
+                "number",
+                random=tuple(
+                    float(np.trace(null["feature"]) / np.trace(null["value"])) for null in nulls
+                ),
+                typical=typical_range("feature_share", subject.imported.regime),
+            )
         )
     whole = _sum(parts)
     largest = float(np.linalg.eigvalsh(whole)[-1])
     first = largest / float(np.trace(whole))
     quantities.append(
-        Quantity("share of the first eigenvalue of K", first,
-                 random=tuple(float(np.linalg.eigvalsh(_sum(null))[-1] / np.trace(_sum(null)))
-                            for null in nulls))
+        Quantity(
+            "share of the first eigenvalue of K",
+            first,
+            random=tuple(
+                float(np.linalg.eigvalsh(_sum(null))[-1] / np.trace(_sum(null))) for null in nulls
+            ),
+        )
     )
     sentences = (
         _describe_parts(quantities, traces, reading.facts),
@@ -79,9 +91,7 @@ def _sum(parts: dict[str, Array]) -> Array:
     return total
 
 
-def _describe_parts(
-    quantities: list[Quantity], traces: dict[str, float], facts: object
-) -> str:
+def _describe_parts(quantities: list[Quantity], traces: dict[str, float], facts: object) -> str:
     missing = [str(words) for name, words in dict(facts).items() if name in ("value", "feature")]  # type: ignore[call-overload]
     ratio = next((q for q in quantities if q.name.startswith("K^F over")), None)
     if ratio is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import QCheckBox, QPlainTextEdit, QRadioButton, QWidget
 
@@ -51,6 +51,7 @@ class FilePage(QWidget):
     """A listed file; nothing changes before its button is pressed.
 
     The engine checks again whether the network accepts the chosen data whenever these change.
+    `report_wanted(path, data, reading)`: write a report of its network on these data.
 
     Args:
         send: Sends a command to the engine.
@@ -59,6 +60,8 @@ class FilePage(QWidget):
         data: The data sets on which its network could be opened.
         now: The data of the current run.
     """
+
+    report_wanted = Signal(str, object, object)
 
     def __init__(
         self,
@@ -98,6 +101,12 @@ class FilePage(QWidget):
             "Start a run with biases and copy them",
             self._send_use_with_biases,
             about="Ends the current run and starts the same network with biases at step 0",
+        )
+        self.report = push_button(
+            "Write report",
+            self._ask_report,
+            about="One page about this network as HTML and PDF: accuracy, gates, kernels, what "
+            "they mean and how usual they are",
         )
         self.close_file = push_button("Close", self.prepare_to_close)
         self._lay_out()
@@ -212,6 +221,9 @@ class FilePage(QWidget):
         self.go.setVisible(not needs_biases)
         self.go.setText(use.button)
         self.go.setEnabled(offer.fits)
+        # Tensors that were picked manually cannot be picked again by a command.
+        self.report.setVisible(purpose == "network" and not self.listed.picked)
+        self.report.setEnabled(offer.fits and self._asked is not None)
         about = f"Nothing has changed yet. {use.about}" if offer.fits else ""
         self.hint.setText(f"{about}\n\n{offer.remarks}".strip())
         self.hint.setVisible(bool(self.hint.text()))
@@ -247,6 +259,9 @@ class FilePage(QWidget):
             case _:
                 self._send(InspectFile(ticket, self._asked))
 
+    def _ask_report(self) -> None:
+        self.report_wanted.emit(self.listed.path, self._asked, self.listed.reading)
+
     def _send_use_with_biases(self) -> None:
         ticket, restart = self.listed.ticket, self.restart_value.isChecked()
         if self.purpose == "gates":
@@ -259,7 +274,7 @@ class FilePage(QWidget):
         name = ElidedLabel(listed.file_name, mode=Qt.TextElideMode.ElideMiddle, role="heading")
         path = ElidedLabel(listed.path, mode=Qt.TextElideMode.ElideMiddle, role="small")
         count = plain_label(f"Tensors in the file: {len(listed.tensors):,}", "small")
-        buttons = make_row(self.go, self.with_biases, self.close_file, 1, spacing=8)
+        buttons = make_row(self.go, self.with_biases, self.report, self.close_file, 1, spacing=8)
         use = (self.data, self.reading, self.verdict, self.table, self.pick, self.restart_value)
         self.tensors = _tensor_list(listed)
         layout = make_column(
