@@ -116,11 +116,19 @@ def random_contexts(subject: Subject, name: str, limit: float) -> Iterator[Probe
         yield subject.context(network.requires_grad_(False))
 
 
+def describe_method(reading: Reading, networks: int) -> str:
+    """Return how a kernel was computed, and why there are no random networks, if so."""
+    how = f"On {reading.remark}."
+    if reading.error:
+        how = f"On {reading.remark} (standard error of the kernel, Frobenius)."
+    return how if networks else f"{how} Random networks would take too long to compare with."
+
+
 def _make_reading(subject: Subject, name: str, result: ProbeResult, error: float) -> Reading:
     labels = result.arrays.get("labels")
     used = subject.n if labels is None else len(labels)
     which = f"{used:,}" if used == subject.n else f"{used:,} of {subject.n:,}"
-    how = format_relative_error(error) if error else "exact"
+    how = f"estimated, {format_relative_error(error)}" if error else "exact"
     return Reading(
         name,
         subject.imported.step,

@@ -30,6 +30,7 @@ from dgn_engine.network_report.section import Measured, Quantity
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.runs import run_info
+from dgn_engine.text.printable import printable
 from dgn_engine.text.written_numbers import format_duration
 
 HTML, PDF = f"{REPORT}.html", f"{REPORT}.pdf"
@@ -150,18 +151,18 @@ def _page_parts(report: NetworkReport, svgs: dict[str, bytes]) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield '<meta name="color-scheme" content="light dark">'
-    yield f"<title>{escape(report.title)}</title>"
+    yield f"<title>{_escaped(report.title)}</title>"
     yield f"<style>{style_sheet()}</style>\n</head>\n<body class=network>"
-    yield f"<header><p>{escape(report.network_name)}</p>"
-    yield f"<h1>{escape(report.title)}</h1></header>"
-    yield from (f"<p class=notice>Left out: {escape(text)}</p>" for text in report.left_out)
+    yield f"<header><p>{_escaped(report.network_name)}</p>"
+    yield f"<h1>{_escaped(report.title)}</h1></header>"
+    yield from (f"<p class=notice>Left out: {_escaped(text)}</p>" for text in report.left_out)
     yield "<h2>What was read</h2>"
     yield _facts_element(report.facts())
     for measured in report.sections:
         if measured.section is not None:
             yield from _section_parts(measured, svgs)
     yield "<h2>How to read the tables</h2>"
-    yield from (f"<p class=note>{escape(text)}</p>" for text in (RANDOM, SHUFFLED, TYPICAL))
+    yield from (f"<p class=note>{_escaped(text)}</p>" for text in (RANDOM, SHUFFLED, TYPICAL))
     yield "<h2>How it was produced</h2>"
     yield _facts_element(_produced(report))
     yield _table_element(_cost_rows(report))
@@ -171,33 +172,42 @@ def _page_parts(report: NetworkReport, svgs: dict[str, bytes]) -> Iterator[str]:
 def _section_parts(measured: Measured, svgs: dict[str, bytes]) -> Iterator[str]:
     section, key = measured.section, measured.spec.key
     assert section is not None
-    yield f"<h2 id={key}>{escape(measured.spec.title)}</h2>"
-    first, *others = map(label_as_html, section.sentences)
+    yield f"<h2 id={key}>{_escaped(measured.spec.title)}</h2>"
+    first, *others = map(_typeset_html, section.sentences)
     yield f"<p class=answer>{first}</p><p class=answer>{' '.join(others)}</p>"
     if key in svgs:
         links = ", ".join(
-            f'<a href="{FIGURES}/{escape(name)}">{escape(name)}</a>' for name in measured.files
+            f'<a href="{FIGURES}/{_escaped(name)}">{_escaped(name)}</a>' for name in measured.files
         )
-        caption = f"{label_as_html(section.caption)} Files: {links}."
+        caption = f"{_typeset_html(section.caption)} Files: {links}."
         svg = adapt_svg(key, svgs[key])
         yield f"<figure class=wide>{svg}<figcaption>{caption}</figcaption></figure>"
-    yield _table_element(_table_rows(section.quantities))
-    yield f"<p class=note>{label_as_html(section.method)}</p>"
+    if section.quantities:
+        yield _table_element(_table_rows(section.quantities))
+    yield f"<p class=note>{_typeset_html(section.method)}</p>"
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))
+
+
+def _typeset_html(text: str) -> str:
+    return label_as_html(printable(text))
 
 
 def _facts_element(facts: Iterator[tuple[str, str]]) -> str:
-    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
+    items = "".join(f"<dt>{_escaped(name)}</dt><dd>{_escaped(value)}</dd>" for name, value in facts)
     return f"<dl>{items}</dl>"
 
 
 def _table_element(rows: list[tuple[str, ...]]) -> str:
     head = "".join(
-        f"<th{' class=number' * (at > 0)}>{escape(cell)}</th>" for at, cell in enumerate(rows[0])
+        f"<th{' class=number' * (at > 0)}>{_escaped(cell)}</th>" for at, cell in enumerate(rows[0])
     )
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td class="{"number" if at else "words"}">{label_as_html(cell)}</td>'
+            f'<td class="{"number" if at else "words"}">{_typeset_html(cell)}</td>'
             for at, cell in enumerate(row)
         )
         + "</tr>"
@@ -226,7 +236,8 @@ def _blocks(report: NetworkReport) -> Iterator[Block]:
         yield Paragraph(typeset(" ".join(section.sentences)))
         if section.panel is not None:
             yield PageFigure(section.panel, typeset(section.caption))
-        yield TableRows(_typeset_rows(_table_rows(section.quantities)))
+        if section.quantities:
+            yield TableRows(_typeset_rows(_table_rows(section.quantities)))
         yield Paragraph(typeset(section.method), small=True)
     yield Heading("How to read the tables")
     yield from (Paragraph(text, small=True) for text in (RANDOM, SHUFFLED, TYPICAL))

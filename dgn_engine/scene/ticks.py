@@ -101,7 +101,9 @@ def _si_prefix(largest: float) -> tuple[float, str]:
 
 
 def _format_short(value: float) -> str:
-    """Format a value with a prefix if that is shorter: '50k'."""
+    """Format a value with a prefix if that is shorter: '50k'; a power of ten beyond prefixes."""
+    if value >= 1e15:
+        return format_number(value)
     unit, prefix = _si_prefix(value)
     return format_number(value / unit) + prefix
 

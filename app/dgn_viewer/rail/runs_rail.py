@@ -139,9 +139,9 @@ class FilterMenu(QMenu):
 class RunsRail(QFrame):
     """The list of recorded runs, which only changes once the engine has answered.
 
-    `export_wanted(run)`, `report_wanted(run)` and `trash_wanted(folders)` are left to the window, because they need a
-    file dialog and the platform's trash; so are `branch_wanted(run)` and `undo_wanted`. `listed`:
-    a new list is shown.
+    `export_wanted(run)`, `report_wanted(run)` and `trash_wanted(folders)` are left to the window,
+    because they need a file dialog, a process and the platform's trash; so are `branch_wanted(run)`
+    and `undo_wanted`. `listed`: a new list is shown.
     """
 
     branch_wanted = Signal(object)

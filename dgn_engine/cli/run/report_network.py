@@ -272,9 +272,10 @@ def _network_words(arguments: argparse.Namespace, name: str) -> list[str]:
 
 
 def _typed_command(arguments: argparse.Namespace, folder: Path) -> tuple[str, ...]:
-    """Return the arguments of `dgn` that write the same report."""
-    words = list(sys.argv[1:]) if sys.argv[1:2] == ["report"] else ["report", str(arguments.file)]
-    return (*words, *(() if arguments.out else ("--out", str(folder))))
+    """Return the arguments of `dgn` that write the same report, as far as they were typed."""
+    typed = sys.argv[1:] if sys.argv[1:2] == ["report"] else ["report", str(arguments.file)]
+    words = tuple(word for word in typed if word not in ("--quiet", "--json"))
+    return words if arguments.out else (*words, "--out", str(folder))
 
 
 def _default_folder(

@@ -25,6 +25,7 @@ from dgn_engine.training.probes import ProbeContext, ProbeResult
 
 PROBE = "gate_statistics"
 CAPTION = "Left: mean gate, dead and always-open units of each layer{}. Right: mean gate by class."
+_MOST_ROWS = 12  # layers with a row of their own; of more, the figure has all
 _HALF = 0.5  # share of dead units from which a layer is called wasted
 
 
@@ -66,7 +67,7 @@ def measure(subject: Subject, seconds: float) -> Section:
     ]
     switched = tuple(_churn(subject))
     quantities += [quantity for quantity, _ in switched]
-    for layer, name in enumerate(names):
+    for layer, name in enumerate(names if len(names) <= _MOST_ROWS else ()):
         quantities.append(
             Quantity(
                 f"open gates, {name}",

@@ -7,6 +7,7 @@ import numpy as np
 from dgn_engine.figures.provenance import FigurePanel, Provenance
 from dgn_engine.network_report.probe_reading import (
     cost_of_probe,
+    describe_method,
     read_probe,
     read_random_networks,
 )
@@ -99,7 +100,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         _draw(subject, reading, matrices, names),
         "Mean overlap of two examples of these classes, unit diagonal before averaging; pairs of "
         "an example with itself are left out.",
-        f"Λ and S on {reading.remark}.",
+        describe_method(reading, len(nulls["active"])),
     )
 
 
@@ -113,6 +114,8 @@ def _describe_gap(quantities: list[Quantity], letter: str) -> str:
         f"Two examples of one class share {same.text} of their active paths ({letter}), two of "
         f"different classes {other.text}: {ratio.text} times as many"
     )
+    if not ratio.rank and same.typical:
+        return f"{sentence}. Within a class, trained networks have {same.typical}."
     if not ratio.rank:
         return f"{sentence}."
     if ratio.rank.startswith("above"):

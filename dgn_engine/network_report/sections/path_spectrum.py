@@ -10,6 +10,7 @@ from dgn_engine.network_report.drawing import draw_panel
 from dgn_engine.network_report.probe_reading import (
     NETWORKS,
     cost_of_probe,
+    describe_method,
     read_probe,
     read_random_networks,
 )
@@ -28,13 +29,14 @@ def measure(subject: Subject, seconds: float) -> Section:
         raise not_here(reading.absent)
     n, exact = len(reading.arrays["labels"]), not reading.error
     npk = torch.tensor(reading.arrays["npk"])
-    nulls: dict[str, list[float]] = {"nu": [], "rank": []}
+    nulls: dict[str, list[float]] = {"nu": [], "rank": [], "first": []}
 
     def keep(context: ProbeContext, result: ProbeResult) -> None:
         if result.absent:
             return
         nulls["nu"].append(result.scalars["nu"] / n**2)
         nulls["rank"].append(result.scalars["effective_rank"])
+        nulls["first"].append(result.scalars["rho_max"])
 
     if exact:
         read_random_networks(subject, PROBE, seconds, keep)
@@ -44,7 +46,15 @@ def measure(subject: Subject, seconds: float) -> Section:
     shuffled = [labels[torch.from_numpy(generator.permutation(n))] for _ in range(NETWORKS)]
     spectra = [k.spectrum(npk, k.class_targets(order, classes)) for order in shuffled]
     regime = subject.imported.regime
-    quantities: list[Quantity] = []
+    values = reading.arrays["eigenvalues"]
+    quantities = [
+        Quantity(
+            "share of the first eigenvalue",
+            float(values[0] / np.trace(reading.arrays["npk"])),
+            "percent",
+            random=tuple(nulls["first"]),
+        )
+    ]
     if exact and own.nu is not None:
         quantities = [
             Quantity("ν", own.nu, "number"),
@@ -63,11 +73,12 @@ def measure(subject: Subject, seconds: float) -> Section:
                 typical=typical_range("effective_rank", regime),
             ),
             Quantity("rank", float(own.rank), "number"),
+            *quantities,
         ]
     by_name = {quantity.name: quantity for quantity in quantities}
     sentences = (
         _describe_nu(by_name, n),
-        _describe_rank(by_name, reading.arrays["eigenvalues"], n) if exact else "",
+        _describe_rank(by_name, n),
         _describe_contradictions(reading.scalars.get("contradictory", 0.0)),
     )
     return Section(
@@ -76,7 +87,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         draw_panel(subject, "spectrum", {PROBE: reading}),
         "Left: eigenvalues of H at trace 1, largest first. Right: how the energy of the labels is "
         "spread over its eigenvectors.",
-        f"H on {reading.remark}.",
+        describe_method(reading, len(nulls["nu"])),
     )
 
 
@@ -103,14 +114,15 @@ def _describe_nu(by_name: dict[str, Quantity], n: int) -> str:
     return sentence
 
 
-def _describe_rank(by_name: dict[str, Quantity], eigenvalues: np.ndarray, n: int) -> str:
+def _describe_rank(by_name: dict[str, Quantity], n: int) -> str:
+    first = by_name["share of the first eigenvalue"]
+    sentence = f"The first of {n} directions alone has {first.text} of the trace of H"
+    sentence += f", {first.rank}" if first.rank else ""
+    if "effective rank" not in by_name:
+        return f"{sentence}."
     rank = by_name["effective rank"]
-    largest = float(eigenvalues[0] / max(eigenvalues.sum(), 1e-300))
-    words = f", {rank.rank}" if rank.rank else ""
-    return (
-        f"The spectrum is like that of {rank.text} equal directions out of {n} (effective "
-        f"rank{words}); the first direction alone has {100 * largest:.0f} % of the trace."
-    )
+    also = f", {rank.rank}" if rank.rank else ""
+    return f"{sentence}; the spectrum is like that of {rank.text} equal directions{also}."
 
 
 def _describe_contradictions(count: float) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from dgn_engine.network_report.drawing import draw_panel
 from dgn_engine.network_report.probe_reading import (
     cost_of_probe,
+    describe_method,
     read_probe,
     read_random_networks,
 )
@@ -81,7 +82,8 @@ def measure(subject: Subject, seconds: float) -> Section:
         tuple(quantities),
         draw_panel(subject, "ntk", {PROBE: reading}, tuple(parts)),
         "The parts of K at unit diagonal; examples in the order of their classes.",
-        f"Mean over the logits, on {reading.remark}. {reading.facts.get('trains', '')}",
+        f"{describe_method(reading, len(nulls))} Mean over the logits. "
+        f"{reading.facts.get('trains', '')}",
     )
 
 
@@ -96,7 +98,7 @@ def _describe_parts(quantities: list[Quantity], traces: dict[str, float], facts:
     ratio = next((q for q in quantities if q.name.startswith("K^F over")), None)
     if ratio is None:
         only = "K = K^V" if "value" in traces else "K = K^F"
-        return f"{only}: {' '.join(missing)}" if missing else f"{only}."
+        return " ".join((f"{only}.", *missing))
     total = sum(traces.values())
     rank = f", {ratio.rank}" if ratio.rank else ""
     learns = "gates more than" if ratio.value > 1 else "values more than"

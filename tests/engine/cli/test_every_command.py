@@ -36,6 +36,7 @@ REFUSED = {  # one refusal of each command, as it is typed
     "gate-information": "gate-information",
     "inspect": "inspect gone.pt",
     "kernels": "kernels gone.pt --inputs gone.npy",
+    "report": "report gone.pt --data digits",
     "runs": "runs show gone",
     "figure": "figure gone --panel training",
     "serve": "serve gone",

@@ -1,0 +1,284 @@
+"""`dgn report`: its numbers by other roads, what is usual, what is left out and written."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.cli import main
+from dgn_engine.experiments.report.document import read_document
+from dgn_engine.network_report.section import Quantity
+from dgn_engine.network_report.sections import SECTIONS
+from dgn_engine.network_report.sections.accuracy import Z, wilson_interval
+from dgn_engine.network_report.sections.overlaps import class_means, same_and_other
+from dgn_engine.network_report.typical import VALUES
+from tests.engine.cli.saved_nets import convolutional, saved
+from tests.engine.cli.typed import printed_json, refused_command_of_kind
+
+QUICK = "accuracy,gates,overlaps,spectrum,tangent,alignment,path-norms"
+CONCEPTS = Path(__file__).parents[3] / "docs" / "concepts"
+
+
+@pytest.fixture(autouse=True)
+def _read_here(no_reader_child: None) -> None:
+    """Each report reads a small file or two."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short DL run on the digits."""
+    folder = tmp_path_factory.mktemp("runs") / "dl"
+    words = ("--data", "digits", "--regime", "DL", "--width", "12", "--depth", "4")
+    assert main(["train", *words, "--epochs", "2", "--quiet", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of that run."""
+    folder = tmp_path_factory.mktemp("reports") / "dl"
+    assert main(["report", str(run), "--only", QUICK, "--quiet", "--out", str(folder)]) == 0
+    return folder
+
+
+def quantities(folder: Path, key: str) -> dict[str, dict[str, Any]]:
+    found = read_document(folder).details["sections"][key]["quantities"]
+    return {quantity["name"]: quantity for quantity in found}
+
+
+def report_json(capsys: pytest.CaptureFixture[str], *words: object) -> Any:
+    return printed_json(capsys, "report", *words, "--json", "--quiet")
+
+
+def test_numbers_are_those_of_inspect(
+    run: Path, written: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--data", "digits", "--examples", 64, "--json")
+    seen = printed_json(capsys, "inspect", run, *words)["inspection"]
+    kernels, gates = seen["kernels"], quantities(written, "gates")
+    overlaps, spectrum = quantities(written, "overlaps"), quantities(written, "spectrum")
+    pairs = [
+        (quantities(written, "accuracy")["test accuracy"]["value"], seen["accuracy"]["test"]),
+        (overlaps["Λ, same class"]["value"], kernels["overlap"]["same"]),
+        (overlaps["Λ, different classes"]["value"], kernels["overlap"]["other"]),
+        (overlaps["S, same class"]["value"], kernels["sensitive"]["same"]),
+        (overlaps["S, different classes"]["value"], kernels["sensitive"]["other"]),
+        (spectrum["ν"]["value"], kernels["nu"]),
+        (spectrum["effective rank"]["value"], kernels["effective_rank"]),
+        (quantities(written, "alignment")["H, not centred"]["value"], kernels["target_alignment"]),
+        *(
+            (gates[f"open gates, {layer['name']}"]["value"], layer["open"])
+            for layer in seen["layers"]
+        ),
+    ]
+    for ours, theirs in pairs:
+        assert ours == pytest.approx(theirs, rel=1e-6)
+
+
+def test_parts_of_k_are_those_of_kernels(
+    run: Path, written: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "k.npz"
+    words = ("--examples", "probe", "--only", "ntk", "--dtype", "float32", "--out", str(file))
+    assert main(["kernels", str(run), *words]) == 0
+    capsys.readouterr()
+    tangent = quantities(written, "tangent")
+    with np.load(file) as arrays:
+        trace = {name: float(np.trace(arrays[name])) for name in ("ntk_value", "ntk_feature")}
+    assert tangent["trace of K^V"]["value"] == pytest.approx(trace["ntk_value"], rel=1e-4)
+    assert tangent["trace of K^F"]["value"] == pytest.approx(trace["ntk_feature"], rel=1e-4)
+
+
+def test_means_by_class_are_sums_over_pairs() -> None:
+    generator = np.random.default_rng(0)
+    kernel = generator.random((7, 7))
+    kernel = kernel + kernel.T
+    kernel[2, 5] = kernel[5, 2] = np.nan
+    labels = np.array([0, 0, 1, 1, 1, 4, 4])
+    classes, means = class_means(kernel, labels)
+    assert classes.tolist() == [0, 1, 4]
+    by_pair: dict[bool, list[float]] = {True: [], False: []}
+    for (i, a), (j, b) in product(enumerate(classes), repeat=2):
+        pairs = [
+            kernel[s, t]
+            for s, t in product(range(7), repeat=2)
+            if s != t and labels[s] == a and labels[t] == b and math.isfinite(kernel[s, t])
+        ]
+        by_pair[a == b] += pairs
+        assert means[i, j] == pytest.approx(sum(pairs) / len(pairs))
+    wanted = [sum(by_pair[same]) / len(by_pair[same]) for same in (True, False)]
+    assert same_and_other(kernel, labels) == pytest.approx(tuple(wanted))
+
+
+@pytest.mark.parametrize(("right", "count"), [(0, 5), (5, 5), (3, 7), (346, 360)])
+def test_an_interval_ends_where_a_share_is_z_errors_away(right: int, count: int) -> None:
+    for end, sign in zip(wilson_interval(right, count), (1, -1), strict=True):
+        away = right / count - end
+        error = math.sqrt(end * (1 - end) / count)
+        assert sign * away == pytest.approx(Z * error, abs=1e-9)
+
+
+def test_a_number_is_placed_among_its_nulls() -> None:
+    null = (0.2, 0.3, math.nan)
+    assert Quantity("", 0.4, random=null).rank.startswith("above all 2 ")
+    assert Quantity("", 0.1, shuffled=null).label_rank.startswith("below all 2 ")
+    assert Quantity("", 0.3, random=null).rank.startswith("within")
+    assert Quantity("", math.nan, random=null).rank == ""
+
+
+def test_typical_values_are_those_of_the_documentation() -> None:
+    """A range in the second half of a cell ('start → end') is that of the trained network."""
+    cells: dict[str, dict[str, list[str]]] = {}
+    for page in ("gates", "overlap", "path-kernel", "tangent-kernel"):
+        for line in (CONCEPTS / f"{page}.md").read_text().splitlines():
+            if match := re.match(r"\| (digits|MNIST), (DL|ReLU|FR-II)[^|]*\|(.*)\|", line):
+                ends = [re.split("[↗↘→]", cell)[-1].strip() for cell in match[3].split("|")]
+                cells.setdefault(page, {})[f"{match[1]}, {match[2]}"] = ends
+    places = {
+        "open": ("gates", 0),
+        "active_same": ("overlap", 0),
+        "active_other": ("overlap", 1),
+        "sensitive_same": ("overlap", 2),
+        "sensitive_other": ("overlap", 3),
+        "nu": ("path-kernel", 1),
+        "effective_rank": ("path-kernel", 2),
+        "feature_share": ("tangent-kernel", 2),
+    }
+    assert places.keys() == VALUES.keys()
+    for quantity, (page, column) in places.items():
+        for kind, ranges in VALUES[quantity].items():
+            for data, ends in zip(("digits", "MNIST"), ranges, strict=False):
+                assert cells[page][f"{data}, {kind}"][column] == ends, (quantity, kind, data)
+
+
+def test_random_networks_are_compared_and_the_network_stays_as_it_is(written: Path) -> None:
+    gates = quantities(written, "gates")["open gates, mean over layers"]
+    assert len(gates["random_networks"]) == 20
+    assert len(set(gates["random_networks"])) > 1
+    assert gates["value"] not in gates["random_networks"]
+    nu = quantities(written, "spectrum")["ν/n²"]
+    assert len(nu["shuffled_labels"]) == 20
+    assert min(nu["shuffled_labels"]) > nu["value"], "a trained network fits its own labels"
+
+
+@pytest.mark.parametrize("regime", ["ReLU", "DL", "FR-DI"])
+def test_gates_of_a_run_that_hardly_moves_have_not_switched_since_its_start(
+    regime: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--data", "digits", "--regime", regime, "--width", "8", "--depth", "3")
+    still = ("--lr", "1e-30", "--optimiser", "sgd", "--epochs", "1", "--quiet")
+    assert main(["train", *words, *still, "--out", str(tmp_path / "run")]) == 0
+    tree = report_json(
+        capsys, tmp_path / "run", "--only", "gates,path-norms", "--out", tmp_path / "report"
+    )
+    named = {q["name"]: q["value"] for s in tree["sections"].values() for q in s["quantities"]}
+    assert named["gates switched since the start of the run"] == 0
+    assert named["cosine of v with the initial network"] == pytest.approx(1.0)
+
+
+def test_what_costs_too_much_is_left_out_and_named(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report"
+    tree = report_json(capsys, run, "--seconds", "0", "--only", QUICK, "--out", out)
+    assert tree["sections"] == {}
+    assert list(tree["left_out"]) == QUICK.split(",")
+    assert all("--seconds" in why for why in tree["left_out"].values())
+    page = (out / "report.html").read_text()
+    assert all(f"Left out: {spec.title}" in page for spec in SECTIONS if spec.key in QUICK)
+
+
+def test_the_cost_is_printed_first_and_nothing_is_written(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(run), "--cost", "--out", str(tmp_path / "report")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said[1:]] == [spec.key for spec in SECTIONS]
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_page_has_every_section_with_its_figure_and_script(written: Path) -> None:
+    page, files = (written / "report.html").read_text(), written / "figures"
+    assert (written / "report.pdf").read_bytes().startswith(b"%PDF")
+    for spec in SECTIONS:
+        if spec.key in QUICK:
+            assert f"<h2 id={spec.key}>" in page
+            assert {file.name for file in files.glob(f"{spec.key}.*")} == {
+                f"{spec.key}.{kind}" for kind in ("pdf", "svg", "py", "npz")
+            }
+    drawn = written.parent / "drawn.png"
+    command = [sys.executable, str(files / "gates.py"), str(drawn)]
+    subprocess.run(command, check=True, cwd=written.parent)
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_report_is_the_same_when_it_is_written_again(
+    run: Path, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = report_json(capsys, run, "--only", "gates,spectrum", "--out", tmp_path / "again")
+    first = read_document(written).details["sections"]
+    for key in ("gates", "spectrum"):
+        for name in ("quantities", "sentences"):
+            assert json.dumps(tree["sections"][key][name]) == json.dumps(first[key][name])
+
+
+def test_a_foreign_network_is_reported_with_what_was_assumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    file = saved(tmp_path / "net.pt", convolutional())
+    words = ("--data", "digits", "--examples", 12, "--only", QUICK)
+    tree = report_json(capsys, file, *words, "--out", tmp_path / "report")
+    assert list(tree["sections"]) == QUICK.split(",")
+    assert tree["left_out"] == {}
+    assert any("BatchNorm" in value for value in tree["network"].values())
+    tangent = tree["sections"]["tangent"]["quantities"]
+    assert [q["name"] for q in tangent if "trace" in q["name"]] == ["trace of K^V"]
+
+
+def test_labels_that_are_not_its_own_leave_out_the_accuracy_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 3))
+    file = saved(tmp_path / "three.pt", other)
+    words = ("--data", "digits", "--only", "accuracy,overlaps,path-norms")
+    tree = report_json(capsys, file, *words, "--out", tmp_path / "report")
+    assert list(tree["left_out"]) == ["accuracy"]
+    assert list(tree["sections"]) == ["overlaps", "path-norms"]
+
+
+def test_the_page_shows_no_markup_of_a_name(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = tmp_path / "<b>&.safetensors"
+    named.write_bytes((run / "weights.safetensors").read_bytes())
+    report_json(capsys, named, "--only", "gates", "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "&lt;b&gt;&amp;" in page
+    assert "<b>&" not in page
+
+
+def test_refusals(run: Path, tmp_path: Path) -> None:
+    tanh = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 10))
+    file = saved(tmp_path / "tanh.pt", tanh)
+    assert refused_command_of_kind("needs-option", "report", file).value == "--data"
+    assert refused_command_of_kind("unknown-name", "report", run, "--only", "gate").value == "gate"
+    config = run / "config.toml"
+    words = ("--config", config, "--data", "digits")
+    assert refused_command_of_kind("contradiction", "report", run, *words).value == "--data"
+    refused_command_of_kind("no-gates", "report", file, "--data", "digits")
+    quick = ("--quick", "--epochs", "1", "--seeds", "1", "--executor", "serial", "--quiet")
+    other = tmp_path / "other"
+    assert main(["reproduce", "dgn-frg-spectrum", *quick, "--out", str(other)]) == 0
+    refused_command_of_kind("other-work", "report", run, "--only", "gates", "--out", other)
