@@ -47,7 +47,8 @@ RANDOM = (
 )
 SHUFFLED = (
     "Shuffled labels: the range over random orders of the labels of the examples, with the "
-    "kernels of this network."
+    "kernels of this network. If the number were one of 20 such, it would be outside their range "
+    "in 2 of 21 cases."
 )
 
 
@@ -58,9 +59,8 @@ def write_pages(report: NetworkReport, folder: Path) -> tuple[Path, ...]:
         UserError: The folder cannot be written.
     """
     try:
-        report = _write_figures(report, folder)
+        report, svgs = _write_figures(report, folder)
         inner = inner_folder(folder)
-        svgs = {m.spec.key: _svg(m) for m in report.sections if _has_figure(m)}
         write_file(inner / HTML, ("\n".join(_page_parts(report, svgs)) + "\n").encode())
         write_file(inner / PDF, pdf_of_blocks(list(_blocks(report)), report.title))
         write_file(inner / RESULTS, to_bytes(report.as_document()))
@@ -74,34 +74,28 @@ def write_pages(report: NetworkReport, folder: Path) -> tuple[Path, ...]:
     return (folder / HTML, folder / PDF, folder / RESULTS, *figures)
 
 
-def _has_figure(measured: Measured) -> bool:
-    return measured.section is not None and measured.section.panel is not None
+def _write_figures(report: NetworkReport, folder: Path) -> tuple[NetworkReport, dict[str, bytes]]:
+    """Write each figure as PDF and SVG, and the script that redraws it with its numbers.
 
-
-def _svg(measured: Measured) -> bytes:
-    assert measured.section is not None
-    assert measured.section.panel is not None
-    return page_bytes([measured.section.panel], "svg", STYLE)
-
-
-def _write_figures(report: NetworkReport, folder: Path) -> NetworkReport:
-    """Write each figure as PDF and SVG, and the script that redraws it with its numbers."""
+    Returns the report with the names of the files, and the SVGs by section.
+    """
     inner = inner_folder(folder)
-    sections = []
+    sections, svgs = [], {}
     for measured in report.sections:
         if measured.section is not None and measured.section.panel is not None:
             make_folder(inner / FIGURES)
             panel, key = measured.section.panel, measured.spec.key
+            svgs[key] = page_bytes([panel], "svg", STYLE)
             files = {
                 f"{key}.pdf": page_bytes([panel], "pdf", STYLE),
-                f"{key}.svg": page_bytes([panel], "svg", STYLE),
+                f"{key}.svg": svgs[key],
                 **dict(script_files([panel], STYLE, key)),
             }
             for name, content in files.items():
                 write_file(inner / FIGURES / name, content)
             measured = replace(measured, files=tuple(files))
         sections.append(measured)
-    return replace(report, sections=tuple(sections))
+    return replace(report, sections=tuple(sections)), svgs
 
 
 def _table_rows(quantities: tuple[Quantity, ...]) -> list[tuple[str, ...]]:
