@@ -27,7 +27,7 @@ _CELL_GAP = 10.0
 
 
 @dataclass(frozen=True)
-class Heading:
+class PageHeading:
     """A heading: level 0 is the title of the document."""
 
     text: str
@@ -57,7 +57,7 @@ class PageFigure:
     caption: str
 
 
-Block = Heading | Paragraph | TableRows | PageFigure
+Block = PageHeading | Paragraph | TableRows | PageFigure
 
 
 class _Pages:
@@ -107,7 +107,7 @@ def pdf_of_blocks(blocks: Sequence[Block], title: str) -> bytes:
 
 def _add_block(pages: _Pages, block: Block, following: Block | None) -> None:
     match block:
-        case Heading():
+        case PageHeading():
             size = _TITLES[block.level]
             # A heading stays with the first lines of what follows.
             pages.make_room(size * 2.2 + (4 * SIZE * LINE if following is not None else 0))

@@ -15,7 +15,7 @@ from dgn_engine.experiments.report import reproduction_progress
 from dgn_engine.experiments.report.document import Document, ReportRow, ReportUnit
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
 from dgn_engine.experiments.report.result_layout import REPORT
-from dgn_engine.network_report.section import Cost, Measured, Quantity, SectionSpec
+from dgn_engine.network_report.section import MeasuredSection, Quantity, SectionCost, SectionSpec
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.scene.run_text import describe_data
 from dgn_engine.storage.atomic_write import make_folders
@@ -44,7 +44,7 @@ class NetworkReport:
     """
 
     subject: Subject
-    sections: tuple[Measured, ...]
+    sections: tuple[MeasuredSection, ...]
     seconds: float
     limit: float
     command: tuple[str, ...]
@@ -165,14 +165,16 @@ class NetworkReport:
         )
 
 
-def estimate_costs(subject: Subject, specs: Sequence[SectionSpec], limit: float) -> list[Measured]:
+def estimate_costs(
+    subject: Subject, specs: Sequence[SectionSpec], limit: float
+) -> list[MeasuredSection]:
     """Return the cost of each section, and why it will be left out if it costs too much."""
     planned = []
     for spec in specs:
         try:
             cost = spec.cost(subject, limit)
         except UserError as refusal:
-            planned.append(Measured(spec, Cost(0.0), why=str(refusal)))
+            planned.append(MeasuredSection(spec, SectionCost(0.0), why=str(refusal)))
             continue
         why = ""
         if cost.least > limit:
@@ -182,17 +184,17 @@ def estimate_costs(subject: Subject, specs: Sequence[SectionSpec], limit: float)
             )
             if cost.least < DAY:
                 why += f" --seconds {math.ceil(1.2 * cost.least)} includes it."
-        planned.append(Measured(spec, cost, why=why))
+        planned.append(MeasuredSection(spec, cost, why=why))
     return planned
 
 
 def measure_sections(
     subject: Subject,
-    planned: Sequence[Measured],
+    planned: Sequence[MeasuredSection],
     limit: float,
     folder: Path,
     command: tuple[str, ...],
-    show: Callable[[Measured], None],
+    show: Callable[[MeasuredSection], None],
 ) -> NetworkReport:
     """Measure the sections one after another.
 
@@ -209,7 +211,7 @@ def measure_sections(
     """
     make_folders(folder)
     began = time.monotonic()
-    done: list[Measured] = []
+    done: list[MeasuredSection] = []
     total = sum(min(m.cost.seconds, limit) for m in planned if not m.why) or 1.0
     for measured in planned:
         _write_progress(folder, planned, done, total, limit, time.monotonic() - began)
@@ -224,7 +226,7 @@ def measure_sections(
     return NetworkReport(subject, tuple(done), took, limit, command, made, stopped)
 
 
-def _measure_section(subject: Subject, planned: Measured, limit: float) -> Measured:
+def _measure_section(subject: Subject, planned: MeasuredSection, limit: float) -> MeasuredSection:
     """Measure one section; a refusal or a lack of memory leaves it out."""
     if subject.is_stopped():
         return replace(planned, why=STOPPED)
@@ -243,8 +245,8 @@ def _measure_section(subject: Subject, planned: Measured, limit: float) -> Measu
 
 def _write_progress(
     folder: Path,
-    planned: Sequence[Measured],
-    done: Sequence[Measured],
+    planned: Sequence[MeasuredSection],
+    done: Sequence[MeasuredSection],
     total: float,
     limit: float,
     elapsed: float,
@@ -263,13 +265,13 @@ def _write_progress(
     reproduction_progress.write_progress(progress, folder)
 
 
-def cost_in_words(cost: Cost) -> str:
+def cost_in_words(cost: SectionCost) -> str:
     """Return 'about 29 s', and whether that is for an estimate."""
     words = "less than 1 s" if cost.seconds < 1.0 else f"about {format_duration(cost.seconds)}"
     return f"{words}, as an estimate" if cost.estimated else words
 
 
-def _row(measured: Measured, quantity: Quantity) -> ReportRow:
+def _row(measured: MeasuredSection, quantity: Quantity) -> ReportRow:
     """Return a number as a row of a result."""
     percent = quantity.form == "percent"
     value = 100 * quantity.value if percent else quantity.value

@@ -91,7 +91,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Section:
+class SectionResult:
     """What one section found.
 
     Attributes:
@@ -110,7 +110,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Cost:
+class SectionCost:
     """The estimated cost of a section.
 
     Attributes:
@@ -143,12 +143,12 @@ class SectionSpec:
 
     key: str
     title: str
-    cost: Callable[[Subject, float], Cost]
-    measure: Callable[[Subject, float], Section]
+    cost: Callable[[Subject, float], SectionCost]
+    measure: Callable[[Subject, float], SectionResult]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSection:
     """A section with its result, or why there is none.
 
     Attributes:
@@ -161,9 +161,9 @@ class Measured:
     """
 
     spec: SectionSpec
-    cost: Cost
+    cost: SectionCost
     seconds: float = 0.0
-    section: Section | None = None
+    section: SectionResult | None = None
     why: str = ""
     files: tuple[str, ...] = field(default=())
 

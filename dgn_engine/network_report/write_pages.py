@@ -18,15 +18,15 @@ from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.redraw_script import script_files
 from dgn_engine.figures.report_pages import (
     Block,
-    Heading,
     PageFigure,
+    PageHeading,
     Paragraph,
     TableRows,
     pdf_of_blocks,
 )
 from dgn_engine.figures.save_figure import page_bytes
 from dgn_engine.network_report.make_report import NetworkReport, cost_in_words
-from dgn_engine.network_report.section import Measured, Quantity
+from dgn_engine.network_report.section import MeasuredSection, Quantity
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import inner_folder
 from dgn_engine.storage.runs import run_info
@@ -163,7 +163,7 @@ def _page_parts(report: NetworkReport, svgs: dict[str, bytes]) -> Iterator[str]:
     yield "</body>\n</html>"
 
 
-def _section_parts(measured: Measured, svgs: dict[str, bytes]) -> Iterator[str]:
+def _section_parts(measured: MeasuredSection, svgs: dict[str, bytes]) -> Iterator[str]:
     section, key = measured.section, measured.spec.key
     assert section is not None
     yield f"<h2 id={key}>{_escaped(measured.spec.title)}</h2>"
@@ -218,23 +218,23 @@ def _typeset_rows(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 def _blocks(report: NetworkReport) -> Iterator[Block]:
     """Yield the content of the PDF."""
-    yield Heading(report.title, 0)
+    yield PageHeading(report.title, 0)
     yield from (Paragraph(f"Left out: {text}") for text in report.left_out)
-    yield Heading("What was read")
+    yield PageHeading("What was read")
     yield TableRows([("", ""), *report.facts()])
     for measured in report.sections:
         section = measured.section
         if section is None:
             continue
-        yield Heading(measured.spec.title)
+        yield PageHeading(measured.spec.title)
         yield Paragraph(typeset(" ".join(section.sentences)))
         if section.panel is not None:
             yield PageFigure(section.panel, typeset(section.caption))
         if section.quantities:
             yield TableRows(_typeset_rows(_table_rows(section.quantities)))
         yield Paragraph(typeset(section.method), small=True)
-    yield Heading("How to read the tables")
+    yield PageHeading("How to read the tables")
     yield from (Paragraph(text, small=True) for text in (RANDOM, SHUFFLED, TYPICAL))
-    yield Heading("How it was produced")
+    yield PageHeading("How it was produced")
     yield TableRows([("", ""), *_produced(report)])
     yield TableRows(_cost_rows(report))

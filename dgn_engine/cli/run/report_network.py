@@ -32,7 +32,7 @@ from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.importing.from_file import network_of
 from dgn_engine.importing.saved_network import NetworkState, is_ours, split_of_own, state_of
 from dgn_engine.network_report.make_report import cost_in_words, estimate_costs, measure_sections
-from dgn_engine.network_report.section import Measured
+from dgn_engine.network_report.section import MeasuredSection
 from dgn_engine.network_report.sections import SECTIONS
 from dgn_engine.network_report.subject import Earlier, Subject
 from dgn_engine.network_report.write_pages import FILES, write_pages
@@ -45,6 +45,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.printable import print_error, print_json, print_line
 from dgn_engine.text.written_numbers import format_duration
 from dgn_engine.training.device_data import to_device
+from dgn_engine.training.metrics import test_accuracy
 from dgn_engine.training.network_control import NetworkControl
 
 _SCORED = 1000
@@ -68,7 +69,7 @@ def report_network(arguments: argparse.Namespace) -> int:
     folder = (arguments.out or _default_folder(arguments, listing, subject)).absolute()
     words = _typed_command(arguments, folder)
 
-    def show_section(measured: Measured) -> None:
+    def show_section(measured: MeasuredSection) -> None:
         if not arguments.quiet:
             print_error(f"{measured.spec.title}: {_outcome(measured)}")
 
@@ -171,8 +172,6 @@ def _open_subject(
         is_stopped=stop.stop_requested,
     )
     if arguments.expect_accuracy is not None:
-        from dgn_engine.training.metrics import test_accuracy
-
         total = len(given.examples.test_y)
         scored = test_accuracy(subject.network, given.examples, given.prepare, total)
         share = None if scored is None else scored.share
@@ -287,7 +286,7 @@ def _default_folder(
     return measurement_folder(name, network.absolute(), repr(settings))
 
 
-def _cost_lines(subject: Subject, planned: list[Measured], limit: float) -> list[str]:
+def _cost_lines(subject: Subject, planned: list[MeasuredSection], limit: float) -> list[str]:
     """Say what each section costs, and which ones are left out."""
     width = max(len(measured.spec.key) for measured in planned)
     lines = [
@@ -300,7 +299,7 @@ def _cost_lines(subject: Subject, planned: list[Measured], limit: float) -> list
     return lines
 
 
-def _outcome(measured: Measured) -> str:
+def _outcome(measured: MeasuredSection) -> str:
     if measured.section is None:
         return f"left out. {measured.why}"
     return f"done in {format_duration(measured.seconds)}"

@@ -6,8 +6,8 @@ from dgn_engine.network_report.section import SectionSpec
 from dgn_engine.network_report.sections import (
     accuracy,
     alignment,
-    gate_information,
-    gates,
+    copied_gates,
+    layer_gates,
     overlaps,
     path_lengths,
     path_spectrum,
@@ -16,11 +16,11 @@ from dgn_engine.network_report.sections import (
 
 SECTIONS: tuple[SectionSpec, ...] = (
     accuracy.SECTION,
-    gates.SECTION,
+    layer_gates.SECTION,
     overlaps.SECTION,
     path_spectrum.SECTION,
     tangent_kernel.SECTION,
     alignment.SECTION,
     path_lengths.SECTION,
-    gate_information.SECTION,
+    copied_gates.SECTION,
 )

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from dgn_engine.figures.provenance import FigurePanel, Provenance
-from dgn_engine.network_report.probe_reading import forward_seconds
+from dgn_engine.network_report.probe_readings import forward_seconds
 from dgn_engine.network_report.section import (
-    Cost,
     Quantity,
-    Section,
+    SectionCost,
+    SectionResult,
     SectionSpec,
     join_words,
     not_here,
@@ -43,13 +43,13 @@ def wilson_interval(right: int, count: int) -> tuple[float, float]:
     return (middle - half) / (count + Z * Z), (middle + half) / (count + Z * Z)
 
 
-def cost(subject: Subject, limit: float) -> Cost:
+def cost(subject: Subject, limit: float) -> SectionCost:
     """Return the time of a forward pass of the test examples and as many training examples."""
     seconds = forward_seconds(subject, 2 * min(subject.scored, len(subject.examples.test_y)))
-    return Cost(seconds, seconds)
+    return SectionCost(seconds, seconds)
 
 
-def measure(subject: Subject, seconds: float) -> Section:
+def measure(subject: Subject, seconds: float) -> SectionResult:
     """Score evenly spaced test examples, and as many training examples."""
     if subject.why_no_accuracy:
         raise not_here(f"The network has no accuracy here: {subject.why_no_accuracy}.")
@@ -79,7 +79,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         Quantity("accuracy of always answering the commonest class", commonest, "percent"),
         Quantity("accuracy on training examples", train_share, "percent"),
     )
-    return Section(
+    return SectionResult(
         tuple(filter(None, sentences)),
         quantities,
         _draw(subject, by_class),

@@ -11,19 +11,19 @@ from torch import Tensor
 
 from dgn_engine import kernels as k
 from dgn_engine.figures.provenance import FigurePanel, Provenance
-from dgn_engine.network_report.probe_reading import (
+from dgn_engine.network_report.probe_readings import (
     NETWORKS,
     cost_of_probe,
     random_contexts,
 )
-from dgn_engine.network_report.section import Quantity, Section, SectionSpec, not_here
+from dgn_engine.network_report.section import Quantity, SectionResult, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Role, Scene
 from dgn_engine.training.probes import ProbeContext
 from dgn_engine.training.probes.npk import NOTHING_OPEN
 
 PROBE = "alignment"  # whose cost it has
-KERNELS: tuple[tuple[str, str, Role, Dash], ...] = (
+SHOWN: tuple[tuple[str, str, Role, Dash], ...] = (
     ("npk", "H", "text", "solid"),
     ("value", "K^V", "value", "solid"),
     ("feature", "K^F", "feature", "dash"),
@@ -31,7 +31,7 @@ KERNELS: tuple[tuple[str, str, Role, Dash], ...] = (
 _MOST_NAMED = 12  # classes whose names fit below a figure
 
 
-def measure(subject: Subject, seconds: float) -> Section:
+def measure(subject: Subject, seconds: float) -> SectionResult:
     """Align the kernels with the labels, with shuffled labels, and those of random networks."""
     context = subject.context()
     kernels = _kernels(context)
@@ -48,7 +48,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         for other in random_contexts(subject, PROBE, seconds)
     ]
     quantities = []
-    for name, title, *_ in KERNELS:
+    for name, title, *_ in SHOWN:
         if name in found:
             quantities += [
                 Quantity(
@@ -61,7 +61,7 @@ def measure(subject: Subject, seconds: float) -> Section:
             ]
     by_class = {name: one.by_class.numpy() for name, one in found.items()}
     band = np.array([one["npk"].by_class.numpy() for one in shuffled])
-    return Section(
+    return SectionResult(
         (*_describe(quantities), *_describe_classes(by_class["npk"], subject)),
         tuple(quantities),
         _draw(subject, by_class, band),
@@ -95,7 +95,7 @@ def _describe(quantities: list[Quantity]) -> list[str]:
     """Say how well each kernel knows the labels, and which one does best."""
     sentences = []
     by_name = {quantity.name: quantity for quantity in quantities}
-    for _, title, *_ in KERNELS:
+    for _, title, *_ in SHOWN:
         own = by_name.get(f"CKA of {title}")
         if own is None or not math.isfinite(own.value):
             continue
@@ -161,7 +161,7 @@ def _draw(subject: Subject, by_class: Mapping[str, np.ndarray], band: np.ndarray
             ),
             *(
                 Curve(f"${title}$", place, by_class[name][present], role, dash, marker=True)
-                for name, title, role, dash in KERNELS
+                for name, title, role, dash in SHOWN
                 if name in by_class
             ),
         ),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.figures.provenance import FigurePanel, Provenance
-from dgn_engine.network_report.probe_reading import (
+from dgn_engine.network_report.probe_readings import (
     cost_of_probe,
     describe_method,
     read_probe,
     read_random_networks,
 )
-from dgn_engine.network_report.section import Quantity, Section, SectionSpec, not_here
+from dgn_engine.network_report.section import Quantity, SectionResult, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.network_report.typical import typical_range
 from dgn_engine.protocol.frames import Array, Reading
@@ -53,7 +53,7 @@ def same_and_other(kernel: Array, labels: Array) -> tuple[float, float]:
     return means[0], means[1]
 
 
-def measure(subject: Subject, seconds: float) -> Section:
+def measure(subject: Subject, seconds: float) -> SectionResult:
     """Read Λ and S of the network and of random ones."""
     reading = read_probe(subject, PROBE, seconds)
     if reading.absent:
@@ -94,7 +94,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         *_describe_extremes(*matrices["active"], names),
         _describe_sensitive(quantities),
     )
-    return Section(
+    return SectionResult(
         tuple(filter(None, sentences)),
         tuple(quantities),
         _draw(subject, reading, matrices, names),

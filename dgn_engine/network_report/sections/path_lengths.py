@@ -7,8 +7,8 @@ import torch
 
 from dgn_engine import kernels as k
 from dgn_engine.figures.provenance import FigurePanel, Provenance
-from dgn_engine.network_report.probe_reading import count_networks, forward_seconds
-from dgn_engine.network_report.section import Cost, Quantity, Section, SectionSpec
+from dgn_engine.network_report.probe_readings import count_networks, forward_seconds
+from dgn_engine.network_report.section import Quantity, SectionCost, SectionResult, SectionSpec
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Scene
 from dgn_engine.text.written_numbers import format_number
@@ -17,13 +17,13 @@ _PASSES = 8  # forward passes of one example that both norms cost, in float64
 _MOST_NAMED = 12  # logits whose names fit below a figure
 
 
-def cost(subject: Subject, limit: float) -> Cost:
+def cost(subject: Subject, limit: float) -> SectionCost:
     """Return the time of the norms of this network and of random ones."""
     each = forward_seconds(subject, _PASSES)
-    return Cost((1 + count_networks(each, limit)) * each, each)
+    return SectionCost((1 + count_networks(each, limit)) * each, each)
 
 
-def measure(subject: Subject, seconds: float) -> Section:
+def measure(subject: Subject, seconds: float) -> SectionResult:
     """Compute the norms of the value network, of random ones, and distances to earlier steps."""
     weights = k.PathWeights.from_stack(subject.network.value)
     norms = k.path_value_norms(weights)
@@ -55,7 +55,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         _describe_bound(subject, by_logit),
         _describe_distance(quantities),
     )
-    return Section(
+    return SectionResult(
         tuple(filter(None, sentences)),
         tuple(quantities),
         _draw(subject, by_logit, np.array([n.l1_by_logit.numpy() for n in nulls])),

@@ -6,15 +6,15 @@ import numpy as np
 import torch
 
 from dgn_engine import kernels as k
-from dgn_engine.network_report.drawing import draw_panel
-from dgn_engine.network_report.probe_reading import (
+from dgn_engine.network_report.panel_figures import draw_panel
+from dgn_engine.network_report.probe_readings import (
     NETWORKS,
     cost_of_probe,
     describe_method,
     read_probe,
     read_random_networks,
 )
-from dgn_engine.network_report.section import Quantity, Section, SectionSpec, not_here
+from dgn_engine.network_report.section import Quantity, SectionResult, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.network_report.typical import typical_range
 from dgn_engine.training.probes import ProbeContext, ProbeResult
@@ -22,7 +22,7 @@ from dgn_engine.training.probes import ProbeContext, ProbeResult
 PROBE = "npk"
 
 
-def measure(subject: Subject, seconds: float) -> Section:
+def measure(subject: Subject, seconds: float) -> SectionResult:
     """Read H of the network and of random ones, and of the network with shuffled labels."""
     reading = read_probe(subject, PROBE, seconds)
     if reading.absent:
@@ -81,7 +81,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         _describe_rank(by_name, n),
         _describe_contradictions(reading.scalars.get("contradictory", 0.0)),
     )
-    return Section(
+    return SectionResult(
         tuple(filter(None, sentences)),
         tuple(quantities),
         draw_panel(subject, "spectrum", {PROBE: reading}),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from dgn_engine.network_report.drawing import draw_panel
-from dgn_engine.network_report.probe_reading import (
+from dgn_engine.network_report.panel_figures import draw_panel
+from dgn_engine.network_report.probe_readings import (
     cost_of_probe,
     describe_method,
     read_probe,
     read_random_networks,
 )
-from dgn_engine.network_report.section import Quantity, Section, SectionSpec, not_here
+from dgn_engine.network_report.section import Quantity, SectionResult, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.network_report.typical import typical_range
 from dgn_engine.protocol.frames import Array
@@ -22,7 +22,7 @@ PROBE = "ntk"
 PARTS = (("value", "K^V"), ("feature", "K^F"), ("cross", "K^X"))
 
 
-def measure(subject: Subject, seconds: float) -> Section:
+def measure(subject: Subject, seconds: float) -> SectionResult:
     """Read K of the network and of random ones."""
     reading = read_probe(subject, PROBE, seconds)
     if reading.absent:
@@ -77,7 +77,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         _describe_size(quantities[0]),
         _describe_first(quantities[-1], largest, len(whole)),
     )
-    return Section(
+    return SectionResult(
         tuple(filter(None, sentences)),
         tuple(quantities),
         draw_panel(subject, "ntk", {PROBE: reading}, tuple(parts)),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dgn_engine.kernels import npk_cost, ntk_cost
 from dgn_engine.kernels.gate_statistics import RATE
 from dgn_engine.model.architecture import Conv
-from dgn_engine.network_report.section import Cost
+from dgn_engine.network_report.section import SectionCost
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.protocol.frames import Reading, read_only_copy
 from dgn_engine.random_streams import random_stream
@@ -59,15 +59,15 @@ def count_networks(each: float, limit: float) -> int:
     return count if count >= FEWEST_NETWORKS else 0
 
 
-def cost_of_probe(name: str) -> Callable[[Subject, float], Cost]:
+def cost_of_probe(name: str) -> Callable[[Subject, float], SectionCost]:
     """Return the function that estimates the cost of a section that reads this probe."""
 
-    def cost(subject: Subject, limit: float) -> Cost:
+    def cost(subject: Subject, limit: float) -> SectionCost:
         each = exact_seconds(subject, name)
         if each <= limit or all_probes()[name].refine is None:
-            return Cost((1 + count_networks(each, limit)) * each, each)
+            return SectionCost((1 + count_networks(each, limit)) * each, each)
         first = first_slice_seconds(subject.network.architecture)
-        return Cost(limit, first, estimated=True)
+        return SectionCost(limit, first, estimated=True)
 
     return cost
 

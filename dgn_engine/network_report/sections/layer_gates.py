@@ -9,13 +9,13 @@ import numpy as np
 
 from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.kernels import gate_churn
-from dgn_engine.network_report.drawing import draw_panel
-from dgn_engine.network_report.probe_reading import (
+from dgn_engine.network_report.panel_figures import draw_panel
+from dgn_engine.network_report.probe_readings import (
     cost_of_probe,
     read_probe,
     read_random_networks,
 )
-from dgn_engine.network_report.section import Quantity, Section, SectionSpec, not_here
+from dgn_engine.network_report.section import Quantity, SectionResult, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.network_report.typical import typical_range
 from dgn_engine.protocol.frames import Array, Reading
@@ -29,7 +29,7 @@ _MOST_ROWS = 12  # layers with a row of their own; of more, the figure has all
 _HALF = 0.5  # share of dead units from which a layer is called wasted
 
 
-def measure(subject: Subject, seconds: float) -> Section:
+def measure(subject: Subject, seconds: float) -> SectionResult:
     """Read the gates of the network, of random ones, and of the checkpoint before."""
     reading = read_probe(subject, PROBE, seconds)
     if reading.absent:
@@ -81,7 +81,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         _describe_dead(dead, always, names, subject.network.architecture.gated_shapes),
         *(sentence for _, sentence in switched),
     )
-    return Section(
+    return SectionResult(
         tuple(filter(None, sentences)),
         tuple(quantities),
         _draw(subject, reading, [row["density"] for row in rows]),

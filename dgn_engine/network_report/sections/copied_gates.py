@@ -13,21 +13,27 @@ from dgn_engine.experiments.report.reproduce import plan_of, reproduce
 from dgn_engine.experiments.report.unit_costs import START, cost_of_units
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.figures.provenance import FigurePanel, Provenance
-from dgn_engine.network_report.section import Cost, Quantity, Section, SectionSpec, not_here
+from dgn_engine.network_report.section import (
+    Quantity,
+    SectionCost,
+    SectionResult,
+    SectionSpec,
+    not_here,
+)
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.sweep.workers import find_executor
 
 
-def cost(subject: Subject, limit: float) -> Cost:
+def cost(subject: Subject, limit: float) -> SectionCost:
     """Estimate the training of all value networks; nothing if it was measured before."""
     task = subject.gate_task()
     if task is None or _earlier_result(task) is not None:
-        return Cost(0.0)
+        return SectionCost(0.0)
     seconds = START + cost_of_units(plan_of(task).units, "full", expected_sizes).packed
-    return Cost(seconds, seconds)
+    return SectionCost(seconds, seconds)
 
 
-def measure(subject: Subject, seconds: float) -> Section:
+def measure(subject: Subject, seconds: float) -> SectionResult:
     """Train value networks with the gates and with random ones, and compare their accuracy."""
     task = subject.gate_task()
     if task is None:
@@ -65,7 +71,7 @@ def measure(subject: Subject, seconds: float) -> Section:
         subject.name,
         step=subject.imported.step,
     )
-    return Section(
+    return SectionResult(
         (*document.answer, _describe_meaning(low, high)),
         quantities,
         FigurePanel("gate_information", scene_of((figure,)), context),
