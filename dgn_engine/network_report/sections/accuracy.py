@@ -20,7 +20,7 @@ from dgn_engine.network_report.section import (
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.protocol.frames import Array
 from dgn_engine.scene.elements import Axis, Chart, Curve, Scene
-from dgn_engine.text.written_numbers import format_percent
+from dgn_engine.text.written_numbers import format_decimals, format_percent
 from dgn_engine.training.metrics import evenly_spaced
 from dgn_engine.training.steps.losses import correct_mask
 
@@ -122,7 +122,7 @@ def _describe_chance(low: float, high: float, commonest: float) -> str:
 def _describe_gap(share: float, train_share: float, train: int, test: int) -> str:
     gap = train_share - share
     error = math.sqrt(share * (1 - share) / test + train_share * (1 - train_share) / max(train, 1))
-    points = f"{100 * abs(gap):.1f} points"
+    points = f"{format_decimals(100 * abs(gap), 1)} points"
     if gap > 2 * error:
         return (
             f"On training examples of these data it has {format_percent(train_share)}, {points} "

@@ -19,6 +19,7 @@ from dgn_engine.network_report.probe_readings import (
 from dgn_engine.network_report.section import Quantity, SectionResult, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Role, Scene
+from dgn_engine.text.written_numbers import format_decimals
 from dgn_engine.training.probes import ProbeContext
 from dgn_engine.training.probes.npk import NOTHING_OPEN
 
@@ -128,8 +129,8 @@ def _describe_classes(by_class: np.ndarray, subject: Subject) -> list[str]:
     names = subject.examples.class_names
     best, worst = known[np.argmax(by_class[known])], known[np.argmin(by_class[known])]
     return [
-        f"H knows {names[best]} best ({by_class[best]:.3f}) and {names[worst]} least "
-        f"({by_class[worst]:.3f})."
+        f"H knows {names[best]} best ({format_decimals(by_class[best], 3)}) and {names[worst]} least "
+        f"({format_decimals(by_class[worst], 3)})."
     ]
 
 

@@ -17,6 +17,7 @@ from dgn_engine.network_report.typical import typical_range
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.scene.axes import class_names
 from dgn_engine.scene.elements import Axis, Chart, Matrix, Scene, finite_range
+from dgn_engine.text.written_numbers import format_decimals
 from dgn_engine.training.probes import ProbeContext, ProbeResult
 
 PROBE = "overlap"
@@ -135,12 +136,12 @@ def _describe_extremes(classes: Array, means: Array, names: tuple[str, ...]) -> 
     a, b = np.unravel_index(np.nanargmax(between), between.shape)
     sentence = (
         f"The classes {names[int(classes[a])]} and {names[int(classes[b])]} share most paths "
-        f"({between[a, b]:.3f})"
+        f"({format_decimals(between[a, b], 3)})"
     )
     inside = np.diag(means)
     if np.isfinite(inside).any():
         low = int(np.nanargmin(inside))
-        sentence += f"; {names[int(classes[low])]} is the least alike inside ({inside[low]:.3f})"
+        sentence += f"; {names[int(classes[low])]} is the least alike inside ({format_decimals(inside[low], 3)})"
     return [f"{sentence}."]
 
 
