@@ -129,8 +129,8 @@ def _describe_classes(by_class: np.ndarray, subject: Subject) -> list[str]:
     names = subject.examples.class_names
     best, worst = known[np.argmax(by_class[known])], known[np.argmin(by_class[known])]
     return [
-        f"H knows {names[best]} best ({format_decimals(by_class[best], 3)}) and {names[worst]} least "
-        f"({format_decimals(by_class[worst], 3)})."
+        f"H knows {names[best]} best ({format_decimals(by_class[best], 3)}) and {names[worst]} "
+        f"least ({format_decimals(by_class[worst], 3)})."
     ]
 
 

@@ -141,7 +141,8 @@ def _describe_extremes(classes: Array, means: Array, names: tuple[str, ...]) -> 
     inside = np.diag(means)
     if np.isfinite(inside).any():
         low = int(np.nanargmin(inside))
-        sentence += f"; {names[int(classes[low])]} is the least alike inside ({format_decimals(inside[low], 3)})"
+        least = format_decimals(inside[low], 3)
+        sentence += f"; {names[int(classes[low])]} is the least alike inside ({least})"
     return [f"{sentence}."]
 
 

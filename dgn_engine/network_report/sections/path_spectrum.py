@@ -17,7 +17,6 @@ from dgn_engine.network_report.probe_readings import (
 from dgn_engine.network_report.section import Quantity, SectionResult, SectionSpec, not_here
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.network_report.typical import typical_range
-from dgn_engine.text.written_numbers import format_decimals
 from dgn_engine.training.probes import ProbeContext, ProbeResult
 
 PROBE = "npk"
@@ -103,9 +102,7 @@ def _describe_nu(by_name: dict[str, Quantity], n: int) -> str:
         if own.value < 0.8
         else "the kernel helps little with these labels"
     )
-    sentence = (
-        f"ν is {format_decimals(own.value, 3)} n² (1 n² if each example is on its own): {size}. "
-    )
+    sentence = f"ν is {own.text} n² (1 n² if each example is on its own): {size}. "
     sentence += f"With the same kernel, {own.text} is {own.label_rank}"
     if own.label_rank.startswith("below"):
         sentence += ": it fits these labels in particular"
