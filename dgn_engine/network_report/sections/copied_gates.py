@@ -44,14 +44,13 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
         document = reproduce(task, executor, lambda now, changed: None, subject.is_stopped)
     if document.state != "done":
         raise UserError(f"The measurement was {document.state}.", kind="interrupted")
-    share = {name: document.details["share"][name] for name in ("percent", "low", "high", "n")}
-    low, high = (
-        float("nan") if share[end] is None else share[end] / 100 for end in ("low", "high")
+    found = document.details["share"]
+    percent, low, high = (
+        float("nan") if found[name] is None else found[name] / 100
+        for name in ("percent", "low", "high")
     )
     quantities = (
-        Quantity(
-            "share of the gap that the gates recover", share["percent"] / 100, "percent", low, high
-        ),
+        Quantity("share of the gap that the gates recover", percent, "percent", low, high),
         *(
             Quantity(
                 row.label,
