@@ -295,7 +295,7 @@ def _draw_curves(cell: CalculatedCell, share: float) -> Figure:
 EXPERIMENT = Experiment(
     question="How far does training stay from the best that its gates allow?",
     title="Training and the global optimum of its gates",
-    paper="Mishkin, Sahiner and Pilanci 2022",
+    paper="[CONVEX]",
     about="Two layers with random gates and weight decay: a convex problem, solved and trained.",
     plan=plan,
     findings=findings,

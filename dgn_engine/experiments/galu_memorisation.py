@@ -236,7 +236,7 @@ def _draw_widths(
 EXPERIMENT = Experiment(
     question="How wide must a network be to memorise random targets?",
     title="Memorising a random sample: GaLU and ReLU",
-    paper="Fiat, Malach and Shalev-Shwartz 2019",
+    paper="[GALU]",
     about="The width at which path features have full rank, and at which training memorises.",
     plan=plan,
     findings=findings,

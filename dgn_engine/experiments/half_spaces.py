@@ -260,7 +260,7 @@ def _draw_curves(cell: CalculatedCell) -> Iterator[Figure]:
 EXPERIMENT = Experiment(
     question="Do gates learn where the labels change?",
     title="Half-spaces and the cuts of a decision tree",
-    paper="Yadav et al. 2024, Banerjee et al. 2025",
+    paper="[HALF], Banerjee et al. 2025",
     about="Half-spaces of DLGN against the cuts of an oblique tree; SVMs with its path kernel.",
     plan=plan,
     findings=findings,

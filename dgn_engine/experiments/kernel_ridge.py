@@ -142,7 +142,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 EXPERIMENT = Experiment(
     question="How well do the kernels predict without the network?",
     title="Kernels as predictors",
-    paper="[NPF], [DUAL], Arora et al. 2019, Yadav et al. 2024",
+    paper="[NPF], [DUAL], Arora et al. 2019, [HALF]",
     about="Ridge regression with the kernels before and after training, SVMs with H.",
     plan=plan,
     findings=findings,

@@ -289,7 +289,7 @@ def _difference(correct: dict[tuple[str, float], list[Tensor]], one: str, two: s
 EXPERIMENT = Experiment(
     question="Which weights can go: small ones, or those on small paths?",
     title="Pruning by path magnitude",
-    paper="Gonon et al. 2025",
+    paper="[METRIC]",
     about="Pruning that does not depend on the scale of hidden units.",
     plan=plan,
     findings=findings,

@@ -174,7 +174,7 @@ def _log_ratio(one: float, other: float) -> float:
 EXPERIMENT = Experiment(
     question="Do linear regions leave the training examples?",
     title="Phases of local complexity",
-    paper="Humayun et al. 2023",
+    paper="[LOCAL]",
     about="Gate boundaries near training examples of a ReLU network, over steps.",
     plan=plan,
     findings=findings,

@@ -312,7 +312,7 @@ def _draw_figures(cells: Cells) -> Iterator[Figure]:
 EXPERIMENT = Experiment(
     question="Does the kernel learn before the loss falls?",
     title="Silent alignment",
-    paper="Atanasov, Bordelon & Pehlevan 2022",
+    paper="[SILENT]",
     about="Shape and scale of the tangent kernel against the loss, small and usual weights.",
     plan=plan,
     findings=findings,

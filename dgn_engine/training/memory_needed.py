@@ -220,9 +220,9 @@ class _Networks:
     def from_config(config: RunConfig, architecture: Architecture) -> _Networks:
         """Return the networks of a configuration."""
         gating, regime = config.gating, find_regime(config.gating.regime)
-        chains = value_and_feature(architecture, gating.tiling, gating.feature_layers)
-        biases = config.net.bias, config.net.bias or config.net.feature_bias
-        value, feature = map(_Network.from_architecture, chains, biases)
+        wide, makers = value_and_feature(architecture, gating.tiling, gating.feature_layers)
+        value = _Network.from_architecture(wide, config.net.bias)
+        feature = _Network.from_architecture(makers, config.net.bias or config.net.feature_bias)
         by_hand = value.dense and config.training.precision != "bf16" and not regime.drawn_gates
         return _Networks(wide, value, feature, regime, by_hand)
 

@@ -52,7 +52,6 @@ CALCULATIONS: Mapping[str, tuple[float, float]] = {
     "npf_nu:nu_of_stages": (0.4, 1.2),
     "silent_alignment:alignment_in_training": (1.9, 200.0),
     "region_phases:complexity_of_stages": (0.25, 1.0),
-    "path_pruning:prune": (3.0, 120.0),
     "path_pruning:prune": (3.0, 180.0),
     "theory_depth:speed": (0.09, 8.0),
     "theory_dynamics:dynamics": (0.17, 3.9),
