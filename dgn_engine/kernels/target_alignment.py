@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
-from dgn_engine.kernels.arguments import check_kernel
+from dgn_engine.kernels.arguments import check_kernel, check_tensor
 from dgn_engine.kernels.html_fields import HtmlFields
 from dgn_engine.kernels.precision import full_precision
 from dgn_engine.kernels.spectra import symmetric_part, target_columns
@@ -68,7 +68,7 @@ def centred_alignment(kernel: Tensor, targets: Tensor) -> TargetAlignment:
         >>> round(found.centred, 6), round(found.uncentred, 6)
         (1.0, 0.288675)
     """
-    shape, rounding = _unit_scale(kernel)
+    shape, rounding = _unit_scale("kernel", kernel)
     y = target_columns(targets, len(shape)).to("cpu", torch.float64)
     # CKC and CY; ⟨CKC, YYᵀ⟩ = Σ_c y_cᵀ CKC y_c and ‖CYYᵀC‖ = ‖YᵀCY‖
     means = shape.mean(0)
@@ -109,7 +109,7 @@ def shape_distance(kernel: Tensor, other: Tensor) -> float:
         >>> shape_distance(kernel, 7.0 * kernel)
         0.0
     """
-    one, two = _unit_scale(kernel)[0], _unit_scale(other)[0]
+    one, two = _unit_scale("kernel", kernel)[0], _unit_scale("other", other)[0]
     if one.shape != two.shape:
         raise ArgumentError(
             f"The kernels are of {len(one)} and {len(two)} examples; their shapes can only be "
@@ -122,16 +122,13 @@ def shape_distance(kernel: Tensor, other: Tensor) -> float:
     return float((one / sizes[0] - two / sizes[1]).norm())
 
 
-def _unit_scale(kernel: Tensor) -> tuple[Tensor, float]:
+def _unit_scale(name: str, kernel: Tensor) -> tuple[Tensor, float]:
     """Return a kernel divided by its largest entry, and the size of its rounding errors.
 
     Its squares neither overflow nor vanish: with small weights, entries of 10⁻²⁰⁰ are possible.
     """
-    check_kernel("kernel", kernel)
-    if not bool(torch.isfinite(kernel).all()):
-        raise ArgumentError(
-            "The kernel contains NaN or infinity, so it has no shape.", kind="not-finite"
-        )
+    check_kernel(name, kernel)
+    check_tensor(name, kernel)  # finite
     exact = kernel.to("cpu", torch.float64)
     largest = float(exact.abs().max())
     rounding = len(kernel) * torch.finfo(kernel.dtype).eps

@@ -126,6 +126,7 @@ CALLS: dict[str, Callable[[], Call]] = {
         "network": make_network(DENSE), "n": 3, "budget_bytes": 1 << 30, "logits": "mean",
         "others": 2,
     },
+    "centred_alignment": lambda: {"kernel": a_kernel(), "targets": a_target()},
     "class_targets": lambda: {"labels": torch.tensor([0, 1, 2, 1]), "classes": 3},
     "contradictory_examples": lambda: {
         "x": draw_images(DENSE, N), "labels": torch.tensor([0, 1, 2, 1]),
@@ -220,6 +221,7 @@ CALLS: dict[str, Callable[[], Call]] = {
         ),
         "x_value",
     ),
+    "shape_distance": lambda: {"kernel": a_kernel(), "other": 2.0 * a_kernel()},
     "soft_relu_limit": lambda: _limit(
         beta=4.0, epsilon=0.1, as_printed=False, sigma_w=1.0, sigma_b=0.1,
     ),
