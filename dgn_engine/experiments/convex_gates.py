@@ -61,7 +61,7 @@ REACHED: Mapping[float, Design] = {
 
 def key_of(share: float) -> str:
     """Return the name of a share of λ_max in the results."""
-    return f"{share:.0%}"
+    return f"{100 * share:g}%"
 
 
 def plan(request: Request) -> Plan:

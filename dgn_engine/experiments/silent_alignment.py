@@ -36,6 +36,7 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.random_streams import random_stream
 from dgn_engine.sweep.unit import CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
+from dgn_engine.text.written_numbers import format_percent
 
 SMALL = {2: 0.03, 3: 0.1}  # by depth: initial weights as a multiple of the usual √(2/fan-in)
 CELLS = {  # factor of the initial weights, None: the small one; whether the inputs are whitened
@@ -89,7 +90,8 @@ def plan(request: Request) -> Plan:
             "targets of mean 0; whitened: principal components of unit variance",
             f"small weights are {factors} times the usual √(2/fan-in); the learning rate is the "
             "smaller of 0.1 over the largest eigenvalue of the input covariance and 0.02·n over "
-            f"that of K_0; until {END:.0%} of the first loss, at most {MOST:,} steps",
+            f"that of K_0; until {format_percent(END, 0)} of the first loss, at most {MOST:,} "
+            "steps",
             "'before the loss falls' is the last step before it has fallen by a tenth; the share "
             "of the change of shape is that of the cosine of K with the final K; 'takes its final "
             "shape' means by more than half",

@@ -66,7 +66,7 @@ def centred_alignment(kernel: Tensor, targets: Tensor) -> TargetAlignment:
         >>> y = torch.tensor([1.0, -1.0, 1.0, 1.0], dtype=torch.float64)
         >>> found = centred_alignment(torch.outer(y, y) + 5.0, y)
         >>> round(found.centred, 6), round(found.uncentred, 6)
-        (1.0, 0.288675)
+        (1.0, 0.421464)
     """
     shape, rounding = _unit_scale("kernel", kernel)
     y = target_columns(targets, len(shape)).to("cpu", torch.float64)

@@ -234,6 +234,18 @@ def test_inspect_lists_a_network_and_shows_it_on_data(
     assert "Test accuracy" in shown.stdout
 
 
+@pytest.mark.nightly
+def test_a_report_of_a_run_with_all_defaults(stranger: Stranger, run: Path) -> None:
+    before = set(stranger.results())
+    done = stranger.types("report", run.name)
+    assert done.returncode == 0, done.stderr
+    made = set(stranger.results()) - before  # also the gate information that it measured
+    (folder,) = [folder for folder in made if folder.name.startswith("report-")]
+    assert document.read_document(folder).state == "done"
+    for name in ("report.html", "report.pdf", "figures/spectrum.svg"):
+        assert (folder / name).stat().st_size > 1000
+
+
 def test_kernels_of_a_run(stranger: Stranger, run: Path) -> None:
     done = stranger.types("kernels", run.name, "--examples", "probe")
     assert done.returncode == 0, done.stderr
