@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import class_names
+from dgn_engine.scene.axes import class_names, named_axis
 from dgn_engine.scene.elements import (
     Axis,
     Chart,
@@ -19,7 +19,7 @@ from dgn_engine.scene.elements import (
     Scene,
     Shown,
 )
-from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
+from dgn_engine.scene.layer_curves import chart_over_steps, drop_nonpositive, recorded_curve
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
 from dgn_engine.scene.trials import freeze_random_gates
@@ -82,8 +82,7 @@ def _over_steps(view: View, scalar: str, key: str) -> Chart:
     for kernel, name, role, dash in _KERNELS:
         curves.extend(recorded_curve(view, ("alignment", f"{scalar}_{kernel}"), name, role, dash))
     if log:
-        curves.extend(_relative_loss(view))
-        curves = list(_without_zeros(curves))
+        curves = list(drop_nonpositive([*curves, *_relative_loss(view)]))
     chart = chart_over_steps(view, _TITLES[scalar], curves, (0, 0, 1, 1), log=log)
     return replace(chart, key=key)
 
@@ -96,14 +95,6 @@ def _relative_loss(view: View) -> Iterator[Curve]:
         yield Curve("loss", series.steps, values, "muted", marker=bool(series.steps.size == 1))
 
 
-def _without_zeros(curves: Iterable[Curve]) -> Iterator[Curve]:
-    """Yield curves for a logarithmic axis."""
-    for curve in curves:
-        values = np.where(curve.y > 0, curve.y, np.nan)
-        if np.isfinite(values).any():
-            yield replace(curve, y=values)
-
-
 def _by_class(view: View, reading: Reading) -> Chart | None:
     """Draw the CKA of each class; None for two classes, which have the same."""
     found = {kernel: reading.arrays.get(f"class_{kernel}") for kernel, *_ in _KERNELS}
@@ -111,15 +102,10 @@ def _by_class(view: View, reading: Reading) -> Chart | None:
     if count <= 2:
         return None
     names = class_names(view, np.arange(count))
-    stride = max(1, -(-count // 10))
     return Chart(
         key="by_class",
         title="CKA, each class against the rest",
-        x=Axis(
-            label="class",
-            limits=(-0.5, count - 0.5),
-            ticks=tuple((float(index), names[index]) for index in range(0, count, stride)),
-        ),
+        x=named_axis("class", names[:count]),
         y=Axis(),
         curves=tuple(
             Curve(name, np.arange(count), values, role, dash, marker=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import class_names
+from dgn_engine.scene.axes import class_names, named_axis
 from dgn_engine.scene.compared import compared_note, facts_of_view
 from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Matrix, Scene, Shown, finite_range
 from dgn_engine.scene.layer_curves import (
@@ -78,17 +78,10 @@ def _by_class(view: View, reading: Reading, count: int) -> Chart:
     low, high = finite_range(values)
     if high - low < 1e-9:
         low, high = low - 0.5, high + 0.5
-    stride = max(1, -(-len(class_labels) // 10))
     return Chart(
         key="by_class",
         title="Open gates by class, %",
-        x=Axis(
-            label="class",
-            limits=(-0.5, len(class_labels) - 0.5),
-            ticks=tuple(
-                (float(index), class_labels[index]) for index in range(0, len(class_labels), stride)
-            ),
-        ),
+        x=named_axis("class", class_labels),
         y=layer_rows(range(count)),
         matrix=Matrix(
             name="open gates by class",

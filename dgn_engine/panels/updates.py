@@ -19,6 +19,7 @@ from dgn_engine.scene.elements import (
 )
 from dgn_engine.scene.layer_curves import (
     chart_over_steps,
+    drop_nonpositive,
     layer_axis,
     layer_positions,
     layers_note,
@@ -95,31 +96,20 @@ def _select_arrays(reading: Reading | None, suffix: str) -> dict[str, Array]:
 
 def _by_layer(what: str, found: dict[str, Array], count: int, column: int) -> Chart:
     """Plot values by layer on a logarithmic axis, which leaves out zeros."""
-    curves = [
-        Curve(
-            name,
-            layer_positions(len(found[name])),
-            _mask_nonpositive(found[name]),
-            role,
-            dash,
-            marker=True,
-        )
+    curves = drop_nonpositive(
+        Curve(name, layer_positions(len(found[name])), found[name], role, dash, marker=True)
         for name, role, dash in _NETWORKS
-        if name in found and np.isfinite(_mask_nonpositive(found[name])).any()
-    ]
+        if name in found
+    )
     return Chart(
         key=what,
         title=f"{_TITLES[what]} by layer",
         x=layer_axis(count, [*map(str, range(1, count)), "out"]),
         y=Axis(log=True),
-        curves=tuple(curves),
+        curves=curves,
         column=column,
         narrow=(0, column, 1, 1),
     )
-
-
-def _mask_nonpositive(values: Array) -> Array:
-    return np.where(values > 0, values, np.nan)
 
 
 def _over_steps(view: View, network: str, what: str, count: int) -> Chart:

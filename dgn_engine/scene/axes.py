@@ -179,6 +179,13 @@ def class_names(view: View, labels: Array) -> tuple[str, ...]:
     return tuple(names[label] if label < len(names) else str(label) for label in range(count))
 
 
+def named_axis(label: str, names: Sequence[str]) -> Axis:
+    """Return an axis with a place for each index from 0, at most about ten of them named."""
+    stride = max(1, -(-len(names) // 10))
+    ticks = tuple((float(index), names[index]) for index in range(0, len(names), stride))
+    return Axis(label, limits=(-0.5, len(names) - 0.5), ticks=ticks)
+
+
 def example_values(view: View) -> Values:
     """List the probe examples as the values of an option."""
     if view.run is None:

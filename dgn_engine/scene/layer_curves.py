@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -91,11 +91,16 @@ def over_steps(
     curves: list[Curve] = []
     for index, layer in enumerate(chosen_layers(count)):
         source, name = (probe, f"{prefix}_{layer}"), f"layer {layer + 1}"
-        for curve in recorded_curve(view, source, name, OVERLAYS[index], scale=scale):
-            y = np.where(curve.y > 0, curve.y, np.nan) if log else curve.y
-            if not log or np.isfinite(y).any():
-                curves.append(replace(curve, y=y, layer=layer))
+        recorded = recorded_curve(view, source, name, OVERLAYS[index], scale=scale)
+        shown = drop_nonpositive(recorded) if log else recorded
+        curves += [replace(curve, layer=layer) for curve in shown]
     return tuple(curves)
+
+
+def drop_nonpositive(curves: Iterable[Curve]) -> tuple[Curve, ...]:
+    """Return curves for a logarithmic axis, without values and curves that it cannot show."""
+    masked = (replace(curve, y=np.where(curve.y > 0, curve.y, np.nan)) for curve in curves)
+    return tuple(curve for curve in masked if np.isfinite(curve.y).any())
 
 
 def compared_layers(
