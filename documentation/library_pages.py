@@ -15,7 +15,15 @@ KERNELS = "dgn_engine.kernels"
 SUBJECTS = {
     "Your own network": ("from_module", "empirical", "shared"),
     "Gates, overlaps and path kernels": ("path_kernels", "path_blocks", "path_inputs", "gram"),
-    "Tangent kernels": ("ntk", "tangent_sweep", "tangent_estimator", "operators"),
+    "Gates in the input space": ("half_spaces", "gate_boundaries"),
+    "Path norms": ("path_norms",),
+    "Tangent kernels": (
+        "ntk",
+        "tangent_sweep",
+        "tangent_estimator",
+        "operators",
+        "kernel_motion",
+    ),
     "Spectra and ν": ("spectra", "target_alignment", "generalisation"),
     "Estimates": ("estimator", "kernel_average"),
     "Expectations and limits": (
@@ -26,7 +34,7 @@ SUBJECTS = {
         "architecture_limits",
     ),
     "Residual networks": ("residual",),
-    "Learning with a kernel": ("kernel_learning",),
+    "Learning with a kernel": ("kernel_learning", "convex_gates"),
     "Budgets": ("peak_memory",),
 }
 

@@ -152,9 +152,7 @@ def measured(work: CalculationInputs) -> dict[str, Any]:
 
 def mean_nearest_angle(network: GatedNetwork, cuts: Tensor) -> float:
     """Return the mean over the cuts of the angle (°) to the nearest hyperplane of any layer."""
-    rows = torch.cat(
-        [torch.cat([h.normals, h.offsets[:, None]], 1) for h in effective_hyperplanes(network)]
-    )
+    rows = torch.cat([of_layer.rows for of_layer in effective_hyperplanes(network)])
     return float(cut_distances(rows, cuts).angles.min(dim=0).values.mean())
 
 

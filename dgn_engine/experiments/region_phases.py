@@ -30,7 +30,11 @@ from dgn_engine.experiments._grid import (
 )
 from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.experiments._power import Design
-from dgn_engine.kernels.local_complexity import local_complexity, orthonormal_directions
+from dgn_engine.kernels.gate_boundaries import (
+    input_spread,
+    local_complexity,
+    orthonormal_directions,
+)
 from dgn_engine.sweep.unit import CalculationInputs, Unit
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -84,9 +88,9 @@ def _build_config(request: Request) -> RunConfig:
         data = replace(data, test_limit=data.test_limit or EXAMPLES[full])
     net = replace(dense_net_config(WIDTHS[full], 4), bias=True, init="glorot")
     settings = TrainingConfig(
-        "squared",
-        "adam",
-        1e-3,
+        loss="squared",
+        optimiser="adam",
+        learning_rate=1e-3,
         batch=BATCH[full],
         epochs=epochs,
         keep_epochs=tuple(epoch for epoch in KEPT if epoch <= epochs),
@@ -98,9 +102,8 @@ def complexity_of_stages(work: CalculationInputs) -> dict[str, Any]:
     """Return local complexity at each kept epoch, by layer and in total, in float64."""
     (folder,) = work.needs.values()
     networks = KeptNetworks(folder, int(work.arguments.get("per_class", PER_CLASS)))
-    flat = networks.x.flatten(1)
-    radius = RADIUS * float((flat - flat.mean(0)).square().sum(1).mean().sqrt())
-    directions = orthonormal_directions(tuple(networks.x.shape[1:]), DIRECTIONS)
+    radius = RADIUS * input_spread(networks.x)
+    directions = orthonormal_directions(tuple(networks.x.shape[1:]), DIRECTIONS).to(networks.x)
     curves: dict[str, Any] = {"epochs": [], "complexity": [], "layers": []}
     for epoch, network in networks:
         layers = local_complexity(network, networks.x, directions, radius)

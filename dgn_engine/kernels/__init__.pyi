@@ -17,6 +17,9 @@ from dgn_engine.kernels.expectation import value_kernel_constant as value_kernel
 from dgn_engine.kernels.expectation import weight_sigmas as weight_sigmas
 from dgn_engine.kernels.expected_features import expected_feature_kernel as expected_feature_kernel
 from dgn_engine.kernels.expected_features import path_gradient_overlap as path_gradient_overlap
+from dgn_engine.kernels.gate_boundaries import input_spread as input_spread
+from dgn_engine.kernels.gate_boundaries import local_complexity as local_complexity
+from dgn_engine.kernels.gate_boundaries import orthonormal_directions as orthonormal_directions
 from dgn_engine.kernels.generalisation import ReluBound as ReluBound
 from dgn_engine.kernels.generalisation import relu_bound as relu_bound
 from dgn_engine.kernels.gram import input_gram as input_gram
@@ -37,6 +40,10 @@ from dgn_engine.kernels.kernel_learning import gradient_descent as gradient_desc
 from dgn_engine.kernels.kernel_learning import gradient_flow as gradient_flow
 from dgn_engine.kernels.kernel_learning import kernel_regression as kernel_regression
 from dgn_engine.kernels.kernel_learning import kernel_svm as kernel_svm
+from dgn_engine.kernels.kernel_motion import KernelMotion as KernelMotion
+from dgn_engine.kernels.kernel_motion import KernelState as KernelState
+from dgn_engine.kernels.kernel_motion import mixed_kernel as mixed_kernel
+from dgn_engine.kernels.kernel_motion import split_motion as split_motion
 from dgn_engine.kernels.ntk import Logits as Logits
 from dgn_engine.kernels.ntk import ntk_cost as ntk_cost
 from dgn_engine.kernels.ntk import tangent_kernels as tangent_kernels

@@ -139,7 +139,7 @@ def path_gradient_cost(architecture: Architecture, n: int) -> float:
 
 def _check_kind(network: GatedNetwork) -> None:
     """Raise `ArgumentError` if Lemma 3.1 does not apply to the network."""
-    if network.own_gates or network.given_gates is not None or network.drawn_gates:
+    if network.own_gates or network.has_random_gates:
         raise ArgumentError(
             "Lemma 3.1 of [DGN] needs a separate feature network: a network's own gates depend on "
             "its weights, and random gates have no gradient.",

@@ -38,6 +38,15 @@ class Hyperplanes(HtmlFields):
     normals: Tensor
     offsets: Tensor
 
+    @property
+    def rows(self) -> Tensor:
+        """Return (w, b) of each hyperplane, as `cut_distances` takes them.
+
+        Returns:
+            `(u, d + 1)`.
+        """
+        return torch.cat([self.normals, self.offsets[:, None]], dim=1)
+
 
 def half_space_layers(network: GatedNetwork) -> tuple[int, ...]:
     """Return the gate layers whose gates are open on half-spaces of the whole input space.
@@ -52,11 +61,10 @@ def half_space_layers(network: GatedNetwork) -> tuple[int, ...]:
     """
     if not _has_switching_gates(network):
         return ()
-    stack = network.value if network.own_gates else network.feature
     linear = not network.own_gates and network.feature_activation == "linear"
     layers: list[int] = []
     count, is_affine = 0, True  # is_affine: no gate or maximum before
-    for node in stack.architecture.nodes:
+    for node in network.gate_stack.architecture.nodes:
         if isinstance(node, (MaxPool, GlobalMaxPool)):
             is_affine = False
         elif isinstance(node, FromInput):  # parallel feature layers begin again at x
@@ -119,7 +127,7 @@ def effective_hyperplanes(
             "The gates are drawn or always open, so there are no hyperplanes at which they switch.",
             kind="drawn-gates",
         )
-    stack = network.value if network.own_gates else network.feature
+    stack = network.gate_stack
     shape = stack.architecture.input_shape
     weight = stack.weights[0]
     point = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
@@ -143,8 +151,7 @@ def effective_hyperplanes(
 
 def _has_switching_gates(network: GatedNetwork) -> bool:
     """Return whether a network computes the gates from the input."""
-    drawn = network.drawn_gates or network.given_gates is not None
-    return not drawn and not network.gate.open
+    return not network.has_random_gates and not network.gate.open
 
 
 def _hyperplanes_of_layer(network: GatedNetwork, layer: int, point: Tensor) -> Hyperplanes:
@@ -215,9 +222,7 @@ def cut_distances(hyperplanes: Tensor, cuts: Tensor) -> CutDistances:
             "expected (u, d + 1) and (m, d + 1).",
             kind="wrong-shape",
         )
-    one, other = (
-        _unit_rows(rows.detach().to("cpu", torch.float64)) for rows in (hyperplanes, cuts)
-    )
+    one, other = (unit_rows(rows.detach().to("cpu", torch.float64)) for rows in (hyperplanes, cuts))
     cosine = one[:, :-1] @ other[:, :-1].T
     side = torch.where(cosine < 0, -1.0, 1.0).to(cosine)
     size = cosine.abs().clamp(max=1.0)
@@ -226,7 +231,14 @@ def cut_distances(hyperplanes: Tensor, cuts: Tensor) -> CutDistances:
     return CutDistances(size.arccos().rad2deg(), offsets, distances)
 
 
-def _unit_rows(rows: Tensor) -> Tensor:
-    """Divide rows (w, b) by ‖w‖; NaN if w is zero."""
+def unit_rows(rows: Tensor) -> Tensor:
+    """Divide the rows (w, b) of hyperplanes by ‖w‖.
+
+    Args:
+        rows: `(u, d + 1)`.
+
+    Returns:
+        The same hyperplanes with unit normals, NaN if w is zero.
+    """
     norms = rows[:, :-1].norm(dim=1, keepdim=True)
     return torch.where(norms > 0, rows / norms, torch.nan)

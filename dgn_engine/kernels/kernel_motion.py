@@ -1,9 +1,9 @@
 """The motion of the tangent kernel between two steps: a part by the weights, one by the gates.
 
-With hard gates, K is constant in the gates between switches, where it moves by the weights alone,
-as in the tangent hierarchy (Huang & Yau 2020, arXiv:1909.08156): for gradient flow on ½Σe², dK/dt =
--Σ_β K^(3)(·, ·, x_β) e_β. At a switch it jumps, which no derivative of K sees. K(Θ, G), of weights
-and gates of different steps, divides the motion between two steps into both parts exactly.
+Between two switches of hard gates K moves by the weights alone, as in the tangent hierarchy (Huang
+& Yau 2020, arXiv:1909.08156): for gradient flow on ½Σe², K̇ = −Σ_β K^(3)(·, ·, x_β) e_β. At a switch
+K jumps, which none of its derivatives sees. K(Θ, G), with the weights of one step and the gates of
+another, divides the motion between two steps into both parts exactly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
-from dgn_engine.kernels.arguments import check_network_inputs
+from dgn_engine.kernels.arguments import check_kernel, check_network_inputs, check_trace
 from dgn_engine.kernels.backward_sweep import ForwardPass, output_delta
 from dgn_engine.kernels.gram import accumulator_dtype
 from dgn_engine.kernels.ntk import logit_chunks
@@ -44,9 +44,62 @@ class KernelState:
     derivatives: tuple[Tensor, ...] | None
     own_gates: bool
 
+    @staticmethod
+    @torch.no_grad()
+    @full_precision
+    def from_network(
+        network: GatedNetwork, x: Tensor, trace: NetworkTrace | None = None
+    ) -> KernelState:
+        """Copy what the tangent kernel depends on; later steps do not change the copy.
+
+        Args:
+            network: The network.
+            x: Inputs, `(n, *input_shape)`.
+            trace: Their forward pass, if available.
+
+        Returns:
+            The state.
+
+        Raises:
+            ArgumentError: Nothing that trains affects the output, or slopes of gates train
+              (PReLU): they are weights and gates at once.
+        """
+        check_network_inputs(network, x)
+        if trace is not None:
+            check_trace("trace", trace, len(x))
+        trace = network.trace(x) if trace is None else trace
+        block = prepare_examples(network, trace, None, folded=False)
+        if any(block.trained_slopes):
+            raise ArgumentError(
+                "Slopes of gates train (PReLU): they are weights and gates at once, so that the "
+                "motion of K cannot be divided into both.",
+                kind="not-supported",
+            )
+        wide = accumulator_dtype(x)
+        derivatives = None
+        if block.pull is not None:
+            derivatives = tuple(network.gate.derivative(q.to(wide)) for q in trace.gate_pre)
+        feature = block.feature
+        copied = replace(
+            block,
+            value=_copy_pass(block.value, wide, 0),  # its inputs depend on the weights
+            feature=None
+            if feature is None
+            else _copy_pass(feature, wide, len(feature.trace.inputs)),
+            pull=None,
+        )
+        return KernelState(
+            x=x.detach().clone(),
+            x_value=network.input_of_value(x).detach().to(wide, copy=True),
+            block=copied,
+            biases=tuple(_copy(bias, wide) for bias in network.value.folded_tensors()[1]),
+            derivatives=derivatives,
+            own_gates=network.own_gates,
+        )
+
     @property
     def gates(self) -> tuple[Tensor, ...]:
-        """The gates in force.
+        """Return the gates in force.
 
         Returns:
             One tensor per gate layer, `(n, *gated_shapes[l])`.
@@ -62,14 +115,14 @@ class KernelState:
         Returns:
             `False` if K(Θ, G) of both has no meaning.
         """
-        one, two = self.block, other.block
+        ours, theirs = self.block, other.block
         return (
-            one.value.architecture == two.value.architecture
+            ours.value.architecture == theirs.value.architecture
             and self.own_gates == other.own_gates
             and (self.derivatives is None) == (other.derivatives is None)
-            and (one.feature is None) == (two.feature is None)
-            and one.value_counts == two.value_counts
-            and one.wires == two.wires
+            and (ours.feature is None) == (theirs.feature is None)
+            and ours.value_counts == theirs.value_counts
+            and ours.wires == theirs.wires
             and torch.equal(self.x, other.x)
             and torch.equal(self.x_value, other.x_value)
         )
@@ -91,58 +144,14 @@ class KernelMotion:
 
     @property
     def gates_share(self) -> float:
-        """The share of the gates, ⟨ΔK_G, ΔK⟩/‖ΔK‖²; that of the weights is 1 minus it.
+        """Return the share of the gates, ⟨ΔK_G, ΔK⟩/‖ΔK‖²; that of the weights is 1 minus it.
 
         Returns:
             The share, below 0 or above 1 if the parts oppose each other; NaN if K did not move.
         """
-        whole = self.weights + self.gates
-        squared = float(whole.square().sum())
-        return float((self.gates * whole).sum()) / squared if squared > 0 else float("nan")
-
-
-@torch.no_grad()
-@full_precision
-def capture_state(
-    network: GatedNetwork, x: Tensor, trace: NetworkTrace | None = None
-) -> KernelState:
-    """Copy what the tangent kernel depends on.
-
-    Args:
-        network: The network.
-        x: Inputs, `(n, *input_shape)`.
-        trace: Their forward pass, if available.
-
-    Returns:
-        A copy that later steps do not change.
-
-    Raises:
-        ArgumentError: Nothing that trains affects the output, or slopes of gates train (PReLU):
-          they are weights and gates at once.
-    """
-    check_network_inputs(network, x)
-    trace = network.trace(x) if trace is None else trace
-    block = prepare_examples(network, trace, None, folded=False)
-    if any(block.trained_slopes):
-        raise ArgumentError(
-            "Slopes of gates train (PReLU): they are weights and gates at once, so that the motion "
-            "of K cannot be divided into both.",
-            kind="not-supported",
-        )
-    wide = accumulator_dtype(x)
-    derivatives = None
-    if block.pull is not None:
-        derivatives = tuple(network.gate.derivative(q.to(wide)) for q in trace.gate_pre)
-    feature = block.feature
-    copied = replace(
-        block,
-        value=_copy_pass(block.value, wide, 0),  # its inputs depend on the weights
-        feature=None if feature is None else _copy_pass(feature, wide, len(feature.trace.inputs)),
-        pull=None,
-    )
-    biases = tuple(_copy(bias, wide) for bias in network.value.folded_tensors()[1])
-    x_value = network.input_of_value(x).detach().to(wide, copy=True)
-    return KernelState(x.detach().clone(), x_value, copied, biases, derivatives, network.own_gates)
+        moved = self.weights + self.gates
+        squared = float(moved.square().sum())
+        return float((self.gates * moved).sum()) / squared if squared > 0 else float("nan")
 
 
 @torch.no_grad()
@@ -164,11 +173,7 @@ def mixed_kernel(weights: KernelState, gates: KernelState) -> Tensor:
     Raises:
         ArgumentError: The states are of different inputs or kinds of networks.
     """
-    if not weights.fits(gates):
-        raise ArgumentError(
-            "The states are of different inputs or of different kinds of networks.",
-            kind="other-network",
-        )
+    _check_states(weights=weights, gates=gates)
     one, other = weights.block.value, gates.block.value
     x, G = gates.x_value, other.trace.gates
     trace = run_chain(
@@ -204,23 +209,66 @@ def split_motion(
     Args:
         before: State at step s.
         now: State at step t.
-        kernel_before: K_s, if available.
+        kernel_before: K_s, `(n, n)`, if available.
 
     Returns:
         Both parts and K_t.
 
     Raises:
-        ArgumentError: The states are of different inputs or kinds of networks.
+        ArgumentError: The states are of different inputs or kinds of networks, or `kernel_before`
+          is of another number of examples.
 
     References:
-        Huang and Yau 2020, arXiv:1909.08156, for the part by the weights. Defined in theory §4.
+        Huang & Yau 2020, arXiv:1909.08156, for the part by the weights. Defined in theory §4.
+
+    Examples:
+        Output weights make no gates:
+
+        >>> from dgn_engine.kernels import adapt
+        >>> layers = torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1)
+        >>> network = adapt(torch.nn.Sequential(*layers), input_shape=(2,))
+        >>> before = KernelState.from_network(network, torch.eye(2))
+        >>> _ = layers[2].weight.data.mul_(2.0)
+        >>> now = KernelState.from_network(network, torch.eye(2))
+        >>> motion = split_motion(before, now)
+        >>> float(motion.gates.abs().max())
+        0.0
     """
+    _check_states(before=before, now=now)
+    if kernel_before is not None:
+        check_kernel("kernel_before", kernel_before)
+        if len(kernel_before) != len(before.x):
+            raise ArgumentError(
+                f"kernel_before is of {len(kernel_before)} examples, but the states are of "
+                f"{len(before.x)}.",
+                kind="wrong-shape",
+            )
     first = mixed_kernel(before, before) if kernel_before is None else kernel_before
     last = mixed_kernel(now, now)
     # K(Θ_t, G_s) − K(Θ_s, G_t): the sum of the parts is last − first, their difference this.
     crossed = mixed_kernel(now, before) - mixed_kernel(before, now)
     moved = last - first
     return KernelMotion((moved + crossed) / 2, (moved - crossed) / 2, last)
+
+
+def _check_states(**states: object) -> None:
+    """Refuse arguments that are no states, or none that fit each other."""
+    for name, state in states.items():
+        if not isinstance(state, KernelState):
+            raise ArgumentError(
+                f"{name} is of type {type(state).__name__}; expected a KernelState, as from "
+                "KernelState.from_network.",
+                kind="wrong-type",
+            )
+    one, other = states.values()
+    assert isinstance(one, KernelState)
+    assert isinstance(other, KernelState)
+    if not one.fits(other):
+        raise ArgumentError(
+            f"{' and '.join(states)} are states of different inputs or of different kinds of "
+            "networks.",
+            kind="other-network",
+        )
 
 
 def _copy(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:

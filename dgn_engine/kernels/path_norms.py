@@ -175,7 +175,7 @@ def _measure_norms(weights: PathWeights) -> PathNorms:
 
 
 @torch.no_grad()
-def path_value_distance(one: PathWeights, two: PathWeights) -> PathDistance:
+def path_value_distance(weights: PathWeights, other: PathWeights) -> PathDistance:
     """Compute the distance of two networks in path space.
 
     With θ∧θ' the smaller magnitude of each weight, or zero where signs differ, and N_i the sum of
@@ -191,35 +191,35 @@ def path_value_distance(one: PathWeights, two: PathWeights) -> PathDistance:
     the second network is the first with some weights made smaller or zero.
 
     Args:
-        one: The first network.
-        two: The second network.
+        weights: θ, the first network.
+        other: θ', the second network.
 
     Returns:
         The distance.
 
     Raises:
-        ArgumentError: The architectures differ, or the weights of one are refused as in
+        ArgumentError: The architectures differ, or one of the networks is refused as by
             `path_value_norms`.
 
     References:
         arXiv:2405.15006: ‖v(θ) − v(θ')‖₁ = ‖v(θ)‖₁ − ‖v(θ')‖₁ for θ' between 0 and θ, used here
         twice, by way of θ∧θ'.
     """
-    _check_pair(one, two)
-    norms, others = _measure_norms(one), _measure_norms(two)
-    product = float(_sum_paths(_join_weights(one, two, torch.mul), 2).sum())
+    _check_pair(weights, other)
+    norms, others = _measure_norms(weights), _measure_norms(other)
+    product = float(_sum_paths(_join_weights(weights, other, torch.mul), 2).sum())
     squares, other_squares = norms.l2**2, others.l2**2
     l2 = sqrt(max(squares - 2.0 * product + other_squares, 0.0))
     most = norms.l1 + others.l1
     shared = max(
-        float(_sum_paths(_join_weights(one, second, _smaller_magnitude), 1).sum())
-        for second in (two, rescale_like(one, two))
+        float(_sum_paths(_join_weights(weights, second, _smaller_magnitude), 1).sum())
+        for second in (other, rescale_like(weights, other))
     )
     # Paths through different weights of one layer are different ones, and so are those to
     # different logits; |Σ|v| − Σ|v'|| over a group of paths is at most their part of ‖v − v'‖₁.
     groups = (
         (norms.l1_by_logit, others.l1_by_logit),
-        *zip(sums_through_weights(one), sums_through_weights(two), strict=True),
+        *zip(sums_through_weights(weights), sums_through_weights(other), strict=True),
     )
     by_group = max(float((a - b).abs().sum()) for a, b in groups)
     lengths = norms.l2 * others.l2
@@ -231,7 +231,7 @@ def path_value_distance(one: PathWeights, two: PathWeights) -> PathDistance:
         l1_high=high,
         l1_most=most,
         l2_most=norms.l2 + others.l2,
-        same_signs=_share_of_same_signs(one, two),
+        same_signs=_share_of_same_signs(weights, other),
     )
 
 
@@ -259,26 +259,26 @@ def sums_through_weights(weights: PathWeights) -> tuple[Tensor, ...]:
 
 
 @torch.no_grad()
-def rescale_like(one: PathWeights, two: PathWeights) -> PathWeights:
-    """Rescale the hidden units of the second network to the first; no path value changes.
+def rescale_like(weights: PathWeights, other: PathWeights) -> PathWeights:
+    """Rescale the hidden units of the other network like those of the first.
 
-    Afterwards the paths from inputs and biases to each unit have the same Σ|v| in both networks.
-    Channels that residual blocks add share one factor.
+    No path value changes. Afterwards the paths from inputs and biases to each unit have the same
+    Σ|v| in both networks. Channels that residual blocks add share one factor.
 
     Args:
-        one: The first network.
-        two: The second network.
+        weights: The first network.
+        other: The network to rescale.
 
     Returns:
-        The second network, rescaled.
+        The other network, rescaled.
 
     Raises:
         ArgumentError: The architectures differ.
     """
-    _check_pair(one, two)
-    layers, groups = _group_units(one.architecture)
+    _check_pair(weights, other)
+    layers, groups = _group_units(weights.architecture)
     totals: list[dict[int, Tensor]] = []
-    for network in (one, two):
+    for network in (weights, other):
         by_group: dict[int, Tensor] = {}
 
         def collect(layer: int, z: Tensor, by_group: dict[int, Tensor] = by_group) -> None:
@@ -295,7 +295,7 @@ def rescale_like(one: PathWeights, two: PathWeights) -> PathWeights:
         present = totals[1][group]
         usable = (wanted > 0) & (present > 0)
         factors[group] = torch.where(usable, wanted / present, torch.ones_like(wanted))
-    return _rescale(two, layers, groups, factors)
+    return _rescale(other, layers, groups, factors)
 
 
 def check_path_weights(name: str, weights: object) -> None:
@@ -347,15 +347,15 @@ def have_same_paths(one: arch.Architecture, two: arch.Architecture) -> bool:
     return _path_structure(one) == _path_structure(two)
 
 
-def _check_pair(one: object, two: object) -> None:
+def _check_pair(weights: object, other: object) -> None:
     """Refuse weights that do not belong to two networks with the same paths."""
-    check_path_weights("one", one)
-    check_path_weights("two", two)
-    assert isinstance(one, PathWeights)
-    assert isinstance(two, PathWeights)
-    if not have_same_paths(one.architecture, two.architecture):
+    check_path_weights("weights", weights)
+    check_path_weights("other", other)
+    assert isinstance(weights, PathWeights)
+    assert isinstance(other, PathWeights)
+    if not have_same_paths(weights.architecture, other.architecture):
         raise ArgumentError(
-            "The networks one and two have different layers, so their paths do not correspond.",
+            "weights and other have different layers, so their paths do not correspond.",
             kind="other-network",
         )
 

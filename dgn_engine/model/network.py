@@ -36,6 +36,15 @@ class NetworkTrace:
     feature: Trace | None
     gate_pre: tuple[Tensor, ...]
 
+    @property
+    def gate_pass(self) -> Trace:
+        """Return the pass of the network that makes the gates.
+
+        Returns:
+            The pass, whose layers are in the order before the wiring.
+        """
+        return self.value if self.feature is None else self.feature
+
 
 class GatedNetwork(nn.Module):
     """A feature network Θ^f and a value network Θ^v of one architecture (theory §1).
@@ -217,7 +226,7 @@ class GatedNetwork(nn.Module):
             D of each layer, in the same shapes.
         """
         sensitivities = [self.gate.sensitivity(q, kappa) for q in pre]
-        slopes = self._gate_stack.slopes()
+        slopes = self.gate_stack.slopes()
         if slopes is None or self.given_gates is not None:
             return tuple(sensitivities)
         wires = tuple(zip(self.wiring, self.routes, strict=True))
@@ -225,7 +234,7 @@ class GatedNetwork(nn.Module):
             wires = tuple((layer, STRAIGHT) for layer in range(len(sensitivities)))
         jumps = []
         for source, route in wires:
-            shape = self._gate_stack.architecture.gated_shapes[source]
+            shape = self.gate_stack.architecture.gated_shapes[source]
             jump = (1.0 - by_channel(slopes[source], torch.empty((1, *shape)))).abs()
             jumps.append(route(jump.expand(1, *shape)))
         return tuple(D * jump for D, jump in zip(sensitivities, jumps, strict=True))
@@ -249,7 +258,7 @@ class GatedNetwork(nn.Module):
 
     @property
     def feature_layers(self) -> FeatureLayers:
-        """The layers of the feature network: one after another, or each from the input.
+        """Return how the layers of the feature network follow: in a chain, or each from the input.
 
         Returns:
             'chain' or 'parallel'.
@@ -257,9 +266,22 @@ class GatedNetwork(nn.Module):
         return "parallel" if self.feature.architecture.is_parallel else "chain"
 
     @property
-    def _gate_stack(self) -> Stack:
-        """Return the network that makes the gates."""
+    def gate_stack(self) -> Stack:
+        """Return the network that makes the gates, unless they are drawn.
+
+        Returns:
+            Θ^v if it has gates of its own, otherwise Θ^f.
+        """
         return self.value if self.own_gates else self.feature
+
+    @property
+    def has_random_gates(self) -> bool:
+        """Return whether gates are drawn for each example instead of made by a network (FRG).
+
+        Returns:
+            `True` if other inputs have no gates.
+        """
+        return self.drawn_gates or self.given_gates is not None
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the logits.

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine import kernels as k
-from dgn_engine.kernels.half_spaces import half_space_layers
+from dgn_engine.kernels.half_spaces import half_space_layers, unit_rows
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, to_numpy
@@ -50,10 +50,10 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     network = context.network
     layers = half_space_layers(network)
     if not layers:
-        drawn = network.drawn_gates or network.given_gates is not None or network.gate.open
-        return ProbeResult(absent=NO_HYPERPLANES if drawn else POOLED)
-    found = k.effective_hyperplanes(network)
-    planes = {one.layer: _unit_planes(one, context.x) for one in found}
+        never = network.has_random_gates or network.gate.open
+        return ProbeResult(absent=NO_HYPERPLANES if never else POOLED)
+    hyperplanes = k.effective_hyperplanes(network)
+    planes = {of_layer.layer: _unit_planes(of_layer, context.x) for of_layer in hyperplanes}
     flat = lies_in_plane(context.x)
     arrays: dict[str, Array] = {"labels": to_numpy(context.labels)}
     shape = context.geometry.shape
@@ -61,10 +61,10 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         arrays["image"] = np.array(shape)
     if flat:
         arrays["points"] = to_numpy(context.x[:, :2])
-    for one in found:
-        shown = slice(None) if flat else slice(SHOWN)
-        arrays[f"planes_{one.layer}"] = to_numpy(planes[one.layer][shown].float())
-        arrays[f"units_{one.layer}"] = to_numpy(one.units[shown])
+    shown = slice(None) if flat else slice(SHOWN)
+    for of_layer in hyperplanes:
+        arrays[f"planes_{of_layer.layer}"] = to_numpy(planes[of_layer.layer][shown].float())
+        arrays[f"units_{of_layer.layer}"] = to_numpy(of_layer.units[shown])
     first = _first_planes(memory, planes)
     scalars = _angles_moved(planes, first)
     cuts = context.geometry.cuts
@@ -79,15 +79,13 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     return ProbeResult(arrays, scalars, facts, memory=first)
 
 
-def _unit_planes(found: k.Hyperplanes, x: Tensor) -> Tensor:
+def _unit_planes(hyperplanes: k.Hyperplanes, x: Tensor) -> Tensor:
     """Return rows (w, b) with ‖w‖ = 1, float64 on the CPU; a constant last input is in b."""
-    normals, offsets = (part.to("cpu", torch.float64) for part in (found.normals, found.offsets))
+    rows = hyperplanes.rows.to("cpu", torch.float64)
     if x.dim() == 2 and x.shape[1] > 1 and bool((x[:, -1] == 1).all()):
-        offsets = offsets + normals[:, -1]
-        normals = torch.cat([normals[:, :-1], torch.zeros_like(normals[:, :1])], dim=1)
-    rows = torch.cat([normals, offsets[:, None]], dim=1)
-    norms = normals.norm(dim=1, keepdim=True)
-    return torch.where(norms > 0, rows / norms, torch.nan)
+        rows[:, -1] += rows[:, -2]
+        rows[:, -2] = 0.0
+    return unit_rows(rows)
 
 
 def _first_planes(memory: object, planes: dict[int, Tensor]) -> dict[int, Tensor]:

@@ -24,7 +24,6 @@ from dgn_engine import kernels as k
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.kernel_motion import (
     KernelState,
-    capture_state,
     mixed_kernel,
     split_motion,
 )
@@ -75,7 +74,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         return ProbeResult(absent="A few examples take too long in this network.")
     part = context if every == 1 else context.subsample(every)
     try:
-        now = capture_state(part.network, part.x, part.kernels.trace)
+        now = KernelState.from_network(part.network, part.x, part.kernels.trace)
     except ArgumentError as refusal:  # frozen, or slopes train
         return ProbeResult(absent=str(refusal), facts={"fault": refusal.kind})
     path = _continue_path(context, now, memory)

@@ -15,11 +15,13 @@ points between classes. Missing if gates are drawn or open.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 import torch
 from torch import Tensor
 
-from dgn_engine.kernels.local_complexity import (
+from dgn_engine.kernels.gate_boundaries import (
+    input_spread,
     local_complexity,
     orthonormal_directions,
     reason_without_boundaries,
@@ -49,10 +51,10 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if why := reason_without_boundaries(context.network):
         return ProbeResult(absent=why)
     x = context.x
-    scale = data_scale(x)
+    scale = input_spread(x)
     if not scale > 0:
         return ProbeResult(absent="All probe examples are equal, so their scale is zero.")
-    directions = probe_directions(x)
+    directions = probe_directions(x).to(x)
     middle = points_between(x, context.labels)
     radii = [share * scale for share in SHARES]
     sums: dict[str, list[Tensor]] = {"examples": [], "between": []}
@@ -60,8 +62,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         sums["examples"].append(_mean_counts(context, x, directions, radius))
         if len(middle):
             sums["between"].append(_mean_counts(context, middle, directions, radius))
-    gate_stack = context.network.value if context.network.own_gates else context.network.feature
-    units = [torch.Size(shape).numel() for shape in gate_stack.architecture.gated_shapes]
+    units = [prod(shape) for shape in context.network.gate_stack.architecture.gated_shapes]
     arrays: dict[str, Array] = {
         "labels": to_numpy(context.labels),
         "radii": to_numpy(torch.tensor(radii, dtype=torch.float64)),
@@ -79,19 +80,6 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if not len(middle):
         facts["between"] = "All probe examples are of one class, so no point is between two."
     return ProbeResult(arrays, scalars, facts)
-
-
-def data_scale(x: Tensor) -> float:
-    """Return the root mean square distance of examples from their mean.
-
-    Args:
-        x: Examples, (n, *input_shape).
-
-    Returns:
-        The scale, in units of the input.
-    """
-    flat = x.flatten(1).double()
-    return float((flat - flat.mean(0)).square().sum(1).mean().sqrt())
 
 
 def probe_directions(x: Tensor) -> Tensor:
@@ -141,7 +129,7 @@ def cost(architecture: Architecture, examples: int) -> float:
     Returns:
         FLOP.
     """
-    vertices = 2 * min(DIRECTIONS, torch.Size(architecture.input_shape).numel())
+    vertices = 2 * min(DIRECTIONS, prod(architecture.input_shape))
     return 2.0 * pass_cost(architecture, examples * vertices * 2 * len(SHARES))
 
 

@@ -47,7 +47,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     Returns:
         Arrays, scalars and facts as above.
     """
-    if context.network.drawn_gates or context.network.given_gates is not None:
+    if context.network.has_random_gates:
         return ProbeResult(absent=DRAWN_GATES)
     if len(context.x) < 3:
         why = "A plane needs three probe examples; choose more."

@@ -31,7 +31,7 @@ from dgn_engine.experiments import (
 )
 from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.kernels import convolutional_limit, relu_limit
-from dgn_engine.kernels.local_complexity import orthonormal_directions
+from dgn_engine.kernels.gate_boundaries import orthonormal_directions
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs.run_reader import RunReader

@@ -235,6 +235,13 @@ def _path_weights(found: k.PathWeights) -> Bad:
     yield "biases: not a number", replace(found, biases=(found.biases[0] * math.nan,))
 
 
+def _states(_: Any) -> Bad:
+    yield from (("nothing", None), ("a kernel", a_kernel()))
+    network, x = make_network(DENSE, own=False, soft=True), draw_images(DENSE, N)
+    yield "of other inputs", k.KernelState.from_network(network, 2.0 * x)
+    yield "of another kind", k.KernelState.from_network(make_network(DENSE), x)
+
+
 def _but_nothing(bad: Bad) -> Bad:
     return (pair for pair in bad if pair[1] is not None)
 
@@ -259,6 +266,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "count": _counts,
     "cuts": _inputs,
     "depth": _counts,
+    "directions": _of_the_network,
     "draws": lambda _: iter([*_counts(_), ("one", 1)]),
     "epsilon": _positive,
     "example": lambda example: _but_nothing(_of_the_network(example)),
@@ -279,6 +287,9 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "parallel_features": _flags,
     "kept": lambda _: iter([("beyond", (5,)), ("negative", (-1,)), ("half", (0.5,))]),
     "kernel": _kernels,
+    "kernel_before": lambda kernel: _but_nothing(
+        iter([*_kernels(kernel), ("an example less", kernel[:-1, :-1])])
+    ),
     "labels": _labels,
     "logits": _words,
     "loss": _words,
@@ -287,6 +298,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "n": _counts,
     "network": _networks,
     "normalise": _words,
+    "now": _states,
     "other": lambda other: _other_sets(other) if isinstance(other, k.PathInputs) else (
         _but_nothing(_of_the_network(other))
     ),
@@ -294,11 +306,15 @@ BAD: dict[str, Callable[[Any], Bad]] = {
         ("of others", make_network(DENSE).trace(draw_images(DENSE, N + 1))),
         ("a tensor", torch.ones(N)),
     ]),
-    "one": _path_weights,
     "p": lambda _: iter([*_positive(_), ("zero", 0.0), ("beyond", 1.1)]),
     "penalty": lambda _: iter([*_positive(_), ("zero", 0.0)]),
+    "radius": lambda _: iter([*_positive(_), ("zero", 0.0)]),
     "rate": lambda _: iter([*_positive(_), ("zero", 0.0)]),
     "ridge": _positive,
+    "seed": lambda _: ((label, bad) for label, bad in _counts(_) if bad != 0),
+    "shape": lambda _: iter([
+        ("nothing", None), ("none", ()), ("zero", (0,)), ("half", (1.5,)), ("words", "3"),
+    ]),
     "sensitivities": lambda found: _layers(found) if isinstance(found, list) else _inputs(found),
     "sigmas": lambda sigmas: iter([
         ("too few", sigmas[:-1]), ("zero", [0.0, *sigmas[1:]]), ("negative", [-0.5, *sigmas[1:]]),
@@ -326,7 +342,6 @@ BAD: dict[str, Callable[[Any], Bad]] = {
         ("a word", "value"), ("unknown", ("gates",)), ("empty", ()), ("a number", 3),
         ("an array", np.ones(2)), ("lists", ([],)), ("tensors", [torch.ones(2)]),
     ]),
-    "two": _path_weights,
     "value_input": _words,
     "weights": lambda weights: _first_of(weights, _no_floats),
     "x": _inputs,
@@ -334,6 +349,12 @@ BAD: dict[str, Callable[[Any], Bad]] = {
 }  # fmt: skip
 # Of some functions more is bad than of others.
 MORE: dict[tuple[str, str], Callable[[Any], Bad]] = {
+    ("local_complexity", "x"): _of_the_network,
+    ("mixed_kernel", "gates"): _states,
+    ("mixed_kernel", "weights"): _states,
+    ("path_value_distance", "other"): _path_weights,
+    ("path_value_distance", "weights"): _path_weights,
+    ("split_motion", "before"): _states,
     ("SharedKernels", "network"): _given,
     ("SharedKernels", "x"): _of_the_network,
     ("class_targets", "labels"): lambda labels: iter(
@@ -443,7 +464,8 @@ def _finite_arguments() -> Iterator[Any]:
     """Every argument that holds numbers of examples."""
     for function in _public():
         for name, value in CALLS[function]().items():
-            if name in ("x", "other", "x_value", "gates", "sensitivities", "before", "inputs"):
+            names = ("x", "other", "x_value", "gates", "sensitivities", "before", "inputs")
+            if name in names and not isinstance(value, (k.KernelState, k.PathWeights)):
                 yield pytest.param(function, name, value, id=f"{function}-{name}")
 
 

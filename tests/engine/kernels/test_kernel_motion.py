@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
-from dgn_engine.kernels.kernel_motion import capture_state, mixed_kernel, split_motion
+from dgn_engine.kernels.kernel_motion import KernelState, mixed_kernel, split_motion
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import run_chain
 from tests.engine.kernels.jacobians import contract_jacobians, jacobian
@@ -95,7 +95,7 @@ def test_parameters_behind_the_weights_count_as_weights(name: str, kind: str) ->
 
 def _check_mixed_kernels(network: GatedNetwork) -> None:
     later, x = moved(network), draw_images(network.architecture, 3)
-    before, now = capture_state(network, x), capture_state(later, x)
+    before, now = KernelState.from_network(network, x), KernelState.from_network(later, x)
     for one, weights in ((before, network), (now, later)):
         own = k.tangent_kernels(weights, x).total_kernel
         torch.testing.assert_close(mixed_kernel(one, one), own, **TIGHT)
@@ -145,14 +145,14 @@ def test_the_weights_part_of_a_small_step_is_that_of_the_tangent_hierarchy(name:
         torch.einsum("nm...,...->nm", slope, downhill[name]) for name, slope in slopes.items()
     ).detach()
     assert float(speed.norm()) > 0.1
-    before, remainders = capture_state(network, x), []
+    before, remainders = KernelState.from_network(network, x), []
     for rate in (1e-5, 5e-6):
         later = copy.deepcopy(network)
         with torch.no_grad():
             for key, parameter in later.named_parameters():
                 if key in downhill:
                     parameter += rate * downhill[key]
-        motion = split_motion(before, capture_state(later, x))
+        motion = split_motion(before, KernelState.from_network(later, x))
         assert not bool(motion.gates.any())  # no gate has switched
         assert motion.gates_share == 0.0
         remainders.append(float((motion.weights / rate - speed).norm() / speed.norm()))
@@ -165,17 +165,17 @@ def test_gates_that_move_alone_are_the_whole_motion() -> None:
     later = copy.deepcopy(network)
     later.feature = moved(network).feature
     x = draw_images(network.architecture, 4)
-    motion = split_motion(capture_state(network, x), capture_state(later, x))
+    motion = split_motion(KernelState.from_network(network, x), KernelState.from_network(later, x))
     assert not bool(motion.weights.any())
     assert motion.gates_share == 1.0
-    still = split_motion(capture_state(network, x), capture_state(network, x))
+    still = split_motion(KernelState.from_network(network, x), KernelState.from_network(network, x))
     assert still.gates_share != still.gates_share  # nothing moved: no share
 
 
 def test_a_state_is_a_copy_that_later_steps_do_not_change() -> None:
     network = build("basic-blocks", "soft pair", bias=True)
     x = draw_images(network.architecture, 3)
-    state = capture_state(network, x)
+    state = KernelState.from_network(network, x)
     kernel = mixed_kernel(state, state)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -187,7 +187,7 @@ def test_a_state_is_a_copy_that_later_steps_do_not_change() -> None:
 def test_float32_networks_are_compared_in_float64() -> None:
     network = build("fc-deep", "soft-relu").float()
     x = draw_images(network.architecture, 3).float()
-    state = capture_state(network, x)
+    state = KernelState.from_network(network, x)
     assert mixed_kernel(state, state).dtype == torch.float64
     wide = k.tangent_kernels(copy.deepcopy(network).double(), x.double()).total_kernel
     torch.testing.assert_close(mixed_kernel(state, state), wide, rtol=1e-5, atol=1e-6)
@@ -196,16 +196,18 @@ def test_float32_networks_are_compared_in_float64() -> None:
 def test_states_of_other_inputs_or_networks_do_not_mix() -> None:
     network = build("fc-deep", "ones")
     x = draw_images(network.architecture, 3)
-    state = capture_state(network, x)
+    state = KernelState.from_network(network, x)
     others = [
-        capture_state(network, draw_images(network.architecture, 3, seed=5)),  # x^v is equal
-        capture_state(network, x[:2]),
-        capture_state(build("fc-deep", "relu"), x),
-        capture_state(build("residual-dense", "ones"), x),
+        KernelState.from_network(
+            network, draw_images(network.architecture, 3, seed=5)
+        ),  # x^v is equal
+        KernelState.from_network(network, x[:2]),
+        KernelState.from_network(build("fc-deep", "relu"), x),
+        KernelState.from_network(build("residual-dense", "ones"), x),
     ]
     rewired = build("fc-deep", "ones")
     rewired.wiring = (1, 0, 2)
-    others.append(capture_state(rewired, x))
+    others.append(KernelState.from_network(rewired, x))
     for other in others:
         with refused("other-network"):
             mixed_kernel(state, other)
@@ -215,11 +217,11 @@ def test_slopes_that_train_are_neither_weights_nor_gates() -> None:
     module = nn.Sequential(nn.Linear(4, 5), nn.PReLU(), nn.Linear(5, 2)).double()
     x = torch.randn(3, 4, dtype=torch.float64)
     with refused("not-supported"):
-        capture_state(k.adapt(module, (4,)), x)
+        KernelState.from_network(k.adapt(module, (4,)), x)
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     with refused("frozen"):
-        capture_state(k.adapt(module, (4,)), x)
+        KernelState.from_network(k.adapt(module, (4,)), x)
 
 
 @pytest.mark.parametrize("act", [nn.ReLU(), nn.LeakyReLU(0.3)])
@@ -229,12 +231,12 @@ def test_the_kernel_of_a_module_of_the_user_is_divided_too(act: nn.Module) -> No
     module = module.double()
     x = torch.randn(5, 4, dtype=torch.float64)
     network = k.adapt(module, (4,))
-    before = capture_state(network, x)
+    before = KernelState.from_network(network, x)
     first = k.tangent_kernels(network, x).total_kernel
     with torch.no_grad():
         for parameter in module.parameters():
             parameter += 0.3 * torch.randn_like(parameter)
-    motion = split_motion(before, capture_state(network, x))
+    motion = split_motion(before, KernelState.from_network(network, x))
     now = k.tangent_kernels(network, x).total_kernel
     torch.testing.assert_close(motion.weights + motion.gates, now - first, **TIGHT)
     assert bool(motion.gates.any())

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import dgn_engine.kernels as k
-from dgn_engine.kernels import local_complexity as module
-from dgn_engine.kernels.local_complexity import local_complexity, orthonormal_directions
+from dgn_engine.kernels import gate_boundaries as module
+from dgn_engine.kernels.gate_boundaries import local_complexity, orthonormal_directions
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from tests.engine.kernels.tiny import (
@@ -114,7 +114,7 @@ def test_gates_without_boundaries_are_refused() -> None:
     with refused("not-supported"):
         local_complexity(network, x, directions, 0.5)
     network.gate = Gate()
-    with refused("out-of-bounds", value=0.0):
+    with refused("out-of-bounds"):
         local_complexity(network, x, directions, 0.0)
     with refused("wrong-shape", value=(3, 2)):
         local_complexity(network, x, directions[:, :2], 0.5)

@@ -96,6 +96,13 @@ def _network(**more: Any) -> Call:
     return {**known, "trains": ("value",), "folded": False, **more}
 
 
+def kernel_state(scale: float = 1.0) -> k.KernelState:
+    network = make_network(DENSE, own=False, soft=True)
+    for weight in network.value.weights:
+        weight.data.mul_(scale)
+    return k.KernelState.from_network(network, draw_images(DENSE, N))
+
+
 def path_weights(seed: float = 1.0) -> k.PathWeights:
     found = k.PathWeights.from_stack(make_network(BLOCKS, bias=True).value)
     return replace(found, weights=tuple(seed * weight for weight in found.weights))
@@ -168,6 +175,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     "gradient_descent": lambda: {**_trajectory(), "rate": 0.1, "steps": (1, 2)},
     "gradient_flow": lambda: {**_trajectory(), "times": (0.0, 0.5)},
     "input_gram": lambda: _without(_limit(), "depth"),
+    "input_spread": lambda: {"x": draw_images(DENSE, N)},
     "kernel_bytes": lambda: {
         "network": make_network(DENSE), "n": 3, "logits": "mean", "others": 2,
     },
@@ -185,6 +193,11 @@ CALLS: dict[str, Callable[[], Call]] = {
     },
     "leading_spectrum": lambda: {"kernel": a_kernel(), "count": 2},
     "linear_limit": lambda: _limit(sigma_w=1.0, sigma_b=[0.1, 0.0, 0.2]),
+    "local_complexity": lambda: {
+        "network": make_network(DENSE), "x": draw_images(DENSE, N),
+        "directions": draw_images(DENSE, 2, 1), "radius": 0.1,
+    },
+    "mixed_kernel": lambda: {"weights": kernel_state(), "gates": kernel_state(2.0)},
     "network_limit": lambda: {
         "architecture": CONVOLUTIONS, "x": draw_images(CONVOLUTIONS, N),
         "other": draw_images(CONVOLUTIONS, 3, 1), "sigma_w": 1.0, "sigma_b": 0.1,
@@ -193,6 +206,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     "npk_cost": lambda: {"architecture": DENSE, "n": 3},
     "ntk_cost": lambda: {"architecture": DENSE, "n": 3},
     "nu": lambda: {"kernel": a_kernel(), "targets": a_target(), "ridge": 0.1},
+    "orthonormal_directions": lambda: {"shape": (3, 2), "count": 4, "seed": 1},
     "overlap": lambda: _without(_paths(normalise="width"), "x_value"),
     "path_diagonal": lambda: {
         "architecture": POOLED, "inputs": others(), "normalise": "width",
@@ -201,7 +215,7 @@ CALLS: dict[str, Callable[[], Call]] = {
         "architecture": POOLED, "inputs": others(), "other": others(), "normalise": "width",
         "budget_bytes": 1 << 20,
     },
-    "path_value_distance": lambda: {"one": path_weights(), "two": path_weights(0.5)},
+    "path_value_distance": lambda: {"weights": path_weights(), "other": path_weights(0.5)},
     "path_value_norms": lambda: {"weights": path_weights()},
     "pair_bytes": lambda: {"architecture": DENSE},
     "path_gradient_overlap": lambda: {
@@ -226,6 +240,10 @@ CALLS: dict[str, Callable[[], Call]] = {
         beta=4.0, epsilon=0.1, as_printed=False, sigma_w=1.0, sigma_b=0.1,
     ),
     "spectrum": lambda: {"kernel": a_kernel(), "targets": a_target(), "ridge": 0.1},
+    "split_motion": lambda: {
+        "before": kernel_state(), "now": kernel_state(2.0),
+        "kernel_before": k.mixed_kernel(kernel_state(), kernel_state()),
+    },
     "sub_network": lambda: {"architecture": BLOCKS, "kept": (0,)},
     "sub_network_kernel": lambda: _paths(BLOCKS, kept=(0,)),
     "sub_network_shares": lambda: _without(_paths(BLOCKS), "other"),

@@ -14,8 +14,8 @@ from torch import nn
 
 import dgn_engine.kernels as k
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.kernels.kernel_motion import capture_state, mixed_kernel
-from dgn_engine.kernels.local_complexity import local_complexity, orthonormal_directions
+from dgn_engine.kernels.gate_boundaries import local_complexity, orthonormal_directions
+from dgn_engine.kernels.kernel_motion import KernelState, mixed_kernel
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.probes import ProbeContext, kernel_motion
 from dgn_engine.training.probes import local_complexity as complexity
@@ -92,7 +92,7 @@ def test_the_parts_add_up_to_the_motion_of_the_kernel_of_the_run(
     kernels, states, memory = [], [], None
     for steps in (3, 1, 7, 0):
         context = run.probed.probe_context()
-        states.append(capture_state(context.network, context.x))
+        states.append(KernelState.from_network(context.network, context.x))
         kernels.append(mixed_kernel(states[-1], states[-1]))
         own = context.kernels.tangent.total_kernel.double()
         torch.testing.assert_close(kernels[-1], own, rtol=1e-3, atol=1e-4)

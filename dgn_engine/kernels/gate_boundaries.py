@@ -17,7 +17,13 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
-from dgn_engine.kernels.arguments import check_network_inputs
+from dgn_engine.kernels.arguments import (
+    check_count,
+    check_network_inputs,
+    check_number,
+    check_sequence,
+    check_tensor,
+)
 from dgn_engine.kernels.precision import full_precision
 from dgn_engine.model.network import GatedNetwork
 
@@ -25,7 +31,7 @@ VERTICES_AT_ONCE = 1024  # per forward pass
 
 
 def orthonormal_directions(shape: tuple[int, ...], count: int, seed: int = 0) -> Tensor:
-    """Draw orthonormal directions of the input space.
+    """Draw orthonormal directions of the input space for `local_complexity`.
 
     Args:
         shape: Shape of an input.
@@ -34,7 +40,15 @@ def orthonormal_directions(shape: tuple[int, ...], count: int, seed: int = 0) ->
 
     Returns:
         Directions v_i, `(p, *shape)`, float64, p = min(count, dimension).
+
+    Raises:
+        ArgumentError: An argument does not fit.
     """
+    check_sequence("shape", shape)
+    for size in shape:
+        check_count("shape", size)
+    check_count("count", count)
+    check_count("seed", seed, least=0, most=2**63 - 1)
     dimension = prod(shape)
     generator = torch.Generator().manual_seed(seed)
     normal = torch.randn(
@@ -42,6 +56,23 @@ def orthonormal_directions(shape: tuple[int, ...], count: int, seed: int = 0) ->
     )
     columns: Tensor = torch.linalg.qr(normal).Q
     return columns.T.reshape(-1, *shape)
+
+
+def input_spread(x: Tensor) -> float:
+    """Compute the root mean square distance of inputs from their mean.
+
+    Args:
+        x: Inputs, `(n, *input_shape)`.
+
+    Returns:
+        √(Σ_s ‖x_s − x̄‖²/n), in whose units radii for different data can be compared.
+
+    Raises:
+        ArgumentError: The inputs are no tensor of finite numbers.
+    """
+    check_tensor("x", x)
+    flat = x.flatten(1).double()
+    return float((flat - flat.mean(0)).square().sum(1).mean().sqrt())
 
 
 @torch.no_grad()
@@ -59,7 +90,8 @@ def local_complexity(
     Args:
         network: The network.
         x: Inputs, `(n, *input_shape)`.
-        directions: Orthonormal directions v_i, `(p, *input_shape)`.
+        directions: Orthonormal directions v_i, `(p, *input_shape)`, as from
+          `orthonormal_directions`, on the device of the inputs.
         radius: r, in units of the input.
 
     Returns:
@@ -70,19 +102,30 @@ def local_complexity(
           fit.
 
     References:
-        Humayun, Balestriero and Baraniuk 2023, arXiv:2310.12977. Defined in theory §5.
+        Humayun, Balestriero & Baraniuk 2023, arXiv:2310.12977. Defined in theory §5.
+
+    Examples:
+        The first unit switches at x_1 = 0 and the second at x_2 = 3, too far away:
+
+        >>> from dgn_engine.kernels import adapt
+        >>> layers = torch.nn.Linear(2, 2), torch.nn.ReLU(), torch.nn.Linear(2, 1)
+        >>> with torch.no_grad():
+        ...     _ = layers[0].weight.copy_(torch.eye(2))
+        ...     _ = layers[0].bias.copy_(torch.tensor([0.0, -3.0]))
+        >>> network = adapt(torch.nn.Sequential(*layers), input_shape=(2,))
+        >>> x, directions = torch.tensor([[0.1, 0.0]]), orthonormal_directions((2,), 2)
+        >>> [counts.tolist() for counts in local_complexity(network, x, directions, 0.5)]
+        [[1]]
     """
     check_network_inputs(network, x)
+    check_tensor("directions", directions, like=x)
     if directions.shape[1:] != x.shape[1:]:
         raise ArgumentError(
             f"directions has shape {tuple(directions.shape)}; expected (p, *{tuple(x.shape[1:])}).",
             kind="wrong-shape",
             value=tuple(directions.shape),
         )
-    if not radius > 0:
-        raise ArgumentError(
-            f"radius is {radius}; it must be positive.", kind="out-of-bounds", value=radius
-        )
+    check_number("radius", radius, above=0.0)
     if why := reason_without_boundaries(network):
         raise ArgumentError(why, kind="not-supported")
     offsets = radius * torch.cat([directions, -directions]).to(x)
@@ -102,7 +145,7 @@ def reason_without_boundaries(network: GatedNetwork) -> str:
     """
     if not network.architecture.gated_shapes:
         return "This network has no gate layer."
-    if network.drawn_gates or network.given_gates is not None:
+    if network.has_random_gates:
         return "No network makes these gates (FRG): they have no boundaries between inputs."
     if network.gate.open:
         return "Every gate is 1 (DLN), so no boundary divides the input space."
@@ -112,10 +155,8 @@ def reason_without_boundaries(network: GatedNetwork) -> str:
 def _count_crossing(network: GatedNetwork, x: Tensor, offsets: Tensor) -> list[Tensor]:
     """Return the counts of each layer for a few inputs, from the pass of all their vertices."""
     vertices = x.unsqueeze(1) + offsets
-    trace = network.trace(vertices.flatten(0, 1))
-    pre = (trace.value if trace.feature is None else trace.feature).pre
     counts = []
-    for q in pre:
+    for q in network.trace(vertices.flatten(0, 1)).gate_pass.pre:
         is_open = (q > 0).reshape(len(x), len(offsets), -1)
         counts.append((is_open.any(1) & ~is_open.all(1)).sum(1))
     return counts
