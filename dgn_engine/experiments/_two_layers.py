@@ -34,15 +34,15 @@ def train_two_layers(
     """Minimise ½ mean e² + λ/2 ‖Θ‖² from these weights, which stay as they are.
 
     Args:
-        weights: the weights to begin with.
-        x: inputs (n, d), float64.
-        y: targets (n,).
-        gates: given gates (n, m), or None for ReLU.
+        weights: Those to begin with.
+        x: Inputs (n, d), float64.
+        y: Targets (n,).
+        gates: Given gates (n, m), or None for ReLU.
         optimiser: 'sgd' (without momentum) or 'adam'.
-        rate: learning rate.
-        steps: number of steps.
-        penalty: weight decay λ.
-        anneal: whether the learning rate falls to zero along a cosine.
+        rate: Learning rate.
+        steps: Number of steps.
+        penalty: Weight decay λ.
+        anneal: Whether the learning rate falls to zero along a cosine.
 
     Returns:
         The objective before each step and after the last, infinite once it overflows, and the

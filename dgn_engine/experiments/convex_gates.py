@@ -143,12 +143,18 @@ def _compare_training(
     steps = len(curves["sgd"][0]) - 1
     near = (1 + NEAR) * optimum.value
     solved = [float(values[passes <= at][-1]) for at in shown_steps(steps)]
-    found: dict[str, Any] = {"proximal": float(passes[values <= near][0]), "late": []}
+    found: dict[str, Any] = {
+        "proximal": float(passes[values <= near][0]),
+        "late": [
+            name
+            for name, of_rates in curves.items()
+            if all(min(curve) > near for curve in of_rates)
+        ],
+    }
     shown = {"proximal": solved}
     for name, of_rates in curves.items():
         reached = [_steps_to(curve, near) for curve in of_rates]
         found[name] = min(reached)
-        found["late"] += [name] * all(min(curve) > near for curve in of_rates)
         quickest = of_rates[reached.index(min(reached))]
         shown[name] = [quickest[at] for at in shown_steps(steps)]
     end = min(curve[-1] for of_rates in curves.values() for curve in of_rates)

@@ -42,10 +42,10 @@ class _Network:
     """A row: an architecture, its size at both scales, and how it is trained.
 
     Attributes:
-        row: its label.
-        net: the network plug-in.
-        quick, full: its options.
-        batch, epochs: at full scale.
+        row: Its label.
+        net: The network plug-in.
+        quick, full: Its options at both scales.
+        batch, epochs: Those of the full scale.
     """
 
     row: str
@@ -56,9 +56,11 @@ class _Network:
     epochs: int
 
     def label(self, request: Request) -> str:
+        """Return the label at the scale of a request."""
         return "ResNet-14" if request.quick and self.net == "resnet110" else self.row
 
     def cell(self, column: str) -> str:
+        """Return the name of the cell of a column, in the results."""
         return f"{self.net}-{column}"
 
 

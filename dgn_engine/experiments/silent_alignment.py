@@ -142,16 +142,8 @@ def alignment_in_training(work: CalculationInputs) -> dict[str, Any]:
     again = start()
     for step in iterate_descent(again, x, y, rate / len(x), times[-1], kernels=False):
         if step.step in times:
-            with torch.no_grad():
-                k_now = value_kernel(again, x)
-                aligned = centred_alignment(k_now, y)
-            read[step.step] = {
-                "cosine": 1.0 - shape_distance(k_now, k_last) ** 2 / 2.0,
-                "cka": aligned.centred,
-                "plain": aligned.uncentred,
-                "norm": float(k_now.norm() / k_last.norm()),
-                "loss": losses[step.step] / losses[0],
-            }
+            read[step.step] = _compare_kernels(value_kernel(again, x), k_last, y)
+            read[step.step]["loss"] = losses[step.step] / losses[0]
     outputs = network.trace(held_out).value.output[:, 0]
     moved = outputs - first.trace(held_out).value.output[:, 0]
     residual = y - first.trace(x).value.output[:, 0]
@@ -175,6 +167,18 @@ def alignment_in_training(work: CalculationInputs) -> dict[str, Any]:
         "far": far,
         "steps": [len(losses) - 1, silent],
         **{name: [point[name] for point in curve] for name in ("cosine", "cka", "norm", "loss")},
+    }
+
+
+@torch.no_grad()
+def _compare_kernels(kernel: Tensor, final: Tensor, y: Tensor) -> dict[str, float]:
+    """Return how near a kernel is to the final one and to the labels, and its relative norm."""
+    aligned = centred_alignment(kernel, y)
+    return {
+        "cosine": 1.0 - shape_distance(kernel, final) ** 2 / 2.0,
+        "cka": aligned.centred,
+        "plain": aligned.uncentred,
+        "norm": float(kernel.norm() / final.norm()),
     }
 
 
