@@ -37,7 +37,7 @@ from dgn_engine.data._preprocessing import (
 from dgn_engine.errors import ArgumentError, UserError, Where
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
-from dgn_engine.importing.saved_network import split_of_own
+from dgn_engine.importing.saved_network import is_ours, split_of_own
 from dgn_engine.kernels.gate_statistics import (
     GateStatistics,
     GateStatisticsSettings,
@@ -82,6 +82,7 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     on = f"{accuracy['examples']:,} test examples of {examples.name}"
     why = accuracy.get("why", "")
     check_expected(listing.file_name, accuracy["test"], arguments.expect_accuracy, on, why)
+    paths = _measure_paths(network, given.prepared_shape, arguments)
     settings = _statistics_settings(arguments, len(network.architecture.gated_nodes))
     statistics = gate_statistics(network, x, torch.tensor(chosen.labels), settings)
     inspection = {
@@ -91,7 +92,7 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
         "kernels": _describe_kernels(statistics),
         "layers": [asdict(layer) for layer in statistics.layers],
         "accuracy": accuracy,
-        "paths": _measure_paths(network, given.prepared_shape, arguments),
+        "paths": paths,
     }
     if arguments.out is not None:
         _write_inspection(arguments.out, inspection, statistics, chosen.indices, chosen.labels)
@@ -253,7 +254,9 @@ def _measure_paths(
         paths = {"l1": norms.l1, "l2": norms.l2}
     if arguments.against is None:
         return paths
-    listing = with_reading(read_listing(arguments.against), arguments)
+    listing = read_listing(arguments.against)
+    if not is_ours(listing):  # what dgn wrote states its network
+        listing = with_reading(listing, arguments)
     other = network_of(listing, shape, getattr(torch, arguments.dtype or "float32"))
     theirs = PathWeights.from_stack(other.network.value)
     if not have_same_paths(ours.architecture, theirs.architecture):
@@ -395,8 +398,8 @@ def _format_paths(paths: dict[str, Any], assuming: str) -> list[str]:
         low, high, l2 = (format_percent(other[name]) for name in ("low", "high", "l2"))
         cosine = "–" if other["cosine"] is None else format_number(other["cosine"], 3)
         sentences.append(
-            f"Path values of {other['file']}: {low} to {high} away in L1, {l2} in L2 (0 %: equal, "
-            f"100 %: no path has the same sign), cosine {cosine}; "
+            f"Path values of {other['file']}: {low} to {high} away in L1 (0 %: equal, 100 %: no "
+            f"path has the same sign), {l2} in L2, cosine {cosine}; "
             f"{format_percent(other['same_signs'])} of the weights agree in sign."
         )
     elif other:

@@ -123,3 +123,19 @@ def test_rescaled_units_are_no_distance_and_other_layers_none(
     assert against["cosine"] == pytest.approx(-1.0)
     torch.save(nn.Sequential(nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 10)).eval(), moved)
     assert refused_command_of_kind("other-network", *words, moved).value == "moved.pt"
+
+
+def test_a_file_that_needs_answers_is_compared_with_a_run_that_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = nn.Sequential(nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 10))
+    file, run = tmp_path / "net.pt", tmp_path / "run"
+    torch.save(network.state_dict(), file)
+    sizes = ("--depth", "2", "--width", "4", "--train-limit", "40", "--epochs", "1")
+    assert main(["train", "--data", "digits", *sizes, "--bias", "--quiet", "--out", str(run)]) == 0
+    capsys.readouterr()
+    words = ("inspect", file, "--activation", "relu", "--data", "digits", "--examples", "4")
+    found = printed_json(capsys, *words, "--against", run, "--json")
+    against = found["inspection"]["paths"]["against"]
+    assert against["file"].startswith("run@")
+    assert 0.0 < against["low"] <= against["high"] <= 1.0
