@@ -33,7 +33,7 @@ def draw(view: View, reading: Reading) -> Shown:
     charts = (_over_steps(view, measure), _by_logit(view, reading))
     note = join_sentences(
         "Exact, over all paths of the value network.",
-        "100 %: no path has the same sign as at first." if measure == "moved" else "",
+        "L₁ at 100 %: no path has the same sign as at first." if measure == "moved" else "",
         compared_note(view, "path_norms", "Dashed at the right: "),
     )
     return Scene(charts, facts_of_view(view, "path_norms", _list_facts), reading.step, note)
@@ -110,9 +110,9 @@ PANEL = PanelSpec(
             "any path value. The L₁ norm bounds how fast a ReLU network can change: no logit moves "
             "by more than the norm times the largest change of an input. The distance from the "
             "first reading is that of all path values, as a share of the largest that two networks "
-            "with these norms can have: 0 % if they are equal, 100 % if no path has the same sign "
-            "in both. In L₁ it has no short formula, so two bounds are shown. Try a larger "
-            "learning rate: both norms grow faster."
+            "with these norms can have: 0 % if they are equal, and in L₁ 100 % if no path has the "
+            "same sign in both. In L₁ it has no short formula, so two bounds are shown. Try a "
+            "larger learning rate: both norms grow faster."
         ),
         formulas=(
             r"$\| v \|_q = ( \sum_p | v(p) |^q )^{1/q}, \quad "

@@ -4,8 +4,8 @@ Exact, from a few passes over the weights (`kernels.path_norms`); no probe examp
 
 Arrays: `by_logit` (C,), Σ|v| over the paths that end in each logit. Scalars: `l1` and `l2`, the
 norms of v over all paths and logits; `moved_l2`, ‖v_t - v_0‖₂/(‖v_t‖₂ + ‖v_0‖₂) since the first
-reading, and `moved_low`, `moved_high`, bounds of the same in L1: 0 for equal path values, 1 if no
-path has the same sign in both networks.
+reading, and `moved_low`, `moved_high`, bounds of the same in L1, which is 1 if no path has the same
+sign in both networks.
 """
 
 from __future__ import annotations

@@ -225,7 +225,8 @@ class ExactReadings:
         if reading.absent:
             return reading
         if every == 1:
-            is_kernel = job.probe.cost(whole.architecture, count) > 0.0
+            cost = job.probe.cost  # that of path norms does not depend on the examples
+            is_kernel = cost(whole.architecture, count) > cost(whole.architecture, 1)
             return replace(reading, remark=describe_examples(reading, count) if is_kernel else "")
         few = replace(reading, examples=-(-count // every))
         if sizes.is_limited_by_memory(job.name, every):

@@ -206,7 +206,9 @@ class ReadingSizes:
             # Hysteresis: read more than last time only well below the limit.
             share = SHARPEN_BELOW if every < last else 1.0
             within = limit if name in self._speed else min(limit, FIRST_LOOK)
-            if self.expected_seconds(name, whole, every) <= share * within:
+            seconds = self.expected_seconds(name, whole, every)
+            faster = self.expected_seconds(name, whole, 2 * every) < seconds
+            if seconds <= share * within or not faster:
                 break
             every *= 2
         return every

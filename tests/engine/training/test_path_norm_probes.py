@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.training.probes import ProbeContext, path_distance, path_norms
+from dgn_engine.protocol.watching import ProbeRequest
+from dgn_engine.training.probes import ProbeContext, npk, path_distance, path_norms
+from dgn_engine.training.readings.reading_sizes import ReadingSizes
 from dgn_engine.training.run import Run
 
 CONFIG = RunConfig(
@@ -104,3 +107,16 @@ def test_networks_of_other_layers_are_not_compared(make_run: Callable[..., Run])
     other = path_distance.PROBE.read(compared(ours, make_run("ReLU")), {}, None)
     assert other.absent
     assert not other.scalars
+
+
+def test_path_norms_are_of_no_examples_however_long_they_take(make_run: Callable[..., Run]) -> None:
+    run = make_run("ReLU", replace(CONFIG, probe_examples=40))
+    context = run.probed.probe_context()
+    run.probe_schedule.watch((ProbeRequest("path_norms"), ProbeRequest("npk")))
+    run.probe_schedule.read_probes(("path_norms", "npk"), context, 0)
+    readings = run.probe_schedule.readings
+    assert (readings["path_norms"].remark, readings["path_norms"].examples) == ("", 0)
+    assert readings["npk"].remark
+    sizes = ReadingSizes({"path_norms": path_norms.PROBE, "npk": npk.PROBE}, fewer=True)
+    assert sizes.affordable_every("path_norms", context, 1e-12, None) == 1
+    assert sizes.affordable_every("npk", context, 1e-12, None) > 1
