@@ -121,7 +121,9 @@ def _named_kernels(context: ProbeContext) -> Iterator[tuple[str, Tensor]]:
 
 def _measure_change(first: Tensor, now: Tensor) -> dict[str, float]:
     """Return the distance of the shapes, and the scale as a multiple of the first."""
-    first, now = first.double(), now.cpu().double()
+    # H of many residual blocks is finite, but its squares overflow.
+    largest = float(first.abs().max()) or 1.0
+    first, now = first.double() / largest, now.cpu().double() / largest
     norm, trace = float(first.norm()), float(first.trace())
     return {
         "shape": k.shape_distance(now, first),

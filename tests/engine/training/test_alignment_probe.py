@@ -155,3 +155,19 @@ def test_without_classes_and_without_open_gates_nothing_is_made_up(make_run: Mak
     context.drop_kernels()
     dead = alignment.PROBE.read(context, {}, None)
     assert dead.scalars == {}
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_the_scale_of_kernels_whose_squares_are_no_numbers(
+    make_run: Make, monkeypatch: pytest.MonkeyPatch, size: float
+) -> None:
+    """As H of many residual blocks."""
+    context = in_float64(make_run("ReLU", probed_config("fc", 6)))
+    kernel = size * context.kernels.npk("none")
+    kernels = iter([kernel, 3.0 * kernel])
+    monkeypatch.setattr(alignment, "_named_kernels", lambda _: [("npk", next(kernels))])
+    memory = alignment.PROBE.read(context, {}, None).memory
+    found = alignment.PROBE.read(context, {}, memory)
+    assert found.scalars["norm_npk"] == pytest.approx(3.0)
+    assert found.scalars["trace_npk"] == pytest.approx(3.0)
+    assert found.scalars["shape_npk"] == pytest.approx(0.0, abs=1e-12)
