@@ -149,9 +149,11 @@ def convex_optimum(
     check_number("tolerance", tolerance, above=0.0)
     check_count("iterations", iterations)
     check_choice("loss", loss, Loss)
-    if loss == "cross-entropy" and not bool((targets.abs() == 1).all()):
+    one_class = y.shape[1] == 1 or bool(((y > 0).sum(1) == 1).all())
+    if loss == "cross-entropy" and not (bool((y.abs() == 1).all()) and one_class):
         raise ArgumentError(
-            "targets of the cross entropy must be ±1 (class_targets creates them).",
+            "targets of the cross entropy must be ±1, with one +1 for each example (class_targets "
+            "creates them).",
             kind="out-of-bounds",
         )
     G, columns = torch.unique(all_gates, dim=1, return_inverse=True)
@@ -344,15 +346,16 @@ def two_layer_gates(network: GatedNetwork, x: Tensor) -> tuple[Tensor, Tensor]:
         x: Inputs, `(n, *input_shape)`.
 
     Returns:
-        X of the value network `(n, d)`, and the gates as its hidden layer uses them `(n, m)`.
+        X of the value network `(n, d)`, and the gates as its hidden layer uses them `(n, m)`, times
+        the constant factors of both layers.
 
     Raises:
         UserError: Another network.
     """
     check_network_inputs(network, x)
     nodes = [node for node in network.architecture.nodes if not isinstance(node, Flatten)]
-    dense = [node.gated for node in nodes if isinstance(node, Dense)] == [True, False]
-    dense = dense and len(nodes) == 2
+    layers = [node for node in nodes if isinstance(node, Dense)]
+    dense = len(nodes) == 2 and [layer.gated for layer in layers] == [True, False]
     if network.own_gates or not dense or any(bias is not None for bias in network.value.biases):
         raise UserError(
             "The convex problem is that of two dense layers without biases whose gates are not "
@@ -360,7 +363,7 @@ def two_layer_gates(network: GatedNetwork, x: Tensor) -> tuple[Tensor, Tensor]:
             kind="not-supported",
         )
     with torch.no_grad():
-        gates = network.trace(x).value.gates[0]
+        gates = network.trace(x).value.gates[0] * math.prod(layer.factor for layer in layers)
         return network.input_of_value(x).flatten(1), gates.flatten(1)
 
 

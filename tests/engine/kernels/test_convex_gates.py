@@ -110,14 +110,16 @@ def test_each_block_of_the_optimum_meets_its_optimality_condition(logits: int, l
     assert zero < WIDTH
 
 
-def fr_ii(logits: int = 1, value_input: str = "image") -> GatedNetwork:
-    nodes = (Flatten(), Dense(4, 6), Dense(6, logits, gated=False))
+def fr_ii(logits: int = 1, value_input: str = "image", factor: float = 1.0) -> GatedNetwork:
+    nodes = (Flatten(), Dense(4, 6), Dense(6, logits, gated=False, factor=factor))
     return make_network(Architecture((1, 2, 2), nodes), own=False, value_input=value_input)
 
 
-@pytest.mark.parametrize("value_input", ["image", "random"])
-def test_a_network_with_the_optimal_weights_has_the_optimal_objective(value_input: str) -> None:
-    network = fr_ii(value_input=value_input)
+@pytest.mark.parametrize(("value_input", "factor"), [("image", 1.0), ("random", 1.0), ("image", 3)])
+def test_a_network_with_the_optimal_weights_has_the_optimal_objective(
+    value_input: str, factor: float
+) -> None:
+    network = fr_ii(value_input=value_input, factor=factor)
     x, y = draw_images(network.architecture, 20), torch.sign(torch.randn(20)).double()
     inputs, gates = two_layer_gates(network, x)
     assert regularised_loss(network, x, y, 0.03) > convex_optimum(inputs, gates, y, 0.03).value
@@ -235,6 +237,8 @@ def test_the_cross_entropy_takes_targets_of_one_class() -> None:
     x, gates, y = drawn(1)
     with refused("out-of-bounds"):
         convex_optimum(x, gates, 0.5 * y, 0.1, loss="cross-entropy")
+    with refused("out-of-bounds"):
+        convex_optimum(x, gates, torch.ones(N, 3).double(), 0.1, loss="cross-entropy")
     with refused("wrong-shape"):
         convex_optimum(x, gates[:-1], y, 0.1)
     assert isinstance(convex_optimum(x, gates, 0.5 * y, 0.1), ConvexOptimum)
