@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from dgn_engine import kernels as k
 from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.model.network import GatedNetwork
 from dgn_engine.network_report.probe_readings import count_networks, forward_seconds
 from dgn_engine.network_report.section import Quantity, SectionCost, SectionResult, SectionSpec
 from dgn_engine.network_report.subject import Subject
@@ -52,7 +54,7 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
     by_logit = norms.l1_by_logit.numpy()
     sentences = (
         _describe_size(quantities),
-        _describe_bound(subject, by_logit),
+        describe_bound(subject.network, subject.x, by_logit),
         _describe_distance(quantities),
     )
     return SectionResult(
@@ -77,17 +79,29 @@ def _describe_size(quantities: list[Quantity]) -> str:
     return f"{sentence}."
 
 
-def _describe_bound(subject: Subject, by_logit: Array) -> str:
-    """Compare the Lipschitz bound with how much the logits of these examples differ."""
-    network = subject.network
-    if not network.own_gates or network.gate.soft:
+def describe_bound(network: GatedNetwork, x: Tensor, by_logit: Array) -> str:
+    """Compare the Lipschitz bound with how much the logits of examples differ.
+
+    Args:
+        network: the network.
+        x: examples, (n, *input_shape).
+        by_logit: Σ|v| of the paths to each logit, (C,).
+
+    Returns:
+        A sentence or two; '' where the paths bound nothing, or no example differs.
+    """
+    if not network.own_gates:
         return (
-            "As the gates come from elsewhere, this bounds how a logit changes with the input "
-            "while no gate switches."
+            "As the gates come from elsewhere, this bounds how a logit changes with the value "
+            "input while the gates stay as they are."
         )
+    # Soft gates, or slopes above 1 (PReLU), make logits steeper than their paths.
+    slopes = network.value.slopes() or ()
+    if network.gate.soft or any(float(slope.detach().abs().max()) > 1.0 for slope in slopes):
+        return ""
     with torch.no_grad():
-        logits = network(subject.x).double().numpy()
-    x = subject.x.double().flatten(1)
+        logits = network(x).double().numpy()
+    x = x.double().flatten(1)
     steepest = 0.0
     for row in range(len(x)):
         moved = (x - x[row]).abs().amax(1).numpy()

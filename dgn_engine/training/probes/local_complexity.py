@@ -55,7 +55,8 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if not scale > 0:
         return ProbeResult(absent="All probe examples are equal, so their scale is zero.")
     directions = probe_directions(x).to(x)
-    middle = points_between(x, context.labels)
+    known = context.labels < context.classes  # examples drawn by the user have no class
+    middle = points_between(x[known], context.labels[known])
     radii = [share * scale for share in SHARES]
     sums: dict[str, list[Tensor]] = {"examples": [], "between": []}
     for radius in radii:
@@ -78,7 +79,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         scalars |= {f"examples_{index}_{layer}": float(n) for layer, n in enumerate(layers)}
     facts = {"directions": str(len(directions))}
     if not len(middle):
-        facts["between"] = "All probe examples are of one class, so no point is between two."
+        facts["between"] = "No two probe examples are of different classes."
     return ProbeResult(arrays, scalars, facts)
 
 

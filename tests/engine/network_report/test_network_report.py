@@ -16,16 +16,19 @@ import pytest
 import torch
 from torch import nn
 
+import dgn_engine.kernels as k
 from dgn_engine.cli import main
 from dgn_engine.experiments.report.document import read_document
 from dgn_engine.network_report.section import Quantity
 from dgn_engine.network_report.sections import SECTIONS
 from dgn_engine.network_report.sections.accuracy import Z, wilson_interval
 from dgn_engine.network_report.sections.overlaps import class_means, same_and_other
+from dgn_engine.network_report.sections.path_lengths import describe_bound
 from dgn_engine.network_report.typical import DATA, typical_values
 from tests.daily import nightly
 from tests.engine.cli.saved_nets import convolutional, saved
 from tests.engine.cli.typed import printed_json, refused_command_of_kind
+from tests.engine.kernels.tiny import ARCHITECTURES, draw_images, make_network
 
 QUICK = "accuracy,gates,overlaps,spectrum,tangent,alignment,path-norms"
 CONCEPTS = Path(__file__).parents[3] / "docs" / "concepts"
@@ -136,6 +139,20 @@ def test_a_number_is_placed_among_its_nulls() -> None:
     assert Quantity("", 0.1, shuffled=null).label_rank.startswith("below all 2 ")
     assert Quantity("", 0.3, random=null).rank.startswith("within")
     assert Quantity("", math.nan, random=null).rank == ""
+
+
+def test_logits_are_bounded_by_paths_only_where_gates_are_at_most_one() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(12, 3)
+    described = []
+    for act in (nn.ReLU(), nn.LeakyReLU(0.2), nn.PReLU(init=3.0)):
+        network = k.adapt(nn.Sequential(nn.Linear(3, 8), act, nn.Linear(8, 2)), (3,))
+        norms = k.path_value_norms(k.PathWeights.from_stack(network.value))
+        described.append(describe_bound(network, x, norms.l1_by_logit.numpy()))
+    network = make_network(ARCHITECTURES["fc-flat"], own=True, soft=True)
+    images = draw_images(network.architecture, 5)
+    described.append(describe_bound(network, images, np.ones(1)))
+    assert [bool(sentence) for sentence in described] == [True, True, False, False]
 
 
 def test_typical_values_are_those_of_the_documentation() -> None:

@@ -78,10 +78,14 @@ def test_what_has_no_boundaries_or_no_scale_has_no_complexity(make_run: Make) ->
     same = ProbeContext(
         context.network, context.x, torch.zeros_like(context.labels), context.regime
     )
-    found = complexity.PROBE.read(same, {}, None)
-    assert "between" in found.facts
-    assert "between_layers" not in found.arrays
-    assert "examples_0" in found.scalars
+    drawn = ProbeContext(  # the last ones have no class
+        context.network, context.x, (torch.arange(len(context.x)) > 4).int() * 2, context.regime
+    )
+    for one_class in (same, drawn):
+        found = complexity.PROBE.read(one_class, {}, None)
+        assert "between" in found.facts
+        assert "between_layers" not in found.arrays
+        assert "examples_0" in found.scalars
 
 
 @pytest.mark.parametrize("regime", ["ReLU", "soft-ReLU", "FR-II", "DL", "gates-only", "FRG"])
