@@ -107,7 +107,7 @@ class KernelState:
         return tuple(self.block.value.trace.gates)
 
     def fits(self, other: KernelState) -> bool:
-        """Return whether both are of the same inputs and of networks of the same kind.
+        """Return whether both are of the same inputs, of networks of one kind, and train alike.
 
         Args:
             other: The other state.
@@ -122,6 +122,7 @@ class KernelState:
             and (self.derivatives is None) == (other.derivatives is None)
             and (ours.feature is None) == (theirs.feature is None)
             and ours.value_counts == theirs.value_counts
+            and _list_trained(ours) == _list_trained(theirs)
             and ours.wires == theirs.wires
             and torch.equal(self.x, other.x)
             and torch.equal(self.x_value, other.x_value)
@@ -171,7 +172,7 @@ def mixed_kernel(weights: KernelState, gates: KernelState) -> Tensor:
         K over what trains, averaged over logits, `(n, n)`, in the widest dtype of the device.
 
     Raises:
-        ArgumentError: The states are of different inputs or kinds of networks.
+        ArgumentError: The states are of different inputs, kinds of networks or trained parameters.
     """
     _check_states(weights=weights, gates=gates)
     one, other = weights.block.value, gates.block.value
@@ -215,8 +216,8 @@ def split_motion(
         Both parts and K_t.
 
     Raises:
-        ArgumentError: The states are of different inputs or kinds of networks, or `kernel_before`
-          is of another number of examples.
+        ArgumentError: The states are of different inputs, kinds of networks or trained parameters,
+          or `kernel_before` is of another number of examples.
 
     References:
         Huang & Yau 2020, arXiv:1909.08156, for the part by the weights. Defined in theory §4.
@@ -265,10 +266,20 @@ def _check_states(**states: object) -> None:
     assert isinstance(other, KernelState)
     if not one.fits(other):
         raise ArgumentError(
-            f"{' and '.join(states)} are states of different inputs or of different kinds of "
-            "networks.",
+            f"{' and '.join(states)} are states of different inputs, of different kinds of "
+            "networks or of different trained parameters.",
             kind="other-network",
         )
+
+
+def _list_trained(block: ExampleBlock) -> list[object]:
+    """List which parameters of each layer train; a user may freeze or unfreeze some."""
+    passes = [block.value] if block.feature is None else [block.value, block.feature]
+    return [
+        (layer.weight, layer.bias, [(norm.unit is None, norm.shift) for norm in layer.norms])
+        for forward_pass in passes
+        for layer in forward_pass.parameters
+    ]
 
 
 def _copy(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -2,8 +2,9 @@
 
 Each reading divides K_t − K_s since the previous reading exactly (`kernels.kernel_motion`); the
 parts are summed from the first reading on, so that they add up to K_t − K_0 along the path of
-training. They start again if the regime, the wiring or a dial changes; an undone step counts as a
-motion. Where kernels are expensive, as for convolutions, every n-th probe example is used.
+training. They start again if the regime, the wiring, a dial or what is frozen changes; an undone
+step counts as a motion. Where kernels are expensive, as for convolutions, every n-th probe example
+is used.
 
 Scalars: `moved`, ‖K_t − K_0‖/‖K_0‖ (Frobenius), and `weights` and `gates`, the same of the summed
 parts; `share`, that of the gates in the motion since the previous reading that differs, ⟨ΔK_G, ΔK⟩/
