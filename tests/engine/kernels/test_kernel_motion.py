@@ -217,10 +217,10 @@ def test_a_layer_that_is_unfrozen_is_no_motion_of_the_weights() -> None:
     module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2)).double()
     x = torch.randn(3, 4, dtype=torch.float64)
     module[0].requires_grad_(False)
-    frozen = capture_state(k.adapt(module, (4,)), x)
+    frozen = k.KernelState.from_network(k.adapt(module, (4,)), x)
     module[0].requires_grad_(True)
     with refused("other-network"):
-        split_motion(frozen, capture_state(k.adapt(module, (4,)), x))
+        split_motion(frozen, k.KernelState.from_network(k.adapt(module, (4,)), x))
 
 
 def test_slopes_that_train_are_neither_weights_nor_gates() -> None:
