@@ -364,7 +364,7 @@ def _offer_of_own(listing: CheckpointContents, imported: ImportedNetwork) -> Tra
     )
     copied = only_regime("for_copied_gates")
     if regime.own_gates:
-        gating = replace(gating, wiring=(), rotation=(), shift=())
+        gating = replace(gating, wiring=(), rotation=(), shift=(), feature_layers="chain")
         also = (copied.name,) if regime.standard else ()
         return TrainingOffer((regime.name, *also), "", state.config.net, gating)
     if regime.name == copied.name and not gating.tiling:

@@ -29,6 +29,7 @@ from dgn_engine.errors import UserError, Where, did_you_mean
 from dgn_engine.experiments.report.document import read_document
 from dgn_engine.experiments.report.result_layout import REPORT, RESULTS, measurement_folder
 from dgn_engine.experiments.report.write_report import ReproductionTask
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.importing.from_file import network_of
 from dgn_engine.importing.saved_network import NetworkState, is_ours, split_of_own, state_of
 from dgn_engine.network_report.make_report import cost_in_words, estimate_costs, measure_sections
@@ -201,12 +202,13 @@ def _initial_network(state: NetworkState, given: NetworkOnData) -> Earlier | Non
         return None
     if config.net.is_from_file or state.step == 0:
         return None
-    base = given.imported.network.feature.architecture
+    saved = given.imported.network
+    shape, classes = saved.architecture.input_shape, saved.architecture.classes
+    base = build_architecture(config.net, shape, classes)
     data = to_device(given.examples, base, given.x.device)
     control = NetworkControl(config, base, data, regime, given.x.device, lambda _: None)
     network = control.network.to(given.x.dtype).requires_grad_(False)
-    network.wiring, network.routes = given.imported.network.wiring, given.imported.network.routes
-    network.gate = given.imported.network.gate
+    network.wiring, network.routes, network.gate = saved.wiring, saved.routes, saved.gate
     return Earlier(0, network)
 
 

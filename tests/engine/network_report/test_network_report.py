@@ -190,11 +190,15 @@ def test_random_networks_are_compared_and_the_network_stays_as_it_is(written: Pa
     assert min(nu["shuffled_labels"]) > nu["value"], "a trained network fits its own labels"
 
 
-@pytest.mark.parametrize("regime", ["DL", *nightly("ReLU", "FR-DI")])
+@pytest.mark.parametrize("regime", ["DL", "parallel", *nightly("ReLU", "FR-DI", "tiled")])
 def test_gates_of_a_run_that_hardly_moves_have_not_switched_since_its_start(
     regime: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--data", "digits", "--regime", regime, "--width", "8", "--depth", "3")
+    how = {
+        "parallel": ("DL", "--feature-layers", "parallel", "--feature-bias"),
+        "tiled": ("DL", "--tiling", "2,1"),
+    }.get(regime, (regime,))
+    words = ("--data", "digits", "--width", "8", "--depth", "3", "--regime", *how)
     still = ("--lr", "1e-30", "--optimiser", "sgd", "--epochs", "1", "--quiet")
     assert main(["train", *words, *still, "--out", str(tmp_path / "run")]) == 0
     tree = report_json(

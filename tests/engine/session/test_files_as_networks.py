@@ -30,7 +30,7 @@ from dgn_engine.protocol.files import (
     TrainOn,
 )
 from dgn_engine.protocol.runs import ContinueRun, RunContinued
-from dgn_engine.protocol.training import Reset, RunStarted, StartRun
+from dgn_engine.protocol.training import Reset, RunStarted, StartRun, SwapRegime
 from dgn_engine.protocol.watching import Watch
 from dgn_engine.session import frozen_network
 from dgn_engine.training.device_data import epoch_order
@@ -321,6 +321,23 @@ def test_a_run_of_a_file_is_recorded_reset_and_gone_on_with(
     desk.handle(ContinueRun(str(place), paused=True))
     assert isinstance(desk.last_event(RunContinued), RunContinued)
     assert all(map(torch.equal, desk.copy_value_weights(), weights))
+
+
+def test_a_network_with_its_own_gates_trains_on_whatever_made_its_gates_before(
+    desk: Desk, tmp_path: Path
+) -> None:
+    """Its own gates are those of a chain, even if it once had parallel feature layers."""
+    config = small_config("DL")
+    gating = replace(config.gating, feature_layers="parallel")
+    desk.handle(StartRun(replace(config, gating=gating), paused=True), SwapRegime("ReLU"))
+    file = tmp_path / "own.safetensors"
+    desk.handle(SaveWeights(str(file)))
+    for regime in ("ReLU", "FL"):
+        desk.handle(InspectFile(desk.open(file).ticket), TrainOn(regime, paused=True))
+        assert desk.last_event(TrainedOn).regime == regime
+        weights = desk.run.trainer.network.feature.weights if regime == "FL" else ()
+        for ours, theirs in zip(weights, desk.run.trainer.network.value.weights, strict=False):
+            assert torch.equal(ours, theirs)
 
 
 def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
