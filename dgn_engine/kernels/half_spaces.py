@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
-from dgn_engine.kernels.arguments import check_network, check_tensor
+from dgn_engine.kernels.arguments import check_count, check_network, check_tensor
 from dgn_engine.kernels.html_fields import HtmlFields
 from dgn_engine.model.architecture import FromInput, GlobalMaxPool, MaxPool, is_gated
 from dgn_engine.model.network import GatedNetwork
@@ -78,7 +78,7 @@ def half_space_layers(network: GatedNetwork) -> tuple[int, ...]:
 
 
 def effective_hyperplanes(
-    network: GatedNetwork, example: Tensor | None = None
+    network: GatedNetwork, example: Tensor | None = None, most: int | None = None
 ) -> tuple[Hyperplanes, ...]:
     """Compute the hyperplanes at which gates switch, in input space.
 
@@ -94,6 +94,7 @@ def effective_hyperplanes(
         example: One input, `(1, *input_shape)`. With it, later layers are included, with the
           hyperplanes of the affine function that equals q_l near the example. Default: only the
           layers whose gates are open on half-spaces of the whole space.
+        most: Take only the first units of each layer, at most this many. Default: all.
 
     Returns:
         One entry per layer.
@@ -121,6 +122,8 @@ def effective_hyperplanes(
         [[1.0, 3.0]]
     """
     check_network(network)
+    if most is not None:
+        check_count("most", most)
     everywhere = half_space_layers(network)
     if not _has_switching_gates(network):
         raise ArgumentError(
@@ -146,7 +149,7 @@ def effective_hyperplanes(
             )
         point = example[0].detach().to(point)
         wanted = tuple(range(len(stack.architecture.gated_shapes)))
-    return tuple(_hyperplanes_of_layer(network, layer, point) for layer in wanted)
+    return tuple(_hyperplanes_of_layer(network, layer, point, most) for layer in wanted)
 
 
 def _has_switching_gates(network: GatedNetwork) -> bool:
@@ -154,16 +157,19 @@ def _has_switching_gates(network: GatedNetwork) -> bool:
     return not network.has_random_gates and not network.gate.open
 
 
-def _hyperplanes_of_layer(network: GatedNetwork, layer: int, point: Tensor) -> Hyperplanes:
-    """Differentiate the pre-activations of one layer at a point, one unit per row."""
+def _hyperplanes_of_layer(
+    network: GatedNetwork, layer: int, point: Tensor, most: int | None
+) -> Hyperplanes:
+    """Differentiate the pre-activations of one layer at a point, all units in one backward pass."""
     stack = network.value if network.own_gates else network.feature
-    units = _shown_units(stack.architecture.gated_shapes[layer], point.device)
+    units = _shown_units(stack.architecture.gated_shapes[layer], point.device)[:most]
     with torch.enable_grad():
-        inputs = point.expand(len(units), *point.shape).clone().requires_grad_()
+        inputs = point[None].clone().requires_grad_()
         trace = network.trace(inputs)
         made = trace.value if trace.feature is None else trace.feature
-        q = made.pre[layer].flatten(1).gather(1, units[:, None])[:, 0]
-        (normals,) = torch.autograd.grad(q.sum(), inputs)
+        q = made.pre[layer].flatten()[units]
+        each = torch.eye(len(units), dtype=q.dtype, device=q.device)
+        (normals,) = torch.autograd.grad(q, inputs, each, is_grads_batched=True)
     normals = normals.flatten(1)
     # q(x) = w·x + b near the point
     offsets = q.detach() - normals @ point.flatten()

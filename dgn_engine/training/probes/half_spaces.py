@@ -2,13 +2,14 @@
 
 Arrays, for each layer l of `half_space_layers`: `planes_{l}` (u, d + 1) float32, rows (w, b) with
 ‖w‖ = 1, NaN for a unit without weights, of `units_{l}` (u,): all units if inputs lie in the plane,
-otherwise the first `SHOWN`. Of data whose labels change at known hyperplanes: `cuts` (m,
-d + 1); `nearest` (m,) int64 and `nearest_angle`, `nearest_offset` (m,), of the hyperplane that is
-nearest to each cut over all layers, with its layer; `angles_{l}` (u',), angle in degrees of every
+otherwise the first `SHOWN`. Of data whose labels change at known hyperplanes: `cuts` (m, d + 1);
+`nearest` (m,) int64 and `nearest_angle`, `nearest_offset` (m,), of the hyperplane that is nearest
+to each cut over all layers, with its layer; `angles_{l}` (u',), angle in degrees of every
 hyperplane of the layer to the nearest cut. `points` (n, 2) and `labels` (n,) if inputs lie in the
 plane. If inputs end with a constant 1, its weight is in b, and w has a 0 there.
 
-Scalars: `moved_{l}`, mean angle in degrees between the hyperplanes now and at the first reading;
+Scalars: `moved_{l}`, mean angle in degrees between the hyperplanes now and at the first reading, of
+all units if inputs lie in the plane or the cuts are known, otherwise of the first `SHOWN`;
 `cuts_{l}`, mean over the cuts of the angle to the nearest hyperplane of the layer, `cuts` the same
 over all layers, `offset` the mean difference in offset of these. Facts: `later`, why later layers
 are missing.
@@ -52,9 +53,11 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if not layers:
         never = network.has_random_gates or network.gate.open
         return ProbeResult(absent=NO_HYPERPLANES if never else POOLED)
-    hyperplanes = k.effective_hyperplanes(network)
+    flat, cuts = lies_in_plane(context.x), context.geometry.cuts
+    # Each unit of a wide network of images costs a backward pass.
+    most = SHOWN if cuts is None and not flat else None
+    hyperplanes = k.effective_hyperplanes(network, most=most)
     planes = {of_layer.layer: _unit_planes(of_layer, context.x) for of_layer in hyperplanes}
-    flat = lies_in_plane(context.x)
     arrays: dict[str, Array] = {"labels": to_numpy(context.labels)}
     shape = context.geometry.shape
     if len(shape) == 3 and context.x[0].numel() % (shape[1] * shape[2]) == 0:
@@ -65,9 +68,8 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     for of_layer in hyperplanes:
         arrays[f"planes_{of_layer.layer}"] = to_numpy(planes[of_layer.layer][shown].float())
         arrays[f"units_{of_layer.layer}"] = to_numpy(of_layer.units[shown])
-    first = _first_planes(memory, planes)
+    first = _first_planes(memory, network.own_gates, planes)
     scalars = _angles_moved(planes, first)
-    cuts = context.geometry.cuts
     if cuts is not None and cuts.shape[1] == planes[0].shape[1]:
         more, distances = _distances_to_cuts(planes, cuts)
         arrays |= more
@@ -76,7 +78,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if len(layers) < len(context.network.architecture.gated_shapes):
         linear = not network.own_gates and network.feature_activation == "linear"
         facts["later"] = AFTER_POOLING if linear else AFTER_GATES
-    return ProbeResult(arrays, scalars, facts, memory=first)
+    return ProbeResult(arrays, scalars, facts, memory=(network.own_gates, first))
 
 
 def _unit_planes(hyperplanes: k.Hyperplanes, x: Tensor) -> Tensor:
@@ -88,12 +90,13 @@ def _unit_planes(hyperplanes: k.Hyperplanes, x: Tensor) -> Tensor:
     return unit_rows(rows)
 
 
-def _first_planes(memory: object, planes: dict[int, Tensor]) -> dict[int, Tensor]:
-    """Return the hyperplanes at the first reading, or those of now if they are of other layers."""
-    if not isinstance(memory, dict) or memory.keys() != planes.keys():
+def _first_planes(memory: object, own_gates: bool, planes: dict[int, Tensor]) -> dict[int, Tensor]:
+    """Return the hyperplanes at the first reading, or those of now if those are of other layers."""
+    if not isinstance(memory, tuple) or memory[0] != own_gates:  # those of the other network
         return planes
-    same = all(memory[layer].shape == planes[layer].shape for layer in planes)
-    return memory if same else planes
+    first: dict[int, Tensor] = memory[1]
+    shapes = [{layer: rows.shape for layer, rows in each.items()} for each in (first, planes)]
+    return first if shapes[0] == shapes[1] else planes
 
 
 def _angles_moved(planes: Mapping[int, Tensor], first: Mapping[int, Tensor]) -> dict[str, float]:

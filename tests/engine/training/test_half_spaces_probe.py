@@ -138,3 +138,18 @@ def test_the_first_layer_of_a_module_is_read_and_dead_units_count_for_nothing() 
         np.testing.assert_allclose(planes[unit], expected, rtol=1e-5)
     assert found.arrays["angles_0"].shape == (3,)
     assert found.facts["later"] == half_spaces.AFTER_GATES
+
+
+def test_of_images_only_the_first_units_are_read_and_another_network_begins_anew(
+    make_run: Callable[..., Run],
+) -> None:
+    config = RunConfig(
+        data=DataConfig(train_limit=60), net=NetConfig("fc", (("depth", 3), ("width", 50)))
+    )
+    own = half_spaces.PROBE.read(make_run("ReLU", config).probed.probe_context(), {}, None)
+    run = make_run("FR-II", config)
+    found = half_spaces.PROBE.read(run.probed.probe_context(), {}, own.memory)
+    assert found.scalars["moved_0"] == 0.0
+    rows = run.trainer.network.feature.weights[0].detach().numpy()[: half_spaces.SHOWN]
+    expected = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    np.testing.assert_allclose(found.arrays["planes_0"][:, :-1], expected, atol=1e-6)
