@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
@@ -10,6 +11,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.importing.adapted_network import adapted_title, is_adapted
 from dgn_engine.importing.fold_batchnorm import (
@@ -65,10 +67,8 @@ def describe_file(listing: CheckpointContents) -> str:
     Whether it can be read as a network is decided by `from_file.verdict_on`.
     """
     if listing.metadata.get("format", "").startswith("dgn-viewer"):
-        return (
-            "both networks of dgn-viewer, regime "
-            f"{plain_text(listing.metadata.get('regime', '?'), 20)}"
-        )
+        regime = plain_text(listing.metadata.get("regime", "?"), 20)
+        return f"both networks of dgn-viewer, regime {regime}{_layout_in_words(listing)}"
     shapes = {name: array.shape for name, array in listing.arrays.items()}
     if network := known_network(shapes):
         return network
@@ -85,6 +85,14 @@ def describe_file(listing: CheckpointContents) -> str:
     if shortcut_in(shapes) or not (chain := chain_in_words(shapes)):
         return unknown
     return f"{chain}, by the shapes of its tensors"
+
+
+def _layout_in_words(listing: CheckpointContents) -> str:
+    """Return ', parallel feature layers', or ''."""
+    with suppress(UserError):  # a damaged configuration is reported where the network is read
+        gating = RunConfig.from_toml(listing.metadata.get("config", "")).gating
+        return ", parallel feature layers" if gating.feature_layers == "parallel" else ""
+    return ""
 
 
 def known_network(shapes: Shapes) -> str:

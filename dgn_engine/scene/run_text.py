@@ -66,10 +66,14 @@ def shorten_middle(name: str, most: int = 22) -> str:
 
 
 def describe_network(run: RunStarted) -> str:
-    """Return 'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'."""
+    """Return 'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'.
+
+    It adds 'parallel features' if each feature layer reads the input.
+    """
     if run.inspected:
         return f"{run.inspected}, {describe_assumption(run)}" if run.assuming else run.inspected
-    return run.network_name
+    parallel = run.config.gating.feature_layers == "parallel"
+    return run.network_name + ", parallel features" * parallel
 
 
 def describe_assumption(run: RunStarted) -> str:

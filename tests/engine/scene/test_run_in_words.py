@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dgn_engine.config import DataConfig, NetConfig, RunConfig
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.protocol.files import FileListed, FileUseCheck, LayerMatch, Purpose
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.scene.file_use_text import check_file_use, first_use
@@ -48,6 +48,10 @@ def test_a_network_in_words(recorded: Recorded) -> None:
         net("vconv", shapes=((32, 4, 4), (32,))),
         inspected,
         replace(inspected, assuming="ReLU"),
+        replace(
+            net("fc", shapes=FOUR),
+            config=RunConfig(gating=GatingConfig(feature_layers="parallel")),
+        ),
     )
     recorded([describe_network(one) for one in runs])
 
