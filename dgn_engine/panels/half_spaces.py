@@ -247,14 +247,14 @@ PANEL = PanelSpec(
     draw=draw,
     about=About(
         text=(
-            "The gates of linear features (DL-linear) are open on half-spaces, in every layer: "
-            "a unit of a later layer is a hyperplane in the input space too, whose normal is a "
-            "product of weights. In the plane the hyperplanes of a layer are lines over the "
-            "examples; for images the normals are images. Where the labels are those of an oblique "
-            "decision tree, whose cuts are known, the curves show how near the hyperplanes come: "
-            "the angle between each cut and the nearest hyperplane, averaged over the cuts. In a "
-            "network with ReLU features only the first layer has half-spaces. Try the data set "
-            "oblique-tree with DL-linear."
+            "The gates of linear features (DL-linear) and of parallel feature layers are open on "
+            "half-spaces, in every layer. With linear features in a chain, the normal of a unit of "
+            "a later layer is a product of weights. In the plane the hyperplanes of a layer are "
+            "lines over the examples; for images the normals are images. Where the labels are "
+            "those of an oblique decision tree, whose cuts are known, the curves show how near the "
+            "hyperplanes come: the angle between each cut and the nearest hyperplane, averaged "
+            "over the cuts. In a chain of ReLU features only the first layer has half-spaces. Try "
+            "the data set oblique-tree with DL-linear."
         ),
         formulas=(
             r"$q_l(x) = W_l \cdots W_1 x + b$",

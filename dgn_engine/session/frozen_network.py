@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dgn_engine.config import OF_FILE, DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
+from dgn_engine.data._normalisation import parse_normalisation
 from dgn_engine.data._preprocessing import Preprocessing, preprocessing_of, without_preprocessing
 from dgn_engine.errors import UserError
 from dgn_engine.importing.fold_batchnorm import FOLDED
@@ -450,7 +451,13 @@ class InspectedNetwork(FrozenNetwork):
         x = self._prepare(torch.from_numpy(raw)).to(self.device)
         labels = torch.tensor(chosen.labels, dtype=torch.int64, device=self.device)
         self.probe_set = chosen
-        return ProbeInputs(x, labels, len(examples.class_names), config.data)
+        cuts = examples.cuts
+        if cuts is not None and parse_normalisation(self._prepare.normalise) is not None:
+            cuts = None  # they are in the coordinates of before
+        return ProbeInputs(
+            *(x, labels, len(examples.class_names), config.data),
+            cuts=None if cuts is None else torch.from_numpy(cuts),
+        )
 
     def training_images(self, rows: Array) -> Array:
         images: Array = self._prepare(torch.from_numpy(self._stored.train_x[rows])).numpy()

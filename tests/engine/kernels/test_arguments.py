@@ -261,6 +261,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "beta": _positive,
     "block": lambda block: iter([*_inputs(block), ("transposed", block.T)]),
     "budget_bytes": _counts,
+    "most": _counts,
     "others": _counts,
     "classes": lambda _: iter([*_counts(_), ("a billion", 10**9), ("10^5000", 10**5000)]),
     "count": _counts,

@@ -144,7 +144,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     },
     "cut_distances": lambda: {"hyperplanes": torch.ones(N, 3), "cuts": torch.ones(3, 3)},
     "effective_hyperplanes": lambda: {
-        "network": make_network(DENSE), "example": draw_images(DENSE, 1),
+        "network": make_network(DENSE), "example": draw_images(DENSE, 1), "most": 64,
     },
     "convex_optimum": lambda: {
         **_two_layers(), "penalty": 0.05, "loss": "squared", "tolerance": 1e-3, "iterations": 50,

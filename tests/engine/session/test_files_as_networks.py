@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -338,6 +339,26 @@ def test_a_network_with_its_own_gates_trains_on_whatever_made_its_gates_before(
         weights = desk.run.trainer.network.feature.weights if regime == "FL" else ()
         for ours, theirs in zip(weights, desk.run.trainer.network.value.weights, strict=False):
             assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("normalise", ["none", "0.5/0.5"])
+def test_the_cuts_of_the_labels_are_known_for_a_file_unless_its_inputs_are_normalised(
+    desk: Desk, tmp_path: Path, normalise: str
+) -> None:
+    tree = DataConfig("oblique-tree", options=(("depth", 2), ("dim", 3), ("n", 60)))
+    data = replace(tree, normalise=normalise)
+    desk.handle(StartRun(replace(small_config("DL-linear"), data=data), paused=True))
+    file = tmp_path / "tree.safetensors"
+    desk.handle(SaveWeights(str(file)))
+    desk.handle(InspectFile(desk.open(file).ticket, data))
+    shown = desk.engine.state.inspected
+    assert shown is not None
+    cuts = shown.probe_context().geometry.cuts
+    if normalise == "none":
+        assert cuts is not None
+        assert np.array_equal(cuts.numpy(), load_examples(tree).cuts)
+    else:
+        assert cuts is None
 
 
 def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
