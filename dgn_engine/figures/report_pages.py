@@ -140,24 +140,37 @@ def _add_figure(pages: _Pages, block: PageFigure) -> None:
 
 def _add_table(pages: _Pages, rows: Sequence[tuple[str, ...]]) -> None:
     widths = _column_widths(rows)
-    shown = rows if any(rows[0]) else rows[1:]
-    for number, row in enumerate(shown):
-        cells = [
-            wrap_text(cell, SMALL, width) or [""] for cell, width in zip(row, widths, strict=True)
-        ]
-        is_head = number == 0 and shown is rows
-        pages.make_room(max(map(len, cells)) * SMALL * LINE + 3.0)
-        x = LEFT
-        for cell, width in zip(cells, widths, strict=True):
-            for line, words in enumerate(cell):
-                y = pages.y + (line + 0.85) * SMALL * LINE
-                muted = is_head or (cell is cells[0] and not any(rows[0]))
-                colour = LIGHT.muted if muted else LIGHT.text
-                pages.paper.add_text(x, y, words, SMALL, colour)
-            x += width + _CELL_GAP
-        pages.y += max(map(len, cells)) * SMALL * LINE + 3.0
-        _rule(pages)
+    head, *body = (
+        [wrap_text(cell, SMALL, width) or [""] for cell, width in zip(row, widths, strict=True)]
+        for row in rows
+    )
+    has_head = any(rows[0])
+    for number, cells in enumerate(body):
+        # The head stays with the first row, and is repeated on a new page.
+        first = has_head and number == 0
+        before = len(pages.papers)
+        pages.make_room(_row_height(cells) + (_row_height(head) if first else 0.0))
+        if first or (has_head and len(pages.papers) > before):
+            _add_row(pages, head, widths, len(head))
+        _add_row(pages, cells, widths, 0 if has_head else 1)
     pages.y += 5.0
+
+
+def _row_height(cells: list[list[str]]) -> float:
+    return max(map(len, cells)) * SMALL * LINE + 3.0
+
+
+def _add_row(pages: _Pages, cells: list[list[str]], widths: list[float], muted: int) -> None:
+    """Draw the lines of each cell, the first `muted` cells in grey, and a line below the row."""
+    x = LEFT
+    for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        colour = LIGHT.muted if column < muted else LIGHT.text
+        for line, words in enumerate(cell):
+            y = pages.y + (line + 0.85) * SMALL * LINE
+            pages.paper.add_text(x, y, words, SMALL, colour)
+        x += width + _CELL_GAP
+    pages.y += _row_height(cells)
+    _rule(pages)
 
 
 def _rule(pages: _Pages) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.experiments.report.write_report import ReproductionTask
@@ -25,6 +25,7 @@ from dgn_engine.random_streams import random_stream
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.session.network_fit import has_same_labels, reason_no_accuracy
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.text.written_numbers import format_number
 from dgn_engine.training.layer_infos import count_parameters, layer_infos
 from dgn_engine.training.probes import ProbeContext
 
@@ -151,20 +152,35 @@ class Subject:
             assuming=self.imported.assuming,
         )
 
+    @property
+    def drawing(self) -> str:
+        """How the weights of random networks are drawn, in words."""
+        net = self._drawn_as
+        if net.init == "glorot":
+            return "uniformly as in Keras (Glorot)"
+        spread = f"σ = {format_number(net.sigma)}" if net.sigma else "σ = √(2/fan-in)"
+        return f"as ±σ with {spread}" if net.init == "bernoulli" else f"from N(0, σ²), {spread}"
+
+    @property
+    def _drawn_as(self) -> NetConfig:
+        """The settings of the run that trained the network, or else the usual ones."""
+        config = self.imported.config
+        return NetConfig() if config is None else config.net
+
     def random_networks(self, count: int) -> Iterator[GatedNetwork]:
         """Yield networks of the same architecture and gates with new random weights.
 
-        The weights are drawn like those at the start of a run, N(0, 2/fan-in); biases are 0 and
-        normalisation layers are as new.
+        The weights are drawn like those at the start of the run that trained the network, by
+        default N(0, 2/fan-in); biases are 0 and normalisation layers are as new.
         """
-        regime = self.imported.regime
+        regime, net = self.imported.regime, self._drawn_as
         for number in range(count):
             network = deepcopy(self.network)
             generator = random_stream("report", self.seed, number)
             stacks = [network.value] if network.own_gates else [network.value, network.feature]
             for stack in stacks:
                 assert isinstance(stack, Stack)
-                stack.init_weights("kaiming", generator)
+                stack.init_weights(net.init, generator, net.sigma)
             if regime.on_entry == "share-redrawn":
                 copy_weights(network.value, network.feature)
             yield network

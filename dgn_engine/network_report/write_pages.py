@@ -41,10 +41,6 @@ TYPICAL = (
     "examples; 32 units, 5 layers) and MNIST (128 units, 6 layers). Data, width and depth change "
     "them, so they are a scale, not a norm."
 )
-RANDOM = (
-    "Random networks: the range over networks of this architecture whose weights were drawn as at "
-    "the start of a run, N(0, 2/fan-in), without biases, on the same examples."
-)
 SHUFFLED = (
     "Shuffled labels: the range over random orders of the labels of the examples, with the "
     "kernels of this network. If the number were one of 20 such, it would be outside their range "
@@ -119,6 +115,15 @@ def _table_rows(quantities: tuple[Quantity, ...]) -> list[tuple[str, ...]]:
     return [tuple(row[at] for at in kept) for row in (heads, *rows)]
 
 
+def _how_to_read(report: NetworkReport) -> tuple[str, ...]:
+    """Return what the columns of the tables are."""
+    random = (
+        "Random networks: the range over networks of this architecture whose weights were drawn "
+        f"as at the start of a run, {report.subject.drawing}, without biases, on the same examples."
+    )
+    return random, SHUFFLED, TYPICAL
+
+
 def _produced(report: NetworkReport) -> Iterator[tuple[str, str]]:
     """Yield how the report was made."""
     versions = run_info.package_versions()
@@ -156,7 +161,7 @@ def _page_parts(report: NetworkReport, svgs: dict[str, bytes]) -> Iterator[str]:
         if measured.section is not None:
             yield from _section_parts(measured, svgs)
     yield "<h2>How to read the tables</h2>"
-    yield from (f"<p class=note>{_escaped(text)}</p>" for text in (RANDOM, SHUFFLED, TYPICAL))
+    yield from (f"<p class=note>{_escaped(text)}</p>" for text in _how_to_read(report))
     yield "<h2>How it was produced</h2>"
     yield _facts_element(_produced(report))
     yield _table_element(_cost_rows(report))
@@ -186,7 +191,7 @@ def _escaped(text: str) -> str:
 
 
 def _typeset_html(text: str) -> str:
-    return label_as_html(printable(text))
+    return label_as_html(printable(text)).replace(" %", "\u00a0%")
 
 
 def _facts_element(facts: Iterator[tuple[str, str]]) -> str:
@@ -234,7 +239,7 @@ def _blocks(report: NetworkReport) -> Iterator[Block]:
             yield TableRows(_typeset_rows(_table_rows(section.quantities)))
         yield Paragraph(typeset(section.method), small=True)
     yield PageHeading("How to read the tables")
-    yield from (Paragraph(text, small=True) for text in (RANDOM, SHUFFLED, TYPICAL))
+    yield from (Paragraph(text, small=True) for text in _how_to_read(report))
     yield PageHeading("How it was produced")
     yield TableRows([("", ""), *_produced(report)])
     yield TableRows(_cost_rows(report))

@@ -234,6 +234,9 @@ class ExperimentRunner(QObject):
 
     def report_file(self, path: str, data: DataConfig, reading: FileReading) -> None:
         """Write a report of a checkpoint's network on these data, read as on its page."""
+        if self.is_running:
+            self._context.notify_refusal(BUSY)
+            return
         file = Path(path)
         text = RunConfig(data=data).to_toml()
         options = reading.command_options
@@ -244,13 +247,13 @@ class ExperimentRunner(QObject):
 
     def report_run(self, run: str) -> None:
         """Write a report of a recorded run at its newest checkpoint, on its own data."""
+        if self.is_running:
+            self._context.notify_refusal(BUSY)
+            return
         folder = measurement_folder(f"report-{Path(run).name}", Path(run), "")
         self._start_report(("report", run), folder, Path(run).name)
 
     def _start_report(self, words: tuple[str, ...], folder: Path, name: str) -> None:
-        if self.is_running:
-            self._context.notify_refusal(BUSY)
-            return
         command = (*words, "--out", str(folder))
         self._start_command(command, folder, f"Report of {name}", "its gates, kernels and accuracy")
 

@@ -49,7 +49,7 @@ def read_listing(path: Path, part: str = "") -> CheckpointContents:
     Raises:
         UserError: it cannot be read.
     """
-    run = _find_run(path)
+    run = find_run(path)
     if run is None:
         return read_tensors(path, part=part)
     if part:
@@ -64,7 +64,7 @@ def read_listing(path: Path, part: str = "") -> CheckpointContents:
 
 def is_run(path: Path) -> bool:
     """Return whether a path is a run or session rather than a weights file."""
-    return _find_run(path) is not None
+    return find_run(path) is not None
 
 
 def named_by_path(path: Path) -> bool:
@@ -73,7 +73,7 @@ def named_by_path(path: Path) -> bool:
     return path.exists() or bool(at and step.isdecimal() and Path(name).exists())
 
 
-def _find_run(path: Path) -> tuple[Path, int | None] | None:
+def find_run(path: Path) -> tuple[Path, int | None] | None:
     """Return the folder or session of a path, and the step; None for any other file."""
     name, at, step = str(path).rpartition("@")
     stepped = bool(at) and step.isdecimal() and not path.exists()

@@ -16,6 +16,7 @@ from dgn_engine.cli._network_options import reading_from_options
 from dgn_engine.cli.report import EXAMPLES
 from dgn_engine.cli.run.given_network import (
     check_expected,
+    find_run,
     named_by_path,
     part_in_words,
     read_listing,
@@ -216,16 +217,14 @@ def _previous_checkpoint(
     listing: CheckpointContents, given: NetworkOnData, arguments: argparse.Namespace
 ) -> Earlier | None:
     """Return the network at the run's checkpoint before this one; None if there is none."""
-    name, _, step = listing.file_name.rpartition("@")
-    if not name or not step.isdecimal() or arguments.model is not None:
+    run = None if arguments.model is not None else find_run(arguments.file)
+    if run is None or not run[0].is_dir():
         return None
-    path = str(arguments.file).removesuffix(f"@{step}")
-    if not Path(path).is_dir():
-        return None
-    steps = [found.step for found in RunReader(Path(path)).checkpoints if found.step < int(step)]
+    newest = state_of(listing).step
+    steps = [found.step for found in RunReader(run[0]).checkpoints if found.step < newest]
     if not steps:
         return None
-    before = read_listing(Path(f"{path}@{steps[-1]}"))
+    before = read_listing(Path(f"{run[0]}@{steps[-1]}"))
     shape = given.imported.network.architecture.input_shape
     network = network_of(before, shape, given.x.dtype).network.requires_grad_(False)
     return Earlier(steps[-1], network)

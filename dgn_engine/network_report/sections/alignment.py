@@ -73,7 +73,7 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
 
 
 def _kernels(context: ProbeContext) -> dict[str, Tensor]:
-    """Return the kernels that a network has and that are not zero."""
+    """Return the kernels that a network has, that are not zero and do not overflow."""
     tangent = context.kernels.tangent
     parts = {
         "value": tangent.value,
@@ -81,7 +81,9 @@ def _kernels(context: ProbeContext) -> dict[str, Tensor]:
         "npk": context.kernels.npk("trace"),
     }
     return {
-        name: part.detach() for name, part in parts.items() if part is not None and bool(part.any())
+        name: part.detach()
+        for name, part in parts.items()
+        if part is not None and bool(part.any()) and bool(torch.isfinite(part).all())
     }
 
 

@@ -49,8 +49,11 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
         float("nan") if found[name] is None else found[name] / 100
         for name in ("percent", "low", "high")
     )
+    # Without a conclusion the gap may be nothing, or negative, and its share means nothing.
+    concluded = document.details["verdict"] != "none"
+    share = Quantity("share of the gap that the gates recover", percent, "percent", low, high)
     quantities = (
-        Quantity("share of the gap that the gates recover", percent, "percent", low, high),
+        *((share,) if concluded else ()),
         *(
             Quantity(
                 row.label,
@@ -71,7 +74,7 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
         step=subject.imported.step,
     )
     return SectionResult(
-        (*document.answer, _describe_meaning(low, high)),
+        (*document.answer, *([_describe_meaning(low, high)] if concluded else [])),
         quantities,
         FigurePanel("gate_information", scene_of((figure,)), context),
         "Test accuracy of the value networks over training; bands: 95 % intervals over seeds.",

@@ -77,7 +77,7 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
             )
         )
     sentences = (
-        _describe_open(quantities[0], density, names),
+        _describe_open(quantities[0], density, names, subject.network.gate.soft),
         _describe_dead(dead, always, names, subject.network.architecture.gated_shapes),
         *(sentence for _, sentence in switched),
     )
@@ -90,11 +90,15 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
     )
 
 
-def _describe_open(mean: Quantity, density: Array, names: tuple[str, ...]) -> str:
+def _describe_open(mean: Quantity, density: Array, names: tuple[str, ...], soft: bool) -> str:
     most, least = int(density.argmax()), int(density.argmin())
-    sentence = f"A gate is open for {mean.text} of the examples on average over layers"
+    sentence = (
+        f"A gate is open by {mean.text} on average over examples and layers"
+        if soft
+        else f"A gate is open for {mean.text} of the examples on average over layers"
+    )
     sentence += f", {mean.rank}" if mean.rank else ""
-    if len(names) > 1:
+    if density[least] < density[most]:
         sentence += (
             f"; {names[least]} is the most closed ({format_percent(float(density[least]))}), "
             f"{names[most]} the most open ({format_percent(float(density[most]))})"

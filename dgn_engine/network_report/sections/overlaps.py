@@ -123,7 +123,7 @@ def _describe_gap(quantities: list[Quantity], letter: str) -> str:
         return f"{sentence}, {ratio.rank}. The gates tell the classes apart; chance does so less."
     if ratio.rank.startswith("below"):
         return f"{sentence}, {ratio.rank}. The gates tell the classes apart less than chance does."
-    return f"{sentence}, {ratio.rank}. The gates separate the classes as the images alone would."
+    return f"{sentence}, {ratio.rank}. The gates tell the classes apart as random ones do."
 
 
 def _describe_extremes(classes: Array, means: Array, names: tuple[str, ...]) -> list[str]:

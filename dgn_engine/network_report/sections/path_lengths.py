@@ -14,8 +14,10 @@ from dgn_engine.network_report.section import Quantity, SectionCost, SectionResu
 from dgn_engine.network_report.subject import Subject
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Scene
 from dgn_engine.text.written_numbers import format_number
+from dgn_engine.training.metrics import evenly_spaced
 
 _PASSES = 8  # forward passes of one example that both norms cost, in float64
+_PAIRED = 200  # examples whose logits are compared in pairs, at most
 _MOST_NAMED = 12  # logits whose names fit below a figure
 
 
@@ -71,7 +73,7 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
 def _describe_size(quantities: list[Quantity]) -> str:
     first = quantities[0]
     rank = f", {first.rank}" if first.rank else ""
-    sentence = f"The values of all paths add up to ‖v‖₁ = {first.text}{rank}"
+    sentence = f"The magnitudes of all paths add up to ‖v‖₁ = {first.text}{rank}"
     if first.rank.startswith("above"):
         return f"{sentence}: the weights have grown, whatever the scale of single layers."
     if first.rank.startswith("below"):
@@ -90,17 +92,20 @@ def describe_bound(network: GatedNetwork, x: Tensor, by_logit: Array) -> str:
     Returns:
         A sentence or two; '' where the paths bound nothing, or no example differs.
     """
-    if not network.own_gates:
+    if not network.own_gates or network.gate.soft:
+        why = "are soft" if network.own_gates else "come from another network"
         return (
-            "As the gates come from elsewhere, this bounds how a logit changes with the value "
-            "input while the gates stay as they are."
+            f"As the gates {why}, this bounds how a logit changes with the input of the value "
+            "network only while the gates stay as they are."
         )
-    # Soft gates, or slopes above 1 (PReLU), make logits steeper than their paths.
-    slopes = network.value.slopes() or ()
-    if network.gate.soft or any(float(slope.detach().abs().max()) > 1.0 for slope in slopes):
+    # Slopes above 1 (PReLU) make logits steeper than their paths.
+    if any(float(slope.detach().abs().max()) > 1.0 for slope in network.value.slopes() or ()):
         return ""
+    x = x[evenly_spaced(min(len(x), _PAIRED), len(x))]
     with torch.no_grad():
         logits = network(x).double().numpy()
+    if not np.isfinite(logits).all():
+        return ""
     x = x.double().flatten(1)
     steepest = 0.0
     for row in range(len(x)):
@@ -114,7 +119,7 @@ def describe_bound(network: GatedNetwork, x: Tensor, by_logit: Array) -> str:
     largest = float(by_logit.max())
     return (
         f"No logit changes by more than {format_number(largest, 3)} times the largest change of "
-        "an input. Between two of these examples it changes by at most "
+        f"an input. Between two of {len(x):,} examples here it changes by at most "
         f"{format_number(steepest, 3)} times that, so the bound is "
         f"{format_number(largest / steepest, 2)} times what is seen here."
     )

@@ -96,7 +96,7 @@ def _describe_nu(by_name: dict[str, Quantity], n: int) -> str:
         return "ν needs the exact kernel, which the time limit does not allow."
     own = by_name["ν/n²"]
     size = (
-        "the labels lie in directions where the kernel is small"
+        "these labels are harder for it than if no two examples shared a path"
         if own.value > 1
         else "the kernel helps with these labels"
         if own.value < 0.8

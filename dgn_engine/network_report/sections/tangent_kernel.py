@@ -61,6 +61,8 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
             )
         )
     whole = _sum(parts)
+    if not np.isfinite(whole).all():
+        raise not_here("The entries of K are too large for a floating-point number.")
     largest = float(np.linalg.eigvalsh(whole)[-1])
     first = largest / float(np.trace(whole))
     quantities.append(
@@ -103,10 +105,12 @@ def _describe_parts(quantities: list[Quantity], traces: dict[str, float], facts:
     rank = f", {ratio.rank}" if ratio.rank else ""
     learns = "gates more than" if ratio.value > 1 else "values more than"
     what = "the values" if ratio.value > 1 else "the gates"
+    cross = traces.get("cross", 0.0) / total
+    both = f", {format_percent(cross)} from both at once (K^X)" if cross else ""
     return (
         f"Of the trace of K, {format_percent(traces['value'] / total)} comes from the values and "
-        f"{format_percent(traces['feature'] / total)} from the gates: a step of gradient descent "
-        f"moves the outputs through the {learns} through {what} (K^F is {ratio.text} times "
+        f"{format_percent(traces['feature'] / total)} from the gates{both}: a step of gradient "
+        f"descent moves the outputs through the {learns} through {what} (K^F is {ratio.text} times "
         f"K^V{rank})."
     )
 
