@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dgn_engine.errors import UserError
-from dgn_engine.experiments.report.result_layout import RESULTS
+from dgn_engine.experiments.report.result_layout import REPORT, RESULTS
 from dgn_engine.frozen_data import dataclass
 from dgn_engine.protocol.experiments import PRINTED_RUNS, Claim, Figure, Outlier, Printed
 from dgn_engine.storage.inner_path import inner_folder
@@ -208,7 +208,7 @@ def can_resume_in(document: Document, folder: Path) -> bool:
     A foreign file could contain any command, so only commands that create results are allowed,
     with the options that this program records, and only in the result's own folder.
     """
-    if not document.command:
+    if not document.command or document.name == REPORT:  # a report is written anew, not resumed
         return False
     maker, *arguments = document.command
     options = [word.partition("=")[0] for word in arguments if word.startswith("-")]

@@ -8,7 +8,8 @@ from statistics import NormalDist
 import numpy as np
 import torch
 
-from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.figures.provenance import FigurePanel
+from dgn_engine.network_report.panel_figures import describe_figure, name_ticks
 from dgn_engine.network_report.probe_readings import forward_seconds
 from dgn_engine.network_report.section import (
     Quantity,
@@ -26,7 +27,6 @@ from dgn_engine.training.metrics import evenly_spaced
 from dgn_engine.training.steps.losses import correct_mask
 
 Z = 1.959964  # of a 95 % interval
-_MOST_NAMED = 12  # classes whose names fit below a figure
 
 
 def wilson_interval(right: int, count: int, z: float = Z) -> tuple[float, float]:
@@ -136,19 +136,30 @@ def _describe_gap(share: float, train_share: float, train: int, test: int) -> st
     )
 
 
-def _describe_classes(by_class: dict[int, tuple[int, int]], names: tuple[str, ...]) -> list[str]:
-    """Name the classes whose interval lies below the accuracy of the others.
+def harder_classes(by_class: dict[int, tuple[int, int]]) -> list[int]:
+    """Return the classes whose interval lies below the accuracy of the others.
 
     The intervals hold for all classes together (Bonferroni): of 1,000 equally hard classes, 25
     would lie below it by chance otherwise.
+
+    Args:
+        by_class: How many examples of each class are classified correctly, of how many.
     """
     right, count = (sum(column) for column in zip(*by_class.values(), strict=True))
     z = NormalDist().inv_cdf(1.0 - 0.025 / len(by_class))
+    return [
+        label
+        for label, (own, total) in by_class.items()
+        if wilson_interval(own, total, z)[1] < (right - own) / max(count - total, 1)
+    ]
+
+
+def _describe_classes(by_class: dict[int, tuple[int, int]], names: tuple[str, ...]) -> list[str]:
+    """Name the classes that are clearly harder than the others."""
     worse = []
-    for label, (own, total) in by_class.items():
-        rest = (right - own) / max(count - total, 1)
-        if wilson_interval(own, total, z)[1] < rest:
-            worse.append(f"{names[label]} ({format_percent(own / total)} of {total:,})")
+    for label in harder_classes(by_class):
+        own, total = by_class[label]
+        worse.append(f"{names[label]} ({format_percent(own / total)} of {total:,})")
     if not worse:
         return ["No class is clearly harder than the others."]
     shown = worse[:5]
@@ -164,15 +175,14 @@ def _draw(subject: Subject, by_class: dict[int, tuple[int, int]]) -> FigurePanel
     ends = 100 * np.array([wilson_interval(*counts) for counts in by_class.values()])
     right, total = (sum(column) for column in zip(*by_class.values(), strict=True))
     bars = np.column_stack((ends, np.full(len(classes), np.nan))).ravel()
-    stride = max(1, -(-len(classes) // _MOST_NAMED))
-    names = subject.examples.class_names
+    names = [subject.examples.class_names[label] for label in classes]
     chart = Chart(
         key="by_class",
         title="Test accuracy by class, %",
         x=Axis(
             "class",
             limits=(-0.5, len(classes) - 0.5),
-            ticks=tuple((float(i), names[classes[i]][:12]) for i in range(0, len(classes), stride)),
+            ticks=name_ticks(names),
         ),
         y=Axis(limits=(min(float(ends.min()), 100 * right / total) - 2.0, 101.0)),
         curves=(
@@ -188,13 +198,7 @@ def _draw(subject: Subject, by_class: dict[int, tuple[int, int]]) -> FigurePanel
         ),
         named_above=True,
     )
-    context = Provenance(
-        "Accuracy",
-        subject.imported.regime.name,
-        subject.examples.name,
-        subject.name,
-        step=subject.imported.step,
-    )
+    context = describe_figure(subject, "Accuracy")
     return FigurePanel("accuracy", Scene((chart,), step=subject.imported.step), context)
 
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from dgn_engine import kernels as k
-from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.figures.provenance import FigurePanel
+from dgn_engine.network_report.panel_figures import describe_figure, name_ticks
 from dgn_engine.network_report.probe_readings import (
     NETWORKS,
     cost_of_probe,
@@ -29,7 +30,6 @@ SHOWN: tuple[tuple[str, str, Role, Dash], ...] = (
     ("value", "K^V", "value", "solid"),
     ("feature", "K^F", "feature", "dash"),
 )
-_MOST_NAMED = 12  # classes whose names fit below a figure
 
 
 def measure(subject: Subject, seconds: float) -> SectionResult:
@@ -140,8 +140,7 @@ def _draw(subject: Subject, by_class: Mapping[str, np.ndarray], band: np.ndarray
     """Draw the alignment of each class, with that of shuffled labels behind it."""
     present = np.flatnonzero(np.isfinite(by_class["npk"]))
     place = np.arange(len(present), dtype=float)
-    names = subject.examples.class_names
-    stride = max(1, -(-len(present) // _MOST_NAMED))
+    names = [subject.examples.class_names[label] for label in present]
     low, high = (edge[present] for edge in (np.nanmin(band, 0), np.nanmax(band, 0)))
     chart = Chart(
         key="by_class",
@@ -149,9 +148,7 @@ def _draw(subject: Subject, by_class: Mapping[str, np.ndarray], band: np.ndarray
         x=Axis(
             "class",
             limits=(-0.5, len(present) - 0.5),
-            ticks=tuple(
-                (float(at), names[present[at]][:12]) for at in range(0, len(present), stride)
-            ),
+            ticks=name_ticks(names),
         ),
         y=Axis(),
         curves=(
@@ -169,13 +166,7 @@ def _draw(subject: Subject, by_class: Mapping[str, np.ndarray], band: np.ndarray
             ),
         ),
     )
-    context = Provenance(
-        "Alignment with the labels",
-        subject.imported.regime.name,
-        subject.examples.name,
-        subject.name,
-        step=subject.imported.step,
-    )
+    context = describe_figure(subject, "Alignment with the labels")
     return FigurePanel("alignment", Scene((chart,), step=subject.imported.step), context)
 
 

@@ -12,7 +12,8 @@ from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.experiments.report.reproduce import plan_of, reproduce
 from dgn_engine.experiments.report.unit_costs import START, cost_of_units
 from dgn_engine.experiments.report.write_report import ReproductionTask
-from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.figures.provenance import FigurePanel
+from dgn_engine.network_report.panel_figures import describe_figure
 from dgn_engine.network_report.section import (
     Quantity,
     SectionCost,
@@ -66,13 +67,7 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
         ),
     )
     figure = document.figures[0]
-    context = Provenance(
-        "Gate information",
-        subject.imported.regime.name,
-        subject.examples.name,
-        subject.name,
-        step=subject.imported.step,
-    )
+    context = describe_figure(subject, "Gate information")
     return SectionResult(
         (*document.answer, *([_describe_meaning(low, high)] if concluded else [])),
         quantities,

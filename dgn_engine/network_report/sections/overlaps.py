@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.figures.provenance import FigurePanel
+from dgn_engine.network_report.panel_figures import describe_figure, name_ticks
 from dgn_engine.network_report.probe_readings import (
     cost_of_probe,
     describe_method,
@@ -22,7 +23,6 @@ from dgn_engine.training.probes import ProbeContext, ProbeResult
 
 PROBE = "overlap"
 KINDS = (("active", "Λ"), ("sensitive", "S"))
-_MOST_NAMED = 12  # classes whose names fit beside a figure
 
 
 def class_means(kernel: Array, labels: Array) -> tuple[Array, Array]:
@@ -170,10 +170,8 @@ def _draw(
     for column, (kind, letter) in enumerate(KINDS):
         classes, means = matrices[kind]
         labels = tuple(names[int(label)] for label in classes)
-        stride = max(1, -(-len(labels) // _MOST_NAMED))
-        ticks = tuple((float(at), labels[at][:12]) for at in range(0, len(labels), stride))
         low, high = finite_range(means)
-        axis = Axis("class", limits=(-0.5, len(labels) - 0.5), ticks=ticks)
+        axis = Axis("class", limits=(-0.5, len(labels) - 0.5), ticks=name_ticks(labels))
         charts.append(
             Chart(
                 key=kind,
@@ -196,14 +194,7 @@ def _draw(
                 square=True,
             )
         )
-    context = Provenance(
-        "Overlap by class",
-        subject.imported.regime.name,
-        subject.examples.name,
-        subject.name,
-        step=subject.imported.step,
-        examples=reading.remark,
-    )
+    context = describe_figure(subject, "Overlap by class", reading.remark)
     return FigurePanel("overlaps", Scene(tuple(charts), step=subject.imported.step), context)
 
 

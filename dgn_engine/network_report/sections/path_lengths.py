@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from dgn_engine import kernels as k
-from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.network_report.panel_figures import describe_figure, name_ticks
 from dgn_engine.network_report.probe_readings import count_networks, forward_seconds
 from dgn_engine.network_report.section import Quantity, SectionCost, SectionResult, SectionSpec
 from dgn_engine.network_report.subject import Subject
@@ -18,7 +19,6 @@ from dgn_engine.training.metrics import evenly_spaced
 
 _PASSES = 8  # forward passes of one example that both norms cost, in float64
 _PAIRED = 200  # examples whose logits are compared in pairs, at most
-_MOST_NAMED = 12  # logits whose names fit below a figure
 
 
 def cost(subject: Subject, limit: float) -> SectionCost:
@@ -138,7 +138,6 @@ def _draw(subject: Subject, by_logit: Array, nulls: Array) -> FigurePanel:
     place = np.arange(len(by_logit), dtype=float)
     names = subject.examples.class_names
     own = len(by_logit) == len(names) and not subject.why_no_accuracy
-    stride = max(1, -(-len(by_logit) // _MOST_NAMED))
     curves = [Curve("this network", place, by_logit, "accent", marker=len(by_logit) < 64)]
     if len(nulls):
         edge = np.concatenate((nulls.min(0), nulls.max(0)[::-1]))
@@ -151,21 +150,12 @@ def _draw(subject: Subject, by_logit: Array, nulls: Array) -> FigurePanel:
         x=Axis(
             "class" if own else "logit",
             limits=(-0.5, len(by_logit) - 0.5),
-            ticks=tuple(
-                (float(at), names[at][:12] if own else str(at))
-                for at in range(0, len(by_logit), stride)
-            ),
+            ticks=name_ticks(names if own else [str(at) for at in range(len(by_logit))]),
         ),
         y=Axis(log=True),
         curves=tuple(curves),
     )
-    context = Provenance(
-        "Path norms",
-        subject.imported.regime.name,
-        subject.examples.name,
-        subject.name,
-        step=subject.imported.step,
-    )
+    context = describe_figure(subject, "Path norms")
     return FigurePanel("path_norms", Scene((chart,), step=subject.imported.step), context)
 
 

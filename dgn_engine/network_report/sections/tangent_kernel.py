@@ -77,7 +77,7 @@ def measure(subject: Subject, seconds: float) -> SectionResult:
     sentences = (
         _describe_parts(quantities, traces, reading.facts),
         _describe_size(quantities[0]),
-        _describe_first(quantities[-1], largest, len(whole)),
+        _describe_first(quantities[-1], 2 * len(whole) / largest, subject),
     )
     return SectionResult(
         tuple(filter(None, sentences)),
@@ -124,12 +124,14 @@ def _describe_size(trace: Quantity) -> str:
     )
 
 
-def _describe_first(first: Quantity, largest: float, n: int) -> str:
+def _describe_first(first: Quantity, limit: float, subject: Subject) -> str:
+    # The mean over logits has at most the largest eigenvalue of the kernel of all logits together.
+    lower = ", and at smaller ones where logits move together" * (subject.logits > 1)
     rank = f" ({first.rank})" if first.rank else ""
     return (
         f"One direction has {format_percent(first.value)} of the trace{rank}. Plain gradient "
-        f"descent on the mean of ½e² over these {n} examples needs a learning rate below about "
-        f"{format_number(2 * n / largest, 2)}."
+        "descent on the mean of ½e² over these examples is unstable at learning rates above about "
+        f"{format_number(limit, 2)}{lower}."
     )
 
 

@@ -142,3 +142,9 @@ def test_only_a_command_that_makes_this_result_goes_on_with_it(
 ) -> None:
     words = tuple(word.replace("HERE", str(tmp_path)) for word in command)
     assert document.can_resume_in(result(command=words), tmp_path) is goes_on
+
+
+def test_a_report_of_a_network_goes_on_with_nothing(tmp_path: Path) -> None:
+    words = ("reproduce", "npf-table2", "--out", str(tmp_path))
+    report = replace(result(command=words), name="report")
+    assert not document.can_resume_in(report, tmp_path)

@@ -18,10 +18,13 @@ from torch import nn
 
 import dgn_engine.kernels as k
 from dgn_engine.cli import main
-from dgn_engine.experiments.report.document import read_document
+from dgn_engine.cli.run import report_network
+from dgn_engine.experiments.report.document import read_document, to_bytes
+from dgn_engine.experiments.report.result_layout import RESULTS
+from dgn_engine.network_report.make_report import NetworkReport
 from dgn_engine.network_report.section import Quantity
 from dgn_engine.network_report.sections import SECTIONS
-from dgn_engine.network_report.sections.accuracy import Z, wilson_interval
+from dgn_engine.network_report.sections.accuracy import Z, harder_classes, wilson_interval
 from dgn_engine.network_report.sections.overlaps import class_means, same_and_other
 from dgn_engine.network_report.sections.path_lengths import describe_bound
 from dgn_engine.network_report.typical import DATA, typical_values
@@ -39,6 +42,18 @@ def _read_here(no_reader_child: None) -> None:
     """Each report reads a small file or two."""
 
 
+def write_numbers(report: NetworkReport, folder: Path) -> tuple[Path, ...]:
+    """Write a report without its figures and pages."""
+    (folder / RESULTS).write_bytes(to_bytes(report.as_document()))
+    return ()
+
+
+@pytest.fixture
+def numbers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports whose pages nobody looks at: drawing them takes longer than the numbers."""
+    monkeypatch.setattr(report_network, "write_pages", write_numbers)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short DL run on the digits."""
@@ -49,10 +64,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def written(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of that run."""
+def measured(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All numbers of that run."""
     folder = tmp_path_factory.mktemp("reports") / "dl"
-    assert main(["report", str(run), "--only", QUICK, "--quiet", "--out", str(folder)]) == 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(report_network, "write_pages", write_numbers)
+        assert main(["report", str(run), "--only", QUICK, "--quiet", "--out", str(folder)]) == 0
+    return folder
+
+
+def written_pages(run: Path, folder: Path, sections: str) -> Path:
+    assert main(["report", str(run), "--only", sections, "--quiet", "--out", str(folder)]) == 0
     return folder
 
 
@@ -66,21 +88,21 @@ def report_json(capsys: pytest.CaptureFixture[str], *words: object) -> Any:
 
 
 def test_numbers_are_those_of_inspect(
-    run: Path, written: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, measured: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("--data", "digits", "--examples", 64, "--json")
     seen = printed_json(capsys, "inspect", run, *words)["inspection"]
-    kernels, gates = seen["kernels"], quantities(written, "gates")
-    overlaps, spectrum = quantities(written, "overlaps"), quantities(written, "spectrum")
+    kernels, gates = seen["kernels"], quantities(measured, "gates")
+    overlaps, spectrum = quantities(measured, "overlaps"), quantities(measured, "spectrum")
     pairs = [
-        (quantities(written, "accuracy")["test accuracy"]["value"], seen["accuracy"]["test"]),
+        (quantities(measured, "accuracy")["test accuracy"]["value"], seen["accuracy"]["test"]),
         (overlaps["Λ, same class"]["value"], kernels["overlap"]["same"]),
         (overlaps["Λ, different classes"]["value"], kernels["overlap"]["other"]),
         (overlaps["S, same class"]["value"], kernels["sensitive"]["same"]),
         (overlaps["S, different classes"]["value"], kernels["sensitive"]["other"]),
         (spectrum["ν"]["value"], kernels["nu"]),
         (spectrum["effective rank"]["value"], kernels["effective_rank"]),
-        (quantities(written, "alignment")["H, not centred"]["value"], kernels["target_alignment"]),
+        (quantities(measured, "alignment")["H, not centred"]["value"], kernels["target_alignment"]),
         *(
             (gates[f"open gates, {layer['name']}"]["value"], layer["open"])
             for layer in seen["layers"]
@@ -91,13 +113,13 @@ def test_numbers_are_those_of_inspect(
 
 
 def test_parts_of_k_are_those_of_kernels(
-    run: Path, written: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    run: Path, measured: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "k.npz"
     words = ("--examples", "probe", "--only", "ntk", "--dtype", "float32", "--out", str(file))
     assert main(["kernels", str(run), *words]) == 0
     capsys.readouterr()
-    tangent = quantities(written, "tangent")
+    tangent = quantities(measured, "tangent")
     with np.load(file) as arrays:
         trace = {name: float(np.trace(arrays[name])) for name in ("ntk_value", "ntk_feature")}
     assert tangent["trace of K^V"]["value"] == pytest.approx(trace["ntk_value"], rel=1e-4)
@@ -181,25 +203,30 @@ def test_typical_values_are_those_of_the_documentation() -> None:
                 assert cells[page][f"{data}, {kind}"][column] == ends, (quantity, kind, data)
 
 
-def test_random_networks_are_compared_and_the_network_stays_as_it_is(written: Path) -> None:
-    gates = quantities(written, "gates")["open gates, mean over layers"]
+def test_random_networks_are_compared_and_the_network_stays_as_it_is(measured: Path) -> None:
+    gates = quantities(measured, "gates")["open gates, mean over layers"]
     assert len(gates["random_networks"]) == 20
     assert len(set(gates["random_networks"])) > 1
     assert gates["value"] not in gates["random_networks"]
-    nu = quantities(written, "spectrum")["ν/n²"]
+    nu = quantities(measured, "spectrum")["ν/n²"]
     assert len(nu["shuffled_labels"]) == 20
     assert min(nu["shuffled_labels"]) > nu["value"], "a trained network fits its own labels"
 
 
-@pytest.mark.parametrize("regime", ["DL", "parallel", *nightly("ReLU", "FR-DI", "tiled")])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ("--regime", "DL-linear", "--feature-layers", "parallel", "--feature-bias"),
+        *nightly(*[(("--regime", name),) for name in ("DL", "ReLU", "FR-DI")]),
+        *nightly(("--regime", "DL", "--tiling", "2,1")),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.usefixtures("numbers_only")
 def test_gates_of_a_run_that_hardly_moves_have_not_switched_since_its_start(
-    regime: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    how = {
-        "parallel": ("DL", "--feature-layers", "parallel", "--feature-bias"),
-        "tiled": ("DL", "--tiling", "2,1"),
-    }.get(regime, (regime,))
-    words = ("--data", "digits", "--width", "8", "--depth", "3", "--regime", *how)
+    words = ("--data", "digits", *kind, "--width", "8", "--depth", "3")
     still = ("--lr", "1e-30", "--optimiser", "sgd", "--epochs", "1", "--quiet")
     assert main(["train", *words, *still, "--out", str(tmp_path / "run")]) == 0
     tree = report_json(
@@ -208,6 +235,41 @@ def test_gates_of_a_run_that_hardly_moves_have_not_switched_since_its_start(
     named = {q["name"]: q["value"] for s in tree["sections"].values() for q in s["quantities"]}
     assert named["gates switched since the start of the run"] == 0
     assert named["cosine of v with the initial network"] == pytest.approx(1.0)
+
+
+@pytest.mark.usefixtures("numbers_only")
+def test_random_networks_are_drawn_as_the_run_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All weights are ±σ, so ‖v‖₂ of each is √(paths) σ^d."""
+    words = ("--data", "digits", "--regime", "DL", "--width", "8", "--depth", "3")
+    drawn = ("--init", "bernoulli", "--sigma", "0.1", "--epochs", "1", "--quiet")
+    assert main(["train", *words, *drawn, "--out", str(tmp_path / "run")]) == 0
+    tree = report_json(capsys, tmp_path / "run", "--only", "path-norms", "--out", tmp_path / "out")
+    named = {q["name"]: q for q in tree["sections"]["path-norms"]["quantities"]}
+    wanted = math.sqrt(64 * 8 * 8 * 10) * 0.1**3
+    assert named["‖v‖₂ over all paths"]["random_networks"] == pytest.approx([wanted] * 20)
+
+
+@pytest.mark.usefixtures("numbers_only")
+def test_weights_that_overflow_leave_out_the_kernels_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 10))
+    with torch.no_grad():
+        for layer in (net[1], net[3]):
+            layer.weight.mul_(1e20)
+    file = saved(tmp_path / "large.pt", net)
+    words = ("--data", "digits", "--only", "gates,tangent,path-norms")
+    tree = report_json(capsys, file, *words, "--out", tmp_path / "report")
+    assert list(tree["sections"]) == ["gates", "path-norms"]
+
+
+def test_classes_are_called_harder_only_where_chance_is_ruled_out() -> None:
+    generator = np.random.default_rng(0)
+    equal = {label: (int(right), 1) for label, right in enumerate(generator.random(1000) < 0.9)}
+    assert harder_classes(equal) == []
+    assert harder_classes({0: (95, 100), 1: (60, 100), 2: (93, 100)}) == [1]
 
 
 def test_what_costs_too_much_is_left_out_and_named(
@@ -231,32 +293,37 @@ def test_the_cost_is_printed_first_and_nothing_is_written(
     assert not (tmp_path / "report").exists()
 
 
-def test_a_page_has_every_section_with_its_figure_and_script(written: Path) -> None:
-    page, files = (written / "report.html").read_text(), written / "figures"
-    assert (written / "report.pdf").read_bytes().startswith(b"%PDF")
-    for spec in SECTIONS:
-        if spec.key in QUICK:
-            assert f"<h2 id={spec.key}>" in page
-            assert {file.name for file in files.glob(f"{spec.key}.*")} == {
-                f"{spec.key}.{kind}" for kind in ("pdf", "svg", "py", "npz")
-            }
-    drawn = written.parent / "drawn.png"
+@pytest.mark.parametrize("sections", ["gates,path-norms", *nightly(QUICK)])
+def test_a_page_has_every_section_with_its_figure_and_script(
+    run: Path, tmp_path: Path, sections: str
+) -> None:
+    folder = written_pages(run, tmp_path / "report", sections)
+    page, files = (folder / "report.html").read_text(), folder / "figures"
+    assert (folder / "report.pdf").read_bytes().startswith(b"%PDF")
+    for key in sections.split(","):
+        assert f"<h2 id={key}>" in page
+        assert {file.name for file in files.glob(f"{key}.*")} == {
+            f"{key}.{kind}" for kind in ("pdf", "svg", "py", "npz")
+        }
+    drawn = tmp_path / "drawn.png"
     command = [sys.executable, str(files / "gates.py"), str(drawn)]
-    subprocess.run(command, check=True, cwd=written.parent)
+    subprocess.run(command, check=True, cwd=tmp_path)
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("numbers_only")
 def test_a_report_is_the_same_when_it_is_written_again(
-    run: Path, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree = report_json(capsys, run, "--only", "gates,spectrum", "--out", tmp_path / "again")
-    first = read_document(written).details["sections"]
+    first = read_document(measured).details["sections"]
     for key in ("gates", "spectrum"):
         for name in ("quantities", "sentences"):
             assert json.dumps(tree["sections"][key][name]) == json.dumps(first[key][name])
 
 
+@pytest.mark.usefixtures("numbers_only")
 def test_a_foreign_network_is_reported_with_what_was_assumed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -272,6 +339,7 @@ def test_a_foreign_network_is_reported_with_what_was_assumed(
     assert [q["name"] for q in tangent if "trace" in q["name"]] == ["trace of K^V"]
 
 
+@pytest.mark.usefixtures("numbers_only")
 def test_labels_that_are_not_its_own_leave_out_the_accuracy_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -288,13 +356,13 @@ def test_the_page_shows_no_markup_of_a_name(
 ) -> None:
     named = tmp_path / "<b>&.safetensors"
     named.write_bytes((run / "weights.safetensors").read_bytes())
-    report_json(capsys, named, "--only", "gates", "--out", tmp_path / "report")
+    report_json(capsys, named, "--seconds", "0", "--out", tmp_path / "report")
     page = (tmp_path / "report" / "report.html").read_text()
     assert "&lt;b&gt;&amp;" in page
     assert "<b>&" not in page
 
 
-def test_refusals(run: Path, written: Path, tmp_path: Path) -> None:
+def test_refusals(run: Path, measured: Path, tmp_path: Path) -> None:
     tanh = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 10))
     file = saved(tmp_path / "tanh.pt", tanh)
     assert refused_command_of_kind("needs-option", "report", file).value == "--data"
@@ -305,6 +373,6 @@ def test_refusals(run: Path, written: Path, tmp_path: Path) -> None:
     refused_command_of_kind("no-gates", "report", file, "--data", "digits")
     other = tmp_path / "other"
     other.mkdir()
-    tree = json.loads((written / "results.json").read_text()) | {"name": "npf-nu"}
+    tree = json.loads((measured / "results.json").read_text()) | {"name": "npf-nu"}
     (other / "results.json").write_text(json.dumps(tree))
     refused_command_of_kind("other-work", "report", run, "--only", "gates", "--out", other)
