@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import torch
+
 from dgn_engine.cli import gate_information
 from dgn_engine.cli._network_options import reading_from_options
 from dgn_engine.cli.report import EXAMPLES
@@ -46,7 +48,7 @@ from dgn_engine.storage.runs.folder_layout import CONFIG
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.printable import print_error, print_json, print_line
 from dgn_engine.text.written_numbers import format_duration
-from dgn_engine.training.device_data import to_device
+from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.metrics import test_accuracy
 from dgn_engine.training.network_control import NetworkControl
 
@@ -206,7 +208,9 @@ def _initial_network(state: NetworkState, given: NetworkOnData) -> Earlier | Non
     saved = given.imported.network
     shape, classes = saved.architecture.input_shape, saved.architecture.classes
     base = build_architecture(config.net, shape, classes)
-    data = to_device(given.examples, base, given.x.device)
+    # Only the precision of the examples matters: runs draw weights in that of stored images.
+    x, labels = given.x.float(), torch.tensor(given.chosen.labels)
+    data = DeviceData(x, labels, x, labels)
     control = NetworkControl(config, base, data, regime, given.x.device, lambda _: None)
     network = control.network.to(given.x.dtype).requires_grad_(False)
     network.wiring, network.routes, network.gate = saved.wiring, saved.routes, saved.gate

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import dgn_engine.kernels as k
@@ -218,7 +219,7 @@ def test_random_networks_are_compared_and_the_network_stays_as_it_is(measured: P
     [
         ("--regime", "DL-linear", "--feature-layers", "parallel", "--feature-bias"),
         *nightly(*[(("--regime", name),) for name in ("DL", "ReLU", "FR-DI")]),
-        *nightly(("--regime", "DL", "--tiling", "2,1")),
+        *nightly((("--regime", "DL", "--tiling", "2,1"),)),
     ],
     ids=" ".join,
 )
@@ -349,6 +350,22 @@ def test_labels_that_are_not_its_own_leave_out_the_accuracy_alone(
     tree = report_json(capsys, file, *words, "--out", tmp_path / "report")
     assert list(tree["left_out"]) == ["accuracy"]
     assert list(tree["sections"]) == ["gates"]
+
+
+@pytest.mark.usefixtures("numbers_only")
+def test_a_run_is_reported_on_other_data_that_are_resized(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generator = np.random.default_rng(0)
+    for label in "0123456789":
+        (tmp_path / "images" / label).mkdir(parents=True)
+        for number in range(4):
+            image = Image.fromarray(generator.integers(0, 256, (12, 12), np.uint8))
+            image.save(tmp_path / "images" / label / f"{number}.png")
+    words = ("--data", f"folder:{tmp_path / 'images'}", "--size", 8, "--only", "gates")
+    tree = report_json(capsys, run, *words, "--out", tmp_path / "report")
+    names = [q["name"] for q in tree["sections"]["gates"]["quantities"]]
+    assert "gates switched since the start of the run" in names
 
 
 def test_the_page_shows_no_markup_of_a_name(
