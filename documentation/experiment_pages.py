@@ -168,17 +168,34 @@ IN_WORDS = {
     "dgn-9": "On nearly parallel inputs, the kernel's eigenvalues at the start are more equal with "
     "GaLU than with ReLU.",
     "dgn-10": "On nearly parallel inputs, GaLU networks train faster if they are deeper.",
-    "silent-1": "With small initial weights and whitened inputs, the tangent kernel takes its "
-    "final shape before the loss falls.",
-    "silent-2": "After that, only the scale of the kernel grows.",
+    "cvx-1": "Training two layers with given gates and weight decay is a convex problem.",
+    "cvx-2": "A network with given gates computes what a ReLU network of twice the width does.",
+    "cvx-3": "A method for the convex problem needs fewer passes than training the weights.",
+    "cvx-4": "Training nevertheless reaches the optimum within 1 % (our question).",
+    "galu-1": "Networks with random gates memorise n random examples with about n/d hidden units.",
+    "galu-2": "So do ReLU networks, with slightly more.",
+    "galu-3": "Training memorises with at most 1.5 times the width that has to suffice (our "
+    "question).",
+    "halfspace-1": "Half-spaces of gates move to the places where labels change.",
+    "halfspace-2": "A network with learnt gates is more accurate than a support vector machine "
+    "with its initial path kernel.",
+    "halfspace-3": "The path kernel after training makes a better support vector machine than the "
+    "initial one.",
+    "silent-1": "With small initial weights and whitened inputs, the tangent kernel takes more "
+    "than half of its change of shape before the loss falls.",
+    "silent-2": "Less than half of the growth of its scale comes before.",
     "silent-3": "The trained network agrees with kernel regression with its final kernel, not with "
     "its initial one.",
     "silent-4": "With inputs that are not whitened, less of the change of shape comes before the "
     "loss falls.",
-    "silent-5": "With usual initial weights, the kernel does not change its shape before the loss "
+    "silent-5": "With usual initial weights, the kernel changes its shape less before the loss "
     "falls.",
+    "regions-1": "After the start, fewer gate boundaries pass near the training examples.",
+    "regions-2": "Then more of them do.",
+    "regions-3": "In the end, fewer do again.",
     "paths-1": "Path magnitude prunes the same weights, however hidden units are scaled.",
-    "paths-2": "Pruning by path magnitude costs no more accuracy than pruning small weights.",
+    "paths-2": "With 40 % of the weights pruned, path magnitude and pruning small weights differ "
+    "by less than a point of accuracy.",
     "paths-3": "If hidden units are rescaled, pruning small weights costs accuracy that pruning by "
     "path magnitude does not.",
 }

@@ -251,8 +251,8 @@ def _claim_table(results: Sequence[Document]) -> Iterator[str]:
     if worlds:
         yield (
             "How often each [claim](experiments/index.md) is held in simulated worlds: at most "
-            "where it is just false, at least where the paper is exactly right; and its worst "
-            "verdict at the best scale.\n"
+            "where it is just false, at least where the paper (or the pilot that reports name) is "
+            "exactly right; and its worst verdict at the best scale.\n"
         )
         yield from table(heads, rows)
     else:

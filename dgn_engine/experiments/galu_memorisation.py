@@ -63,7 +63,7 @@ def plan(request: Request) -> Plan:
             "a rate that falls from 0.02 to 0 along a cosine, the whole batch in each step",
             f"'memorised' means ‖e‖² ≤ {FITTED:g} ‖y‖²; the width is interpolated between "
             f"{len(FACTORS)} widths from {FACTORS[0]:g} to {FACTORS[-1]:g} n/d, or {FACTORS[-1]:g} "
-            "n/d if none memorises",
+            "n/d if none memorises, in which case nothing that depends on it is decided",
             f"'about n/d' means a log-log slope against n within ±{MARGIN:g} of 1, and 'slightly "
             f"larger' below {TWICE:g} n/d at the largest n",
         ),
@@ -142,6 +142,13 @@ def findings(request: Request, results: UnitResults) -> Findings:
         ]
         for kind, (n, cell) in product(KINDS, cells.items())
     }
+    known = {  # NaN where no width memorised: a bound would bias slopes to 1
+        (kind, n): [
+            width if min(left) <= FITTED else math.nan
+            for width, left in zip(widths, cells[n][kind], strict=True)
+        ]
+        for (kind, n), widths in reached.items()
+    }
     rows = []
     for n, cell in cells.items():
         label = f"n = {n}, n/d = {n / inputs:g}: width at which"
@@ -157,7 +164,12 @@ def findings(request: Request, results: UnitResults) -> Findings:
         label = f"n = {n}: ‖e‖² of trained GaLU over its least squares, at {FACTORS[BELOW]:g} n/d"
         rows.append(cell.row(label, ratios))
     figures = (_draw_left(cells[sizes[-1]], inputs, sizes[-1]), _draw_widths(cells, reached))
-    return Findings(tuple(rows), tuple(_judge_claims(inputs, cells, reached)), figures)
+    remarks = tuple(
+        f"n = {n}: {KINDS[kind]} memorised at no width in {late} of {len(widths)} draws."
+        for (kind, n), widths in known.items()
+        if (late := sum(map(math.isnan, widths)))
+    )
+    return Findings(tuple(rows), tuple(_judge_claims(inputs, cells, known)), figures, remarks)
 
 
 def _judge_claims(

@@ -1,4 +1,4 @@
-"""Half-spaces of DLGN move to the cuts of an oblique decision tree, and beat the initial kernel."""
+"""Half-spaces of DLGN and the cuts of an oblique decision tree; machines with its path kernel."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def _draw_curves(cell: CalculatedCell) -> Iterator[Figure]:
     for name, title, y, labels in (
         (
             "angles",
-            "Half-spaces move to the cuts of the labels",
+            "From the cuts to the nearest half-space",
             "angle to the nearest half-space (°)",
             {"own": "cuts of the labels", "unrelated": "cuts of another tree"},
         ),
@@ -258,7 +258,7 @@ def _draw_curves(cell: CalculatedCell) -> Iterator[Figure]:
 EXPERIMENT = Experiment(
     question="Do gates learn where the labels change?",
     title="Half-spaces and the cuts of a decision tree",
-    paper="[HALF], Banerjee et al. 2025",
+    paper="[HALF], [CUTS]",
     about="Half-spaces of DLGN against the cuts of an oblique tree; SVMs with its path kernel.",
     plan=plan,
     findings=findings,

@@ -41,12 +41,15 @@ SHARES = (0.4, 0.6, 0.8)  # of the weights that are pruned, as printed
 FACTORS = (1.0, 128.0, 4096.0)  # of a hidden unit in a block; powers of two, so exact
 KINDS = {"path": "path magnitude", "magnitude": "magnitude", "rescaled": "magnitude, rescaled"}
 SEEDS = (5, 10)
-JUDGED = 0.4  # the share at which criteria are compared, that of the authors' curves
+MATCHED = 0.4  # share at which the criteria shall be equal; at 0.8 the authors' are not
 MARGIN = 1.0  # points
 BATCH, RATE = 64, 3e-4  # of the fine-tuning, by Adam
 _PILOT = "a pilot of 5 other seeds at the quick scale, 2026-11"
 MATCHES = Design(-0.23, 0.32, f"printed for ImageNet; spread from {_PILOT}", test_variance=0.01)
-BETTER = Design(6.47, 1.05, f"printed for ImageNet; spread from {_PILOT}")
+BETTER = {
+    share: Design(points, spread, f"printed for ImageNet; spread from {_PILOT}")
+    for share, points, spread in ((0.4, 6.47, 1.05), (0.6, 9.3, 6.4), (0.8, 64.8, 6.5))
+}
 
 
 def plan(request: Request) -> Plan:
@@ -72,6 +75,11 @@ def plan(request: Request) -> Plan:
             "trained: rescaling decides only which weights are kept",
             "hidden units in blocks are rescaled by 1, 128 or 4096 at random, as in the authors' "
             "code",
+            f"path magnitude is to equal magnitude within {MARGIN:g} point at "
+            f"{100 * MATCHED:g} % pruned; at 80 % the authors' own difference is −2.4",
+            "it is compared with magnitude after rescaling at all shares that the authors print, "
+            "not at 80 % alone as at first: for one seed of MNIST, trained for one epoch, it was "
+            "0.1 points better at 40 %, but 3.5 worse at 60 % and 66 worse at 80 %",
         ),
     )
 
@@ -235,7 +243,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         note=BAND,
     )  # fmt: skip
     differing = max(cell["differing"], default=math.nan)
-    judged = (
+    judged = [
         judge(
             "paths-1",
             "largest share of weights that rescaling prunes or keeps instead, by path magnitude",
@@ -243,17 +251,20 @@ def findings(request: Request, results: UnitResults) -> Findings:
         ),
         judge(
             "paths-2",
-            f"{100 * JUDGED:g} % pruned: accuracy, path magnitude − magnitude, points",
-            within(_difference(correct, "path", "magnitude"), MARGIN),
+            f"{100 * MATCHED:g} % pruned: accuracy, path magnitude − magnitude, points",
+            within(_difference(correct, "path", "magnitude", MATCHED), MARGIN),
             design=MATCHES,
         ),
+    ]
+    judged += [
         judge(
             "paths-3",
-            f"{100 * JUDGED:g} % pruned: accuracy, path magnitude − magnitude (rescaled), points",
-            above(_difference(correct, "path", "rescaled")),
-            design=BETTER,
-        ),
-    )
+            f"{100 * share:g} % pruned: accuracy, path magnitude − magnitude (rescaled), points",
+            above(_difference(correct, "path", "rescaled", share)),
+            design=BETTER[share],
+        )
+        for share in SHARES
+    ]
     remark = (
         "The authors' results for ResNet-18 on ImageNet, 40, 60 and 80 % pruned: path magnitude "
         "68.9, 68.4, 64.9 %; magnitude 69.2, 68.6, 67.3 %; magnitude after rescaling 62.4, 59.1, "
@@ -264,7 +275,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "path magnitude prunes most in the layer with the most weights, here that of the inputs; "
         "nor does it know which pixels are always zero."
     )
-    return Findings(tuple(rows), judged, (figure,), (remark, layers))
+    return Findings(tuple(rows), tuple(judged), (figure,), (remark, layers))
 
 
 def _correct(examples: int, wrong: Sequence[int]) -> Tensor:
@@ -277,9 +288,11 @@ def _percent(mask: Tensor) -> float:
     return 100 * float(mask.mean())
 
 
-def _difference(correct: dict[tuple[str, float], list[Tensor]], one: str, two: str) -> Sample:
+def _difference(
+    correct: dict[tuple[str, float], list[Tensor]], one: str, two: str, share: float
+) -> Sample:
     """Return the difference of accuracies in points, with the error of the shared test set."""
-    ours, theirs = correct[one, JUDGED], correct[two, JUDGED]
+    ours, theirs = correct[one, share], correct[two, share]
     values = tuple(_percent(a) - _percent(b) for a, b in zip(ours, theirs, strict=True))
     terms = [(1.0, [mask.numpy() for mask in ours]), (-1.0, [mask.numpy() for mask in theirs])]
     variance = max(paired_variance(terms), one_image(len(ours[0])))

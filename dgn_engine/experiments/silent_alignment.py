@@ -93,8 +93,10 @@ def plan(request: Request) -> Plan:
             f"that of K_0; until {format_percent(END, 0)} of the first loss, at most {MOST:,} "
             "steps",
             "'before the loss falls' is the last step before it has fallen by a tenth; the share "
-            "of the change of shape is that of the cosine of K with the final K; 'takes its final "
-            "shape' means by more than half",
+            "of the change of shape is that of the cosine of K with the final K; the bar is half "
+            "of it, as of the growth",
+            "small and usual weights are compared by the change of the cosine; a pilot with other "
+            "seeds compared the rise of CKA (a row), with the same verdict",
         ),
     )
 

@@ -71,10 +71,11 @@ PRINTED_NOTE = (
 CLAIM_NOTE = (
     "p: probability of at least this much evidence for the verdict if the opposite were true; a "
     f"verdict needs p ≤ {LEVEL:g}. After Holm: the verdict after correction for all claims of this "
-    "table. Power: how often the claim would be held with this n if the paper were exactly right. "
-    "Sign-flip interval: also 95 %, for replicates that are symmetric but not normal; six are "
-    "needed. With an outlier, both intervals must decide the same. Even if there is none "
-    "among five replicates, 45 % of all may be far off; among ten, 26 %."
+    "table. Power: how often the claim would be held with this n if the paper, or the pilot that "
+    "is named, were exactly right. Sign-flip interval: also 95 %, for replicates that are "
+    "symmetric but not normal; six are needed. With an outlier, both intervals must decide the "
+    "same. Even if there is none among five replicates, 45 % of all may be far off; among ten, "
+    "26 %."
 )
 
 

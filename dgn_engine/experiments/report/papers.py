@@ -60,6 +60,11 @@ RELATED: Mapping[str, Publication] = {  # what followed the five papers, and nei
         "Yadav, Ramaswamy and Lakshminarayanan",
         "2404.04312",
     ),
+    "CUTS": Publication(
+        "Deep Networks Learn Features From Local Discontinuities in the Label Function",
+        2025,
+        "Banerjee, Ramaswamy, Yadav and Lakshminarayanan, ICLR",
+    ),
     "GALU": Publication(
         "Decoupling Gating from Linearity",
         2019,

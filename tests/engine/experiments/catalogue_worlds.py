@@ -930,24 +930,31 @@ def regions() -> Iterator[World]:
     yield World(name, "null", "no phase", still)
 
 
-def pruned(alike: Design, better: Design, base: float, examples: int = 10_000) -> Draw:
+def pruned(
+    alike: Design, better: Mapping[float, Design], base: float, examples: int = 10_000
+) -> Draw:
     """Answers to test examples that are as hard for all networks, which differ by as much as
     designed: path magnitude, of accuracy `base`, from magnitude with and without rescaling."""
-    designs_of = {"path": None, "magnitude": alike, "rescaled": better}
+    shares = path_pruning.SHARES
+    designs_of = {
+        "path": dict.fromkeys(shares),
+        "magnitude": dict.fromkeys(shares, alike),
+        "rescaled": better,
+    }
 
     def draw(random: Random) -> tuple[Runs, Values]:
         hard = random.normal(size=examples)
         found: dict[str, Any] = {}
         for seed in range(10):
             own = random.normal(size=examples)
-            wrong: dict[str, list[list[int]]] = {}
-            for kind, design in designs_of.items():
-                accuracy = base
+            wrong: dict[str, list[list[int]]] = {kind: [] for kind in designs_of}
+            for kind, share in product(designs_of, shares):
+                accuracy, design = base, designs_of[kind][share]
                 if design is not None:
                     accuracy -= random.normal(design.expected, design.spread)
                 line = norm.ppf(1 - accuracy / 100)
                 answers = np.flatnonzero((2 * hard + own) / math.sqrt(5) < line).tolist()
-                wrong[kind] = [answers, [], []]  # of the share that is judged
+                wrong[kind].append(answers)
             inputs = dict.fromkeys(designs_of, [0.5] * 3)
             more = {"examples": examples, "whole": [], "differing": 0.0, "inputs": inputs}
             found[f"prune-s{seed}"] = {"wrong": wrong, **more}
@@ -962,7 +969,7 @@ def path_magnitudes() -> Iterator[World]:
     yield World(name, "paper", "as designed", pruned(alike, better, 97.0))
     for side in (1, -1):
         edge = replace(alike, expected=side * path_pruning.MARGIN)
-        at_edge = pruned(edge, replace(better, expected=0.0), 70.0)
+        at_edge = pruned(edge, no_effect(better), 70.0)
         yield World(name, "null", f"at the edges, {side:+d}", at_edge)
 
 

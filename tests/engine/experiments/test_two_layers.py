@@ -13,7 +13,7 @@ from torch import Tensor
 from dgn_engine.experiments import convex_gates, galu_memorisation
 from dgn_engine.experiments._two_layers import Descent, train_two_layers
 from dgn_engine.sweep.unit import CalculationInputs
-from tests.engine.experiments.made_up import approximately
+from tests.engine.experiments.made_up import FULL, approximately, read_findings
 
 
 def drawn(n: int = 7, inputs: int = 3, width: int = 4) -> tuple[Tensor, Tensor, Tensor, Any]:
@@ -127,3 +127,20 @@ def test_a_comparison_trains_what_it_solves() -> None:
                     if value <= convex_gates.NEAR
                 ]
                 assert not near or one[name] <= near[0]
+
+
+def test_what_memorises_at_no_width_decides_nothing() -> None:
+    """Widths that grow as n², of which those above the widest tried are not known."""
+    inputs, sizes = galu_memorisation.FULL
+
+    def result(n: int, seed: int) -> tuple[dict[str, Any], float]:
+        widths = [factor * n / inputs for factor in galu_memorisation.FACTORS]
+        needed = (1.36 + 0.01 * seed) * sizes[0] / inputs * (n / sizes[0]) ** 2
+        left = [galu_memorisation.FITTED * (needed / width) ** 9 for width in widths]
+        found = {"width": widths, "galu": left, "relu": left, "floor": left}
+        return {**found, "rank": n / inputs}, 1.0
+
+    drawn = {f"n{n}-s{seed}": result(n, seed) for n in sizes for seed in range(10)}
+    found = read_findings("galu-memorisation", FULL, {}, drawn)
+    assert {claim.verdict for claim in found.claims if not claim.exact} == {"not decided"}
+    assert len(found.remarks) == 6  # both kinds at the three larger n
