@@ -89,7 +89,7 @@ def plan(request: Request) -> Plan:
         ),
         (
             f"the digits {PAIR[0]} and {PAIR[1]} as ±1, one logit, squared loss, no biases; each "
-            "seed draws its examples, gates and initial weights",
+            "seed draws its examples, gates and initial weights; sizes are ours at both scales",
             "λ is 0.1 and 0.01 of the least λ at which the optimum is zero",
             "the whole batch in each step; a pass is one forward and one backward, and the line "
             "search of the proximal method pays for its forwards. Of three learning rates the "

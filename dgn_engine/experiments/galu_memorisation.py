@@ -59,6 +59,7 @@ def plan(request: Request) -> Plan:
         (f"d = {inputs}, n = {sizes[0]} to {sizes[-1]}, {steps:,} steps instead of 20, 160 to "
          "1280, 3,000",),
         (
+            "d, n and the number of steps are ours at both scales",
             "random unit vectors, y ~ U[−1, 1], squared loss, no biases; GaLU is FR-II; Adam with "
             "a rate that falls from 0.02 to 0 along a cosine, the whole batch in each step",
             f"'memorised' means ‖e‖² ≤ {FITTED:g} ‖y‖²; the width is interpolated between "
