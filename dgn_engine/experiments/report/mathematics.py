@@ -13,10 +13,11 @@ from html import escape
 _LETTERS = (
     "KHΛSeEfxyzβγδεηθκλμνρστφψΓΘΣΦΨ"  # letters with sub- or superscripts, or that denote a quantity
 )
-_MARK = r"(?:\^(?:\([a-z]\)|[VFXJvfdbT]|-?\d)|_(?:[a-zA-Z]|\d))"
+_MARK = r"(?:\^(?:\([a-z]\)|[VFXJvfdbT]|-?\d)|_(?:max|min|[a-zA-Z]|\d))"
 _NOT_IN_A_WORD = r"(?<![\w$\\/.:-])"
 _END = r"(?![\w$]|\.\w)"
 _FORMULAS = (
+    rf"{_NOT_IN_A_WORD}(?P<ratio>ρ_min/ρ_max)(?!\w)",
     rf"{_NOT_IN_A_WORD}(?P<input>x\^v = [x1])(?!\w)",
     rf"‖(?P<norm>[{_LETTERS}](?:_\w)?)‖(?P<square>²?)",
     rf"{_NOT_IN_A_WORD}(?P<marked>Σ?[{_LETTERS}2]{_MARK}{{1,2}}){_END}",
@@ -69,4 +70,4 @@ def _mark_formula(found: re.Match[str]) -> str:
 
 
 def _brace_scripts(text: str) -> str:
-    return re.sub(r"([\^_])(\([a-z]\)|-?\d+|\w)", r"\1{\2}", text)
+    return re.sub(r"([\^_])(\([a-z]\)|max|min|-?\d+|\w)", r"\1{\2}", text)

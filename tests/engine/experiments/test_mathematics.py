@@ -15,6 +15,7 @@ from dgn_engine.protocol.experiments import Figure, PlottedLine
 LABELS = {
     "K^V": "$K^{V}$",
     "K^V_0 goes to βH": "$K^{V}_{0}$ goes to $βH$",
+    "λ = 0.1 λ_max, ρ_min/ρ_max": "$λ$ = 0.1 $λ_{max}$, $ρ_{min}/ρ_{max}$",
     "K_0 goes to K^(d)": "$K_{0}$ goes to $K^{(d)}$",
     "x^v = 1": "$x^{v} = 1$",
     "FC/MNIST, x^v = x": "FC/MNIST, $x^{v} = x$",
