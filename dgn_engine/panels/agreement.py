@@ -85,6 +85,9 @@ def draw(view: View) -> Shown:
         reading.arrays["equal"]
     ):
         note += " Layers whose shapes differ are skipped."
+    paths = view.readings.get("path_distance")
+    if paths is not None and paths.absent:
+        note += f" No distance of path values: {paths.absent}"
     note = f"{describe_b(view.compared)} {note}".lstrip()
     return Scene(charts, _list_facts(view, reading), reading.step, note)
 

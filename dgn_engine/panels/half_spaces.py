@@ -23,7 +23,13 @@ from dgn_engine.scene.elements import (
     finite_range,
     largest_magnitude,
 )
-from dgn_engine.scene.layer_curves import chart_over_steps, layers_note, over_steps, recorded_curve
+from dgn_engine.scene.layer_curves import (
+    chart_over_steps,
+    is_read_again,
+    layers_note,
+    over_steps,
+    recorded_curve,
+)
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, chosen_value
 from dgn_engine.scene.run_text import layers_with_prefix
@@ -44,9 +50,13 @@ def _layer_values(view: View) -> Values:
 
 def _step_values(view: View) -> Values:
     reading = view.readings.get("half_spaces")
-    if reading is None or "cuts" not in reading.arrays:
-        return (_MOVED,)
-    return (("cuts", "angle to cuts"), _MOVED)
+    known = reading is not None and "cuts" in reading.arrays
+    return ((("cuts", "angle to cuts"),) if known else ()) + (() if _is_fixed(view) else (_MOVED,))
+
+
+def _is_fixed(view: View) -> bool:
+    """Return whether the network does not train, so that nothing moves."""
+    return view.run is not None and bool(view.run.inspected)
 
 
 LAYER = Option("layer", "Layer", _layer_values, follows=("layer", 0))
@@ -70,8 +80,8 @@ def draw(view: View, reading: Reading) -> Shown:
     note = join_sentences(
         _note_shown(reading, layer), reading.facts.get("later", ""), layers_note(count)
     )
-    charts = (left, _over_steps(view, count))
-    return Scene(charts, _list_facts(reading), reading.step, note)
+    over_steps = (_over_steps(view, count),) if _step_values(view) else ()
+    return Scene((left, *over_steps), _list_facts(view, reading), reading.step, note)
 
 
 def _draw_plane(view: View, reading: Reading, layer: int, planes: Array) -> Chart:
@@ -219,17 +229,17 @@ def _over_steps(view: View, count: int) -> Chart:
     return chart_over_steps(view, _TITLES[what], curves, (1, 0, 1, 1), 1)
 
 
-def _list_facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(view: View, reading: Reading) -> tuple[Fact, ...]:
     facts = []
     if (angle := reading.scalars.get("cuts")) is not None:
         about = "Angle of each cut with the nearest hyperplane of any layer, mean over the cuts."
         facts.append(Fact("cuts", f"{format_number(angle, 3)}°", about))
         about = "Difference of their distances from the origin, mean over the cuts."
         facts.append(Fact("offset", format_number(reading.scalars["offset"], 3), about))
-    moved = [value for name, value in reading.scalars.items() if name.startswith("moved_")]
-    if moved:
+    moved = {n: value for n, value in reading.scalars.items() if n.startswith("moved_")}
+    if any(is_read_again(view, ("half_spaces", name)) for name in moved):
         about = "Mean angle between the hyperplanes now and at the first reading."
-        facts.append(Fact("moved", f"{format_number(sum(moved) / len(moved), 3)}°", about))
+        facts.append(Fact("moved", f"{format_number(sum(moved.values()) / len(moved), 3)}°", about))
     return tuple(facts)
 
 

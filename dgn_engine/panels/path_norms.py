@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import spanning_axis
-from dgn_engine.scene.compared import compared_note, compared_reading, facts_of_view, pair_labels
 from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Fact, Scene, Shown
-from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
+from dgn_engine.scene.layer_curves import chart_over_steps, is_read_again, recorded_curve
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
 from dgn_engine.scene.trials import freeze_random_gates
@@ -30,13 +30,16 @@ _MOVED: tuple[tuple[str, str, Dash], ...] = (
 def draw(view: View, reading: Reading) -> Shown:
     """Draw the norms or the distance from the first reading over steps, and Σ|v| by logit."""
     measure = chosen_value(view, MEASURE)
-    charts = (_over_steps(view, measure), _by_logit(view, reading))
+    charts: list[Chart] = []
+    if view.run is None or not view.run.inspected:  # else there is one reading only
+        charts.append(_over_steps(view, measure))
+    if len(reading.arrays["by_logit"]) > 1 or not charts:
+        charts.append(replace(_by_logit(reading), column=len(charts)))
     note = join_sentences(
         "Exact, over all paths of the value network.",
         "L₁ at 100 %: no path has the same sign as at first." if measure == "moved" else "",
-        compared_note(view, "path_norms", "Dashed at the right: "),
     )
-    return Scene(charts, facts_of_view(view, "path_norms", _list_facts), reading.step, note)
+    return Scene(tuple(charts), _list_facts(view, reading), reading.step, note)
 
 
 def _over_steps(view: View, measure: str) -> Chart:
@@ -60,15 +63,10 @@ def _scale_of_first(view: View, source: tuple[str, str]) -> float:
     return 1.0 / first if 0 < first < math.inf else math.nan
 
 
-def _by_logit(view: View, reading: Reading) -> Chart:
+def _by_logit(reading: Reading) -> Chart:
     values = reading.arrays["by_logit"]
-    curves = [Curve("Σ|v|", np.arange(len(values)), values, "value", marker=True)]
-    other = compared_reading(view, "path_norms")
-    if other is not None and view.compared is not None:
-        theirs = other.arrays["by_logit"]
-        name = f"{pair_labels(view.compared)[1]} Σ|v|"
-        curves.append(Curve(name, np.arange(len(theirs)), theirs, "compared", "dash"))
-    count = max(len(curve.x) for curve in curves)
+    curves = (Curve("Σ|v|", np.arange(len(values)), values, "value", marker=True),)
+    count = len(values)
     stride = max(1, -(-count // 10))
     return Chart(
         key="by_logit",
@@ -79,19 +77,19 @@ def _by_logit(view: View, reading: Reading) -> Chart:
             ticks=tuple((float(place), str(place)) for place in range(0, count, stride)),
         ),
         y=spanning_axis(curves),
-        curves=tuple(curves),
-        column=1,
+        curves=curves,
         narrow=(1, 0, 1, 1),
     )
 
 
-def _list_facts(reading: Reading) -> tuple[Fact, ...]:
+def _list_facts(view: View, reading: Reading) -> tuple[Fact, ...]:
     facts = []
     for part, name in (("l1", "₁"), ("l2", "₂")):
         if (norm := reading.scalars.get(part)) is not None:
             about = f"L{name} norm of the path values, over all paths and logits."
             facts.append(Fact(f"‖v‖{name}", format_number(norm, 3), about))
-    if (moved := reading.scalars.get("moved_l2")) is not None:
+    moved = reading.scalars.get("moved_l2")
+    if moved is not None and is_read_again(view, ("path_norms", "l2")):
         about = "‖v − v_0‖₂/(‖v‖₂ + ‖v_0‖₂) since the first reading."
         facts.append(Fact("v moved", format_percent(moved), about))
     return tuple(facts)

@@ -50,6 +50,8 @@ _PARTS: tuple[tuple[str, str, Role, Dash], ...] = (
 def draw(view: View) -> Shown:
     """Draw local complexity over steps and by layer, and the motion of the kernel over steps."""
     complexity, motion = (view.readings.get(p) for p in ("local_complexity", "kernel_motion"))
+    if view.run is not None and view.run.inspected:  # it does not train, so K does not move
+        motion = None
     readings = [reading for reading in (complexity, motion) if reading is not None]
     if not readings:
         return Empty("Local complexity and motion of the kernel appear soon.", "no-reading")
@@ -125,19 +127,24 @@ def _complexity_facts(reading: Reading | None, view: View) -> Iterator[Fact]:
 
 
 def _motion_facts(reading: Reading | None) -> Iterator[Fact]:
-    if reading is None or reading.absent:
+    if reading is None or reading.absent or reading.facts.get("readings") == "0":
         return
     moved = reading.scalars.get("moved", math.nan)
     if math.isfinite(moved):
         about = "‖K_t - K_0‖/‖K_0‖ since the first reading."
         yield Fact("$K$ moved", format_number(moved, 3), about)
     for scalar, name, about in (
-        ("share", "gates' share", "Of the motion of K since the previous reading."),
+        (
+            "share",
+            "gates' share",
+            "Of the motion of K since the previous reading: below 0 % or above 100 % where weights "
+            "and gates move it in opposite directions.",
+        ),
         ("switched", "switched", "Gates that crossed ½ since the previous reading."),
     ):
         value = reading.scalars.get(scalar, math.nan)
         if math.isfinite(value):
-            yield Fact(name, format_percent(value, 2), about)
+            yield Fact(name, format_percent(value), about)
 
 
 def _write_note(complexity: Reading | None, motion: Reading | None) -> str:

@@ -41,8 +41,14 @@ def recorded_curve(
     if series is None or not series.steps.size:
         return ()
     values = series.values if scale == 1.0 else scale * series.values
-    single = bool(series.steps.size == 1)
+    single = not is_read_again(view, source)
     return (Curve(name, series.steps, values, role, dash, thick=thick, marker=single),)
+
+
+def is_read_again(view: View, source: tuple[str, str]) -> bool:
+    """Return whether a scalar was recorded at several steps, so that it can have changed."""
+    series = view.series.get(source)
+    return series is not None and bool(series.steps.size and series.steps[0] < series.steps[-1])
 
 
 def chart_over_steps(

@@ -37,7 +37,9 @@ def reason_not_subtractable(minuend: Chart, other: Chart) -> str:
     matrix, other_matrix = minuend.matrix, other.matrix
     if matrix is None or other_matrix is None:
         return "that matrix is not available"
-    if matrix.tile or other_matrix.tile or matrix.values.shape != other_matrix.values.shape:
+    if matrix.tile or other_matrix.tile:
+        return "images of units are not subtracted"
+    if matrix.values.shape != other_matrix.values.shape:
         return (
             f"{other.title} has {_format_shape(other_matrix.values.shape)}, not "
             f"{_format_shape(matrix.values.shape)}"

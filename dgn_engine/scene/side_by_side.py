@@ -56,6 +56,8 @@ def _draw_group(
         return [_with_side(ours, compared, False)], ""
     if ours.has_step_axis and compared.own:  # both are steps of the curves of A
         return [ours], ""
+    if ours.has_step_axis and not theirs.curves:  # a file has no earlier steps
+        return [_with_side(ours, compared, False)], ""
     if _are_lines(ours) and _are_lines(theirs):
         return [overlay_charts(ours, theirs, pair_labels(compared))], ""
     left, right = with_fixed_axes([Scene((ours,)), Scene((theirs,))])

@@ -38,7 +38,7 @@ class ComparedStep:
         return self.frames.probe_digest_at(self.past.step)
 
 
-_NO_WEIGHTS = "Recorded frames have no weights, which the distance of path values needs."
+_NO_WEIGHTS = "Recorded steps are without weights."
 
 
 class Pairing:

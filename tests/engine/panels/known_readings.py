@@ -377,7 +377,6 @@ READINGS_OF_B = (
     ),
     reading("kernel_theory", value=SIZES, expected=SIZES, distance=0.125, cosine=1.0, traces=2.0),
     reading("layer_kernels", along=array(0.5, 0.375)),
-    reading("path_norms", by_logit=array(10.0, 60.0), l1=70.0, l2=8.0),
     reading(
         "gate_statistics",
         density=array(0.875, 0.625),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from dgn_engine.panels.half_spaces import clip_lines
@@ -65,8 +63,3 @@ def test_normals_of_images_are_images_each_at_its_own_scale() -> None:
     numbers = find_chart(draw_scene("half_spaces", without), "normals").matrix
     assert numbers is not None
     np.testing.assert_array_equal(numbers.values, planes[:, :6])
-
-
-def test_a_network_that_is_compared_has_its_own_picture() -> None:
-    view = view_of(planes_0=np.eye(2, 3, dtype=np.float32))
-    assert draw_scene("half_spaces", replace(view, compared=None)).step == 4

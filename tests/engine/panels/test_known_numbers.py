@@ -54,10 +54,7 @@ BY_CLASS = {
     "shape: $K^V$": (BOTH_STEPS, [0, 0.5]),
     "scale: loss": ([2, 4, 6], [1, 0.5, 0.3]),
 }
-NORMS_BY_LOGIT = {
-    "by_logit: Σ|v|": ([0, 1], [20, 30]),
-    "by_logit: B Σ|v|": ([0, 1], [10, 60]),
-}
+NORMS_BY_LOGIT = {"by_logit: Σ|v|": ([0, 1], [20, 30])}
 SHARES = {
     "by_layer: open": (LAYERS, [50, 25]),
     "by_layer: dead": (LAYERS, [0, 12.5]),
