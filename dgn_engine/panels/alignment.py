@@ -59,7 +59,8 @@ def draw(view: View, reading: Reading) -> Shown:
     if _has_reference(view, reading):
         charts += [_over_steps(view, "shape", "shape"), _over_steps(view, scale, "scale")]
         where = f", step {since}" if since else ""
-        notes.append(f"Shape and scale: relative to the first reading{where}.")
+        if any(chart.curves for chart in charts[-2:]):  # a compared file has none
+            notes.append(f"Shape and scale: relative to the first reading{where}.")
         if any(curve.name == "loss" for curve in charts[-1].curves):
             notes.append("Loss: on training batches, relative to its first value.")
     charts = [

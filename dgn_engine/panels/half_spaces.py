@@ -25,6 +25,7 @@ from dgn_engine.scene.elements import (
 )
 from dgn_engine.scene.layer_curves import (
     chart_over_steps,
+    is_from_file,
     is_read_again,
     layers_note,
     over_steps,
@@ -51,12 +52,9 @@ def _layer_values(view: View) -> Values:
 def _step_values(view: View) -> Values:
     reading = view.readings.get("half_spaces")
     known = reading is not None and "cuts" in reading.arrays
-    return ((("cuts", "angle to cuts"),) if known else ()) + (() if _is_fixed(view) else (_MOVED,))
-
-
-def _is_fixed(view: View) -> bool:
-    """Return whether the network does not train, so that nothing moves."""
-    return view.run is not None and bool(view.run.inspected)
+    return ((("cuts", "angle to cuts"),) if known else ()) + (
+        () if is_from_file(view) else (_MOVED,)
+    )
 
 
 LAYER = Option("layer", "Layer", _layer_values, follows=("layer", 0))

@@ -10,13 +10,23 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import spanning_axis
 from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Fact, Scene, Shown
-from dgn_engine.scene.layer_curves import chart_over_steps, is_read_again, recorded_curve
+from dgn_engine.scene.layer_curves import (
+    chart_over_steps,
+    is_from_file,
+    is_read_again,
+    recorded_curve,
+)
 from dgn_engine.scene.panel_readings import draw_reading, join_sentences
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, chosen_value
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import format_number, format_percent
 
-MEASURE = Option("measure", "Over steps", always(("norms", "norms"), ("moved", "distance")))
+
+def _measure_values(view: View) -> Values:
+    return () if is_from_file(view) else (("norms", "norms"), ("moved", "distance"))
+
+
+MEASURE = Option("measure", "Over steps", _measure_values)
 # (scalar, name, dash)
 _NORMS: tuple[tuple[str, str, Dash], ...] = (("l1", "$L_1$", "solid"), ("l2", "$L_2$", "dash"))
 _MOVED: tuple[tuple[str, str, Dash], ...] = (
@@ -31,7 +41,7 @@ def draw(view: View, reading: Reading) -> Shown:
     """Draw the norms or the distance from the first reading over steps, and Σ|v| by logit."""
     measure = chosen_value(view, MEASURE)
     charts: list[Chart] = []
-    if view.run is None or not view.run.inspected:  # else there is one reading only
+    if not is_from_file(view):
         charts.append(_over_steps(view, measure))
     if len(reading.arrays["by_logit"]) > 1 or not charts:
         charts.append(replace(_by_logit(reading), column=len(charts)))

@@ -21,19 +21,25 @@ from dgn_engine.scene.elements import (
 )
 from dgn_engine.scene.layer_curves import (
     chart_over_steps,
+    is_from_file,
     layer_axis,
     layer_positions,
     recorded_curve,
 )
 from dgn_engine.scene.panel_readings import join_sentences
-from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, chosen_value
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, chosen_value
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import format_number, format_percent
 
+_MOTIONS = (("moved", "since first reading"), ("share", "gates' share"))
 RADIUS = Option("radius", "Radius", always(("1", "10 %"), ("0", "1 %")))
-MOTION = Option(
-    "motion", "Motion of K", always(("moved", "since first reading"), ("share", "gates' share"))
-)
+
+
+def _motion_values(view: View) -> Values:
+    return () if is_from_file(view) else _MOTIONS
+
+
+MOTION = Option("motion", "Motion of K", _motion_values)
 # (points, name, role, dash)
 _POINTS: tuple[tuple[str, str, Role, Dash], ...] = (
     ("examples", "at examples", "accent", "solid"),
@@ -50,7 +56,7 @@ _PARTS: tuple[tuple[str, str, Role, Dash], ...] = (
 def draw(view: View) -> Shown:
     """Draw local complexity over steps and by layer, and the motion of the kernel over steps."""
     complexity, motion = (view.readings.get(p) for p in ("local_complexity", "kernel_motion"))
-    if view.run is not None and view.run.inspected:  # it does not train, so K does not move
+    if is_from_file(view):  # K does not move
         motion = None
     readings = [reading for reading in (complexity, motion) if reading is not None]
     if not readings:
@@ -156,7 +162,7 @@ def _write_note(complexity: Reading | None, motion: Reading | None) -> str:
     if motion is not None and not motion.absent:
         parts.append(motion.facts.get("examples", ""))
         if motion.facts.get("readings") == "0":
-            parts.append("Only one reading of K so far: keep training.")
+            parts.append("Only one reading of K so far.")
     return join_sentences(*parts)
 
 

@@ -45,6 +45,11 @@ def recorded_curve(
     return (Curve(name, series.steps, values, role, dash, thick=thick, marker=single),)
 
 
+def is_from_file(view: View) -> bool:
+    """Return whether the network was opened from a file, so that it does not train."""
+    return view.run is not None and bool(view.run.inspected)
+
+
 def is_read_again(view: View, source: tuple[str, str]) -> bool:
     """Return whether a scalar was recorded at several steps, so that it can have changed."""
     series = view.series.get(source)

@@ -15,6 +15,7 @@ from tests.engine.panels import known_readings as known
 from tests.engine.panels.pictures import draw_scene, make_series, started_run
 
 FACTS = {"half_spaces": "moved", "path_norms": "v moved", "region_dynamics": "$K$ moved"}
+CHOICES = ("steps", "measure", "motion")  # of what is drawn over steps
 
 
 def view_of(panel: str, **facts: str) -> View:
@@ -60,9 +61,12 @@ def test_an_opened_file_has_no_chart_of_changes(panel: str) -> None:
     view = view_of(panel, readings="0")
     assert view.run is not None
     of_run = draw_scene(panel, view)
-    of_file = draw_scene(panel, replace(view, run=replace(view.run, inspected="net.pt")))
+    fixed = replace(view, run=replace(view.run, inspected="net.pt"))
+    of_file = draw_scene(panel, fixed)
     assert len(of_file.charts) == len(of_run.charts) - 1
-    assert "keep training" not in of_file.note
+    assert "reading of K" not in of_file.note
+    options = [one for one in all_panels()[panel].options if one.id in CHOICES]
+    assert [one.values(fixed) for one in options] == [()]
 
 
 def test_beside_a_file_without_earlier_steps_there_is_no_empty_chart() -> None:
@@ -75,6 +79,13 @@ def test_beside_a_file_without_earlier_steps_there_is_no_empty_chart() -> None:
     assert all(chart.curves for chart in scene.charts)
     assert charts["over_steps"].title.startswith("A, ")
     assert {curve.name for curve in charts["by_logit"].curves} == {"A Σ|v|", "B Σ|v|"}
+
+
+def test_of_a_compared_file_there_is_no_note_on_shape_and_scale() -> None:
+    view = view_of("alignment")
+    note = draw_scene("alignment", view).note
+    assert draw_scene("alignment", replace(view, series={})).note == ""
+    assert note.startswith("Shape and scale")
 
 
 def test_images_of_units_have_no_difference_and_the_reason_is_no_shape() -> None:
