@@ -33,7 +33,7 @@ _KERNELS: tuple[tuple[str, str, Role, Dash], ...] = (
     ("npk", "$H$", "accent", "dashdot"),
 )
 _TITLES = {
-    "centred": "Alignment with labels (CKA)",
+    "centred": "CKA with labels",
     "plain": "Alignment, not centred",
     "shape": "Change of shape",
     "norm": "Norm and loss",
