@@ -58,7 +58,7 @@ def rows_of(page: str, table: str) -> str:
 def test_the_page_is_what_the_kept_results_say() -> None:
     text = PAGE.read_text("utf-8")
     assert written(kept()) == text, "python -m documentation.results_page write"
-    assert len(text.split()) <= 1150
+    assert len(text.split()) <= 1300
 
 
 def test_kept_results_say_nothing_of_the_machines_folders() -> None:
