@@ -158,9 +158,9 @@ class NetConfig:
         tip="Biases break the homogeneity that path features rely on", order=1,
     )
     feature_bias: bool = setting(
-        False, "biases of the gates", help="train with biases in the feature network alone",
+        False, "feature biases", help="train with biases in the feature network alone",
         tip="Biases of the feature network alone: they move the gates, and the output stays a "
-        "sum over paths", advanced=True, order=2, changed="biases of the gates",
+        "sum over paths", advanced=True, order=2, changed="feature biases",
         shown={"regime.trains_feature": True, "net.bias": False},
     )
     init: Initialisation = setting("kaiming", "initial weights")
