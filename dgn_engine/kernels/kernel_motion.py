@@ -188,10 +188,10 @@ def mixed_kernel(weights: KernelState, gates: KernelState) -> Tensor:
             slopes = tuple(g + p for g, p in zip(G, pull, strict=True))
     block = replace(gates.block, value=replace(one, trace=trace, slopes=slopes), pull=pull)
     architecture = one.architecture
-    classes, kernel = architecture.classes, torch.zeros(())
+    classes, kernel = architecture.classes, x.new_zeros(())
     for chunk in logit_chunks(architecture, len(x), x.element_size()):
         delta = output_delta(classes, chunk, False, x)
-        kernel = kernel.to(x) + sweep_kernels(block, block, delta, "total").total_kernel
+        kernel = kernel + sweep_kernels(block, block, delta, "total").total_kernel
     return kernel / classes
 
 
