@@ -47,7 +47,7 @@ _POINTS: tuple[tuple[str, str, Role, Dash], ...] = (
 )
 # (scalar, name, role, dash)
 _PARTS: tuple[tuple[str, str, Role, Dash], ...] = (
-    ("moved", "$K$", "accent", "solid"),
+    ("moved", "$K$", "text", "dot"),
     ("weights", "by weights", "value", "solid"),
     ("gates", "by gates", "feature", "dash"),
 )
